@@ -1,20 +1,29 @@
 """Builds mongottl: the hot packages are compiled with mypyc where a C compiler is there, else they stay plain Python.
 
-MONGOTTL_PURE=1 leaves them plain on purpose. Everything else is in pyproject.toml.
+MONGOTTL_PURE=1 leaves them plain on purpose. What pip needs for it is in build_backend.py, the rest in pyproject.toml.
 """
 
 import os
 import pathlib
-import subprocess
+import shutil
 import sys
 import sysconfig
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+# pip looks at `requires-python` only after it has run this file, which fails in less clear ways.
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.exit("mongottl needs Python 3.11 or later; this is {}.{}.{}".format(*sys.version_info[:3]))
+
 ROOT = pathlib.Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from build_backend import compiles  # noqa: E402
+
+# pip runs this file twice: to write the metadata, and to build. Only these commands build.
+BUILDING = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"}
 
 # What is compiled: where documents are read, matched, changed, stored and sent. The shell around it waits for sockets.
 COMPILED = (
@@ -33,13 +42,14 @@ COMPILED = (
     "mongottl/wire",
 )
 
-# Of these, what is run for every document, and is worth what the C compiler takes for its best. The rest is compiled
-# with -O1, which takes it 40 % less time.
+# Of these, what is run for every document, and is worth what the C compiler takes for -O2. The rest is compiled with
+# -O1, which takes it 40 % less.
 HOT = (
     "mongottl/catalog/keys.py",
     "mongottl/document",
     "mongottl/exec/stages/index_scan.py",
     "mongottl/exec/stages/key_ranges.py",
+    "mongottl/exec/write/index_build.py",
     "mongottl/exec/write/modifying.py",
     "mongottl/exec/results/reading.py",
     "mongottl/exec/stages/stage.py",
@@ -69,19 +79,37 @@ HOT = (
     "mongottl/wire",
 )
 
+# Of this size in bytes a C file is compiled at a time; a hundred times that is compiled in all. It takes the compiler
+# about 300 MB of memory.
+BATCH_BYTES = 1_500_000
+HOT_BATCH = "hot"
 
-def c_compiler_works() -> bool:
-    """Whether a small extension module compiles here."""
-    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
-    include = sysconfig.get_paths()["include"]
-    with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder, "probe.c")
-        source.write_text("#include <Python.h>\nint probe(void) { return PY_MAJOR_VERSION; }\n")
-        try:
-            command = [*compiler, "-fPIC", f"-I{include}", "-c", str(source), "-o", str(source.with_suffix(".o"))]
-            return subprocess.run(command, capture_output=True, check=False).returncode == 0
-        except OSError:
-            return False
+# Python finds an extension module by its file, and there the function `PyInit_` with the last part of its name. For
+# each module mypyc writes a C file, which makes an extension that only calls the large library. This one serves every
+# module: it reads the whole name from the module's specification. So it is compiled once, and copied.
+SHIM = """
+#include <Python.h>
+
+static PyObject *create(PyObject *spec, PyModuleDef *definition) {
+    PyObject *name = PyObject_GetAttrString(spec, "name");
+    PyObject *part = name ? PyObject_CallMethod(name, "replace", "ss", ".", "___") : NULL;
+    PyObject *attribute = part ? PyUnicode_FromFormat("init_%U", part) : NULL;
+    PyObject *library = attribute ? PyImport_ImportModule(LIBRARY) : NULL;
+    PyObject *capsule = library ? PyObject_GetAttr(library, attribute) : NULL;
+    PyObject *(*init)(void) =
+        capsule ? (PyObject *(*)(void))PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule)) : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(part);
+    Py_XDECREF(attribute);
+    Py_XDECREF(library);
+    Py_XDECREF(capsule);
+    return init ? init() : NULL;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_create, (void *)create}, {0, NULL}};
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = LIBRARY, .m_slots = slots};
+#define MODULE(name) PyMODINIT_FUNC PyInit_##name(void) { return PyModuleDef_Init(&definition); }
+"""
 
 
 def python_files(names: tuple[str, ...]) -> list[str]:
@@ -94,10 +122,10 @@ def python_files(names: tuple[str, ...]) -> list[str]:
 
 
 def extensions() -> list[Extension]:
-    if os.environ.get("MONGOTTL_PURE") == "1":
+    if not BUILDING.intersection(sys.argv):
         return []
-    if sys.platform != "win32" and not c_compiler_works():
-        print("mongottl: no working C compiler; the server will be installed interpreted and about ten times slower")
+    if not compiles():
+        print("mongottl: not compiled; the server will be about ten times slower")
         return []
     from mypyc.build import mypycify
 
@@ -119,28 +147,89 @@ def c_file(path: str) -> str:
     return f"__native_{'___'.join(part for part in parts if part != '__init__')}.c"
 
 
+def batched(sources: list[str], name: str) -> list[str]:
+    """C files that include these, of about BATCH_BYTES each.
+
+    mypyc writes a C file for each module, and in each the compiler would read the same 2 MB of headers again: for 380
+    modules longer than it takes it to compile the half of them. mypyc can also write all of it as one file, so no two
+    names are the same.
+    """
+    count = max(1, round(sum(map(os.path.getsize, sources)) / BATCH_BYTES))
+    batches: list[list[str]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for source in sorted(sources, key=os.path.getsize, reverse=True):
+        smallest = sizes.index(min(sizes))
+        batches[smallest].append(source)
+        sizes[smallest] += os.path.getsize(source)
+    files = []
+    for number, batch in enumerate(batches):
+        file = os.path.join(os.path.dirname(batch[0]), f"{name}_{number}.c")
+        pathlib.Path(file).write_text("".join(f'#include "{os.path.basename(source)}"\n' for source in batch))
+        files.append(file)
+    return files
+
+
+def shim(library: Extension, modules: list[Extension]) -> str:
+    """The C file from which the extension of each of these modules is made."""
+    # The name of a package ends in `__init__` here, but not when Python imports it.
+    names = {part for module in modules for part in module.name.split(".")}
+    functions = "".join(f"MODULE({name})\n" for name in sorted(names))
+    file = pathlib.Path(modules[0].sources[0]).with_name("shim.c")
+    file.write_text(f'#define LIBRARY "{library.name}"\n{SHIM}{functions}')
+    return str(file)
+
+
 class ParallelBuild(build_ext):
-    """Compiles the C files of an extension side by side: mypyc makes one large extension of many files."""
+    """Compiles on all cores: the one large extension, which has the code of all modules, and then the small ones, by
+    which Python finds each of them."""
 
     def build_extensions(self) -> None:
+        self.check_extensions_list(self.extensions)
         compile_serially = self.compiler.compile
-        hot = {c_file(path) for path in python_files(HOT)}
+        hot_names = {c_file(path) for path in python_files(HOT)}
 
         def compile_one(source, args, kwargs):  # type: ignore[no-untyped-def]  # distutils' own signature
             flags = list(kwargs.get("extra_postargs") or ())
-            if os.path.basename(source) not in hot:
+            if self.compiler.compiler_type == "unix":
+                # Only Python calls functions of the library from outside; hidden, they are called directly inside.
+                flags.append("-fvisibility=hidden")
+                # Python's own flags ask for warnings, which take the compiler a tenth of its time.
+                flags.append("-Wno-all")
+            if not os.path.basename(source).startswith(HOT_BATCH):
                 flags = ["-O1" if flag == "-O2" else flag for flag in flags]
             return compile_serially([source], *args, **{**kwargs, "extra_postargs": flags})
 
         def compile_parallel(sources, *args, **kwargs):  # type: ignore[no-untyped-def]
-            # The largest first, so that none of them is left over for the end.
-            by_size = sorted(sources, key=os.path.getsize, reverse=True)
-            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                compiled = pool.map(lambda source: compile_one(source, args, kwargs), by_size)
-                return [name for names in compiled for name in names]
+            modules = [source for source in sources if os.path.basename(source).startswith("__native_")]
+            hot = [source for source in modules if os.path.basename(source) in hot_names]
+            cold = [source for source in modules if os.path.basename(source) not in hot_names]
+            if modules:
+                runtime = [source for source in sources if source not in modules]
+                sources = [*batched(hot, HOT_BATCH), *batched(cold, "cold"), *runtime]
+            compiled = pool.map(lambda source: compile_one(source, args, kwargs), sources)
+            return [name for names in compiled for name in names]
 
-        self.compiler.compile = compile_parallel
-        super().build_extensions()
+        [large] = [extension for extension in self.extensions if len(extension.sources) > 1]
+        small = [extension for extension in self.extensions if len(extension.sources) == 1]
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            self.compiler.compile = compile_parallel
+            self.build_extension(large)
+            self.compiler.compile = compile_serially
+            if sysconfig.get_config_var("Py_GIL_DISABLED"):
+                # For Python without the GIL, mypyc's library has other functions.
+                list(pool.map(self.build_extension, small))
+                return
+        first, *others = small
+        first.sources = [shim(large, small)]
+        if sys.platform == "linux":
+            # There will be hundreds of this file: without symbols and tables for unwinding it is half the size.
+            first.extra_compile_args = [*first.extra_compile_args, "-fno-asynchronous-unwind-tables"]
+            first.extra_link_args = ["-s"]
+        self.build_extension(first)
+        for extension in others:
+            path = self.get_ext_fullpath(extension.name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copyfile(self.get_ext_fullpath(first.name), path)
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": ParallelBuild})

@@ -11,7 +11,7 @@ async with mongottl.open_server() as server:     # inside a trio program
 from typing import TYPE_CHECKING, Any
 
 from mongottl.config import VERSION as __version__
-from mongottl.config import ServerConfig
+from mongottl.config import ServerConfig, SettingError
 
 if TYPE_CHECKING:
     from mongottl.clock import VirtualClock
@@ -22,6 +22,7 @@ __all__ = [
     "RunningServer",
     "ServerClock",
     "ServerConfig",
+    "SettingError",
     "VirtualClock",
     "__version__",
     "open_server",

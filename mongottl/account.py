@@ -18,18 +18,38 @@ CAPABILITIES: Final = {
     "EnableUniqueCompoundNestedDocs": "unique and compound indexes on nested paths",
     "EnableUniqueIndexReIndex": "unique indexes over documents",
 }
-# The refusals that can be switched off, because porting is gradual and accounts differ, and what each refuses. What
-# depends on a capability of the account is not here.
+# The refusals that can be switched off, because porting is gradual and accounts differ, and what each refuses. What is
+# allowed then works as in MongoDB.
+#
+# Not here are those that depend on a capability or on the backup, which are switched by these; and those that have no
+# counterpart in MongoDB to fall back on: arguments of `customAction` and `shardCollection`, a change stream of a
+# collection that does not exist (its tokens name the collection), what the read-only key may not do.
 REFUSALS: Final = {
     "sort-without-index": "A sort that no index serves (BadValue).",
     "late-unique-index": "A unique index over a collection that has documents (CannotCreateIndex).",
+    "unique-without-shard-key": "A unique index of a sharded collection without its shard key (CannotCreateIndex).",
+    "index-kinds": "Kinds and options of indexes that Cosmos DB does not have: text, 2d, hashed, compound wildcard and"
+    " partial indexes, collations, wildcardProjection (CommandNotSupported, CannotCreateIndex, 197). Allowed, `sparse`"
+    " has its effect.",
+    "index-limits": "Indexes beyond the limits on their number, on the fields of a compound one, on the depth of a path"
+    " (CannotCreateIndex), and on TTL indexes of a collection (BadValue).",
     "missing-features": "Commands, stages, operators and options that no version of Cosmos DB lists, or not the"
     " announced one (the codes of unknown ones; CommandNotSupported for commands).",
+    "missing-shard-key": "A document without a value of the shard key (ShardKeyNotFound).",
+    "shard-key-change": "An update that changes a document's value of the shard key (ImmutableField).",
     "untargeted-write": "A write of one document whose filter does not name the shard key (ShardKeyNotFound).",
     "update-pipeline": "An update by an aggregation pipeline (FailedToParse).",
+    "array-literal-comparison": 'A comparison expression with an array literal, `{$eq: ["$a", [1, 2]]}` (BadValue).',
     "cross-collection-transaction": "A transaction that uses several collections (50841).",
+    "sharded-transaction": "A transaction that uses a sharded collection (50841).",
     "unordered-retryable-write": "A retryable write of several statements that is not ordered (BadValue).",
     "bare-watch": "A change stream without the `$match` and `$project` that Cosmos DB wants (BadValue).",
+    "database-watch": "A change stream of a database or of the deployment (TypeMismatch).",
+    "time-limits": "An operation of more than 60 seconds (50), a transaction of more than 5 (BadValue).",
+    "size-limits": "An `_id` of more than 1,023 bytes, a value of the shard key of more than 2,048, a document of more"
+    " than 128 levels (BadValue), a batch of more than 1,000 writes (InvalidLength), replies of more than 4 MB"
+    " (10334).",
+    "collection-names": "Characters in names of collections that Cosmos DB does not take (InvalidNamespace).",
 }
 PERIODIC: Final = "periodic"
 CONTINUOUS: Final = "continuous"

@@ -16,7 +16,10 @@ def is_compiled() -> bool:
 
 
 def describe_version() -> str:
-    """`mongottl 0.1.0 (compiled)`, or a line that says that it is interpreted, and why that is slow."""
+    """`mongottl 0.1.0 (compiled)`, or a line that says that it is interpreted, and how slow that is.
+
+    Why is not known: there was no C compiler at the installation, or MONGOTTL_PURE=1 asked for it.
+    """
     if is_compiled():
         return f"mongottl {VERSION} (compiled)"
-    return f"mongottl {VERSION} (interpreted: about ten times slower than compiled; needs a C compiler at installation)"
+    return f"mongottl {VERSION} (interpreted: about ten times slower than compiled)"

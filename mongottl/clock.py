@@ -58,13 +58,20 @@ class VirtualClock(Clock):
 
     Unless frozen it runs at an offset to the other clock. Elapsed time is that of the other clock. The caller of a
     method that changes wall time must wake the tasks that sleep until a wall time. Any thread may call any method.
+
+    start_ms: wall time to begin with, None for that of the other clock. frozen: whether it stands still from then on.
+    ValueError for a time before 1970 or after the year 9999.
     """
 
-    def __init__(self, base: Clock | None = None) -> None:
+    def __init__(self, base: Clock | None = None, start_ms: int | None = None, frozen: bool = False) -> None:
         self._base: Final[Clock] = SystemClock() if base is None else base
+        # A clock that stands still from the start began at that time; one that runs goes with the other clock.
+        self._start_ms: Final = self._base.now_ms() if frozen and start_ms is None else start_ms
+        self._starts_frozen: Final = frozen
         self._offset_ms = 0
         self._frozen_at_ms: int | None = None
         self._lock: Final = threading.Lock()  # For changes only; see `_place`.
+        self.reset()
 
     def now_ms(self) -> int:
         return self._wall_ms(self._base.now_ms())
@@ -83,13 +90,26 @@ class VirtualClock(Clock):
         """Whether wall time stands still."""
         return self._frozen_at_ms is not None
 
+    @property
+    def base_ms(self) -> int:
+        """Wall time of the other clock."""
+        return self._base.now_ms()
+
+    @property
+    def offset_ms(self) -> int | None:
+        """How far it is ahead of the other clock, None while it stands still."""
+        return None if self.frozen else self._offset_ms
+
     def advance(self, seconds: float) -> int:
         """Moves wall time by `seconds`, backwards if negative, frozen or not; the new wall time in ms.
 
         Counted in whole milliseconds, the nearest one. ValueError if the result would lie before 1970 or after the year
         9999, or if `seconds` is not finite; the clock is then left as it was.
         """
-        step = seconds * 1000
+        try:
+            step = float(seconds) * 1000
+        except OverflowError:
+            step = math.inf
         if not math.isfinite(step):
             raise ValueError(f"a clock cannot be moved by {seconds} seconds")
         step_ms = round(step)
@@ -101,6 +121,28 @@ class VirtualClock(Clock):
         """Sets wall time, in ms since the epoch; a frozen clock stays frozen. ValueError as for `advance`."""
         with self._lock:
             return self._place(now_ms, self._base.now_ms())
+
+    def resume(self, now_ms: int, offset_ms: int | None) -> int:
+        """Sets wall time as another clock had it at its end: to `now_ms`, where it stood still, or to the other clock's
+        with this offset; the new wall time in ms. A frozen clock stays frozen. ValueError as for `advance`."""
+        with self._lock:
+            base_ms = self._base.now_ms()
+            return self._place(now_ms if offset_ms is None else base_ms + offset_ms, base_ms)
+
+    def reset(self) -> int:
+        """Sets wall time, and whether it stands still, as they were at the start; the wall time in ms."""
+        with self._lock:
+            base_ms = self._base.now_ms()
+            now_ms = base_ms if self._start_ms is None else self._start_ms
+            if not MIN_WALL_MS <= now_ms <= MAX_WALL_MS:
+                raise _out_of_range(now_ms)
+            # In this order, so that a reader without the lock sees the old time or the new one.
+            if self._starts_frozen:
+                self._frozen_at_ms = now_ms
+            else:
+                self._offset_ms = now_ms - base_ms
+                self._frozen_at_ms = None
+            return now_ms
 
     def freeze(self, frozen: bool = True) -> int:
         """Stops wall time where it stands, or lets it run on from there; the wall time in ms. Repeating is harmless."""
@@ -114,6 +156,25 @@ class VirtualClock(Clock):
                 self._frozen_at_ms = None
             return now_ms
 
+    def setting(self) -> tuple[int, int | None]:
+        """How the clock is moved and whether it is frozen, for `restore`."""
+        with self._lock:
+            return self._offset_ms, self._frozen_at_ms
+
+    def restore(self, setting: tuple[int, int | None]) -> int:
+        """Moves the clock as it was at `setting`, and freezes it where it was frozen then; the wall time in ms. A clock
+        that ran then runs at the same offset, so the time that has passed since is not taken back."""
+        offset_ms, frozen_at_ms = setting
+        with self._lock:
+            # In this order, so that a reader without the lock sees the old time or the new one.
+            if frozen_at_ms is not None:
+                self._frozen_at_ms = frozen_at_ms
+                self._offset_ms = offset_ms
+            else:
+                self._offset_ms = offset_ms
+                self._frozen_at_ms = None
+            return self._wall_ms(self._base.now_ms())
+
     def _wall_ms(self, base_ms: int) -> int:
         """Wall time at the instant when the other clock shows `base_ms`."""
         frozen_at_ms = self._frozen_at_ms
@@ -126,12 +187,33 @@ class VirtualClock(Clock):
         """Sets wall time by changing one attribute, so that a reader without the lock sees the old time or the new
         one."""
         if not MIN_WALL_MS <= now_ms <= MAX_WALL_MS:
-            raise ValueError(f"wall time {now_ms} ms is not between the years 1970 and 9999")
+            raise _out_of_range(now_ms)
         if self._frozen_at_ms is None:
             self._offset_ms = now_ms - base_ms
         else:
             self._frozen_at_ms = now_ms
         return now_ms
+
+
+def _out_of_range(now_ms: int) -> ValueError:
+    return ValueError(f"wall time {now_ms} ms is not between the years 1970 and 9999")
+
+
+def parse_date(text: str) -> int:
+    """Milliseconds since 1970 of a date or a time in ISO 8601: `2026-01-01`, `2026-01-01T12:00:00.5Z`; UTC unless it
+    names another zone. ValueError for another form, and for years before 1970."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"a date or time in ISO 8601 is needed, such as 2026-01-01T12:00:00Z, not {text!r}") from None
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    ms = (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    if not MIN_WALL_MS <= ms <= MAX_WALL_MS:
+        raise ValueError(f"a time between the years 1970 and 9999 is needed, not {text!r}")
+    return ms
 
 
 def iso_date(ms: int) -> str:

@@ -1,15 +1,20 @@
-"""Every setting of the server, in one table that the command line, the environment, `getParameter` and the README use.
+"""Every setting of the server, in one table for the command line, the environment, `getParameter` and docs/settings.md.
 
 A setting is a field of `ServerConfig` and a row of `SETTINGS`; a test checks that they agree. The command line and the
-environment are both parsed by `Setting.parse`.
+environment are both parsed by `Setting.parse`; whatever a configuration comes from, `ServerConfig.validate` checks it.
 """
 
-from collections.abc import Mapping
+import operator
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Final
+from dataclasses import fields as dataclass_fields
+from typing import Any, Final, SupportsIndex, TypeAlias
 
 from mongottl.account import BACKUPS, CAPABILITIES, REFUSALS, THROUGHPUTS
+from mongottl.clock import parse_date
 
 VERSION: Final = "0.1.0"
 # The source revision that `buildInfo` and explain report.
@@ -17,6 +22,7 @@ GIT_VERSION: Final = f"mongottl-{VERSION}"
 
 DIALECTS: Final = ("mongodb", "cosmos")
 LOG_FORMATS: Final = ("text", "json")
+MAX_LOG_LEVEL: Final = 5
 STORAGE_ENGINES: Final = ("auto", "memory", "sqlite")
 # The MongoDB versions that the server can announce, with the maxWireVersion of each.
 WIRE_VERSIONS: Final = {"3.6": 6, "4.0": 7, "4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
@@ -24,17 +30,42 @@ LATEST_VERSION: Final = "8.2"
 DEFAULT_VERSIONS: Final = {"mongodb": LATEST_VERSION, "cosmos": "7.0"}
 
 
+class SettingError(ValueError):
+    """A setting has a value that it cannot have.
+
+    field: its name in `ServerConfig`. The text begins with it, and may mention other settings, as `{}` in `reason`.
+    """
+
+    def __init__(self, field: str, reason: str, *mentioned: str) -> None:
+        self.field = field
+        self._reason = reason
+        self._mentioned = mentioned
+        super().__init__(self.text(str))
+
+    def as_given(self, field: str) -> "SettingError":
+        """The same error under another name of the setting."""
+        return SettingError(field, self._reason, *self._mentioned)
+
+    def text(self, name: Callable[[str], str]) -> str:
+        """The error's text. name: gives the name by which the user knows a field, as that of its option."""
+        reason = self._reason.format(*map(name, self._mentioned)) if self._mentioned else self._reason
+        return f"{name(self.field)}: {reason}"
+
+
 @dataclass
 class ServerConfig:
-    """The settings of one server; see `SETTINGS` for what each means."""
+    """The settings of one server; see `SETTINGS` for what each means. SettingError (ValueError) for a bad value."""
 
     host: str = "127.0.0.1"
     port: int = 27017
     data_dir: str | None = None
+    load: str | None = None
     storage_engine: str = "auto"
     dialect: str = "mongodb"
     server_version: str | None = None
     enable_test_commands: bool = False
+    now: str | None = None
+    freeze_clock: bool = False
     replica_set: str = "globaldb"
     advertise_host: str | None = None
     refresh_on_noop: bool = True
@@ -46,7 +77,7 @@ class ServerConfig:
     auth: bool = False
     user: str | None = None
     password_file: str | None = None
-    password: str | None = None
+    password: str | None = dataclass_field(default=None, repr=False)
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
@@ -54,20 +85,55 @@ class ServerConfig:
     tls_self_signed: bool = False
     log_format: str = "text"
     quiet: bool = False
+    verbosity: int = 0
     scripting: bool = True
     cosmos_capability: tuple[str, ...] = ()
     cosmos_backup: str = "periodic"
     cosmos_allow: tuple[str, ...] = ()
     cosmos_throughput: str = "metered"
     cosmos_account: str | None = None
-    cosmos_key: str | None = None
+    cosmos_key: str | None = dataclass_field(default=None, repr=False)
     cosmos_key_file: str | None = None
+    web_port: int | None = None
+    web_host: str = "127.0.0.1"
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    def validate(self) -> None:
+        """SettingError for a value that its setting cannot have, or that contradicts another; a path becomes a text, a
+        list a tuple."""
+        for setting in SETTINGS:
+            setattr(self, setting.field, setting.check(getattr(self, setting.field)))
+        for field, needed in _NEEDS:
+            if self._is_given(field) and not any(self._is_given(other) for other in needed):
+                raise SettingError(field, "only together with " + " or ".join("{}" for _ in needed), *needed)
+        if self.user is not None and not any(self._is_given(other) for other in _GIVE_USERS):
+            raise SettingError("user", "needs {} or {}", "password_file", "password")
+        for field, other in _EXCLUDES:
+            if self._is_given(field) and self._is_given(other):
+                raise SettingError(field, "not together with {}", other)
+        if self.web_port and self.web_port == self.port and self.web_host == self.host:
+            raise SettingError("web_port", "needs another port than {}", "port")
+        if self.dialect != "cosmos":
+            for setting in SETTINGS:
+                if setting.field.startswith("cosmos_") and self._is_given(setting.field):
+                    raise SettingError(setting.field, "only with {} cosmos", "dialect")
+
+    def _is_given(self, field: str) -> bool:
+        """Whether a setting has another value than its default."""
+        value: object = getattr(self, field)
+        return value != _DEFAULTS[field]
 
     def chosen_engine(self) -> str:
         """The name of the storage engine that keeps the data."""
         if self.storage_engine != "auto":
             return self.storage_engine
         return "memory" if self.data_dir is None else "sqlite"
+
+    def start_ms(self) -> int | None:
+        """The clock's time at the start, in ms since 1970; None for the machine's. ValueError."""
+        return None if self.now is None else parse_date(self.now)
 
     def announced_version(self) -> str:
         """The MongoDB version that `buildInfo` names."""
@@ -77,21 +143,27 @@ class ServerConfig:
         return WIRE_VERSIONS[self.announced_version()]
 
 
+SettingValue: TypeAlias = str | int | bool | tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Setting:
     """One row of the table.
 
-    field: the attribute of `ServerConfig`. value: "text", "number", "address", "switch" (present or absent) or "names"
-    (separated by commas; the option may be given repeatedly). choices: the values allowed, or none. parameter: the name
-    under which `getParameter` shows it ("" if it does not).
-    maximum: the largest number allowed, or None. on_command_line: False for a secret, which only the environment gives.
+    field: the attribute of `ServerConfig`. group: its heading in --help, a key of `SETTING_GROUPS`. value: "text",
+    "path", "number", "address", "time" (ISO 8601), "switch" (present or absent) or "names" (separated by commas; the
+    option may be given repeatedly). choices: the values allowed, or none. parameter: the name that `getParameter`
+    shows ("" for none). minimum, maximum: the smallest and largest number allowed. on_command_line: False for
+    a secret, which only the environment gives, and which no error shows.
     """
 
     field: str
+    group: str
     value: str
     help: str
     choices: tuple[str, ...] = ()
     parameter: str = ""
+    minimum: int = 0
     maximum: int | None = None
     on_command_line: bool = True
 
@@ -105,32 +177,99 @@ class Setting:
         """The environment variable: `MONGOTTL_DATA_DIR`."""
         return "MONGOTTL_" + self.field.upper()
 
-    def parse(self, text: str) -> str | int | bool | tuple[str, ...]:
-        """The value of an option's or variable's text. ValueError says what would have been right."""
+    def parse(self, text: str) -> SettingValue:
+        """The value of an option's or variable's text. SettingError says what would have been right."""
+        value: SettingValue = text
         if self.value == "number":
-            if not (text.isascii() and text.isdigit()):
-                raise ValueError(f"{self.option}: a whole number is needed, not {text!r}")
-            number = int(text)
-            if self.maximum is not None and number > self.maximum:
-                raise ValueError(f"{self.option}: {text} is more than {self.maximum}")
-            return number
-        if self.value == "switch":
+            if not _NUMBER.fullmatch(text):
+                raise self._wrong("a whole number", text)
+            value = int(text)
+        elif self.value == "switch":
             if text.lower() not in ("1", "0", "true", "false", "yes", "no"):
-                raise ValueError(f"{self.option}: true or false is needed, not {text!r}")
-            return text.lower() in ("1", "true", "yes")
+                raise self._wrong("true or false", text)
+            value = text.lower() in ("1", "true", "yes")
+        elif self.value == "names":
+            value = tuple(name for name in text.split(",") if name)
+        self.check(value)
+        return value
+
+    def check(self, value: object) -> SettingValue | None:
+        """The value as a configuration keeps it. SettingError for a bad one; None is one that is not set."""
+        if value is None and _DEFAULTS[self.field] is None:
+            return None
+        if self.value == "switch":
+            if not isinstance(value, bool):
+                raise self._wrong("True or False", value)
+            return value
+        if self.value == "number":
+            return self._check_number(value)
         if self.value == "names":
-            names = tuple(name for name in text.split(",") if name)
-            for name in names:
+            if not isinstance(value, (tuple, list)):
+                raise self._wrong("a tuple of names", value)
+            for name in value:
                 if name not in self.choices:
-                    raise ValueError(f"{self.option}: one of {', '.join(self.choices)} is needed, not {name!r}")
-            return names
-        if self.choices and text not in self.choices:
-            raise ValueError(f"{self.option}: one of {', '.join(self.choices)} is needed, not {text!r}")
-        if self.value == "address" and not _is_address(text):
-            raise ValueError(f"{self.option}: host:port is needed, not {text!r}")
-        if not text:
-            raise ValueError(f"{self.option}: may not be empty")
-        return text
+                    raise self._wrong(f"one of {', '.join(self.choices)}", name)
+            return tuple(str.__str__(name) for name in value)
+        return self._check_text(value)
+
+    def _check_number(self, value: object) -> int:
+        # Also NumPy's whole numbers, and members of an IntEnum, which are written differently.
+        if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+            raise self._wrong("a whole number", value)
+        number = int(operator.index(value))
+        if number < self.minimum:
+            raise self._wrong(f"a number from {self.minimum} on", value)
+        if self.maximum is not None and number > self.maximum:
+            raise self._wrong(f"a number up to {self.maximum}", value)
+        return number
+
+    def _check_text(self, value: object) -> str:
+        if self.value == "path" and isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        elif self.value == "time" and not isinstance(value, str):
+            value = self._time_text(value)
+        if not isinstance(value, str):
+            raise self._wrong("a text", value)
+        value = str.__str__(value)  # the text of a member of an enumeration, which is written differently
+        if self.choices and value not in self.choices:
+            raise self._wrong(f"one of {', '.join(self.choices)}", value)
+        if self.value == "address" and not _is_address(value):
+            raise self._wrong("host:port", value)
+        if self.value == "time":
+            try:
+                parse_date(value)
+            except ValueError as error:
+                raise SettingError(self.field, str(error)) from None
+        if not value:
+            raise SettingError(self.field, "may not be empty")
+        if not _CONTROL_CHARACTERS.isdisjoint(value):
+            raise SettingError(self.field, "may not contain control characters")
+        try:
+            # A path may have bytes that are no text, which Python keeps as surrogates.
+            os.fsencode(value) if self.value == "path" else value.encode()
+        except UnicodeEncodeError:
+            raise SettingError(self.field, "may not contain surrogates, which cannot be written as UTF-8") from None
+        return value
+
+    def _time_text(self, value: object) -> str:
+        """A `date` or `datetime` in ISO 8601."""
+        from datetime import date
+
+        if not isinstance(value, date):
+            raise self._wrong("a datetime, or a text in ISO 8601,", value)
+        return value.isoformat()
+
+    def _wrong(self, needed: str, value: object) -> SettingError:
+        shown = f", not {value!r}" if self.on_command_line else ""
+        return SettingError(self.field, f"{needed} is needed{shown}")
+
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,30}")
+_CONTROL_CHARACTERS: Final = frozenset(map(chr, (*range(32), 127)))
+
+
+# No host has these, and in a URI they end it.
+_NOT_IN_HOST: Final = frozenset(":[]/\\?#@,% ")
 
 
 def _is_address(text: str) -> bool:
@@ -138,108 +277,241 @@ def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
         return False
-    return (host.startswith("[") and host.endswith("]")) or not set(host) & set(":[]/ ")
+    if not (host.startswith("[") and host.endswith("]")):
+        return _NOT_IN_HOST.isdisjoint(host)
+    import ipaddress  # kept out of the start of the server
 
+    try:
+        ipaddress.IPv6Address(host[1:-1])
+    except ValueError:
+        return False
+    return True
+
+
+# The groups of settings, with their headings in --help.
+SETTING_GROUPS: Final[dict[str, str]] = {
+    "network": "where it listens",
+    "data": "data",
+    "behaviour": "behaviour",
+    "tests": "tests",
+    "users": "users",
+    "tls": "TLS",
+    "log": "log",
+    "cosmos": "the account that the dialect cosmos imitates",
+}
 
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("host", "text", "Address to listen on."),
-    Setting("port", "number", "TCP port to listen on; 0 picks a free one.", maximum=65_535),
-    Setting("data_dir", "text", "Folder for the data; without it everything is kept in memory and lost at the end."),
+    Setting("host", "network", "text", "Address to listen on."),
+    Setting("port", "network", "number", "TCP port to listen on; 0 picks a free one.", maximum=65_535),
+    Setting(
+        "data_dir", "data", "path", "Folder for the data; without it everything is kept in memory and lost at the end."
+    ),
+    Setting(
+        "load",
+        "data",
+        "path",
+        "Folder of files to load at start, as mongodump, mongoexport or people write them.",
+    ),
     Setting(
         "storage_engine",
+        "data",
         "text",
         "Storage engine; `auto` is `sqlite` with a data folder and the faster `memory` without one.",
         STORAGE_ENGINES,
     ),
     Setting(
         "dialect",
+        "behaviour",
         "text",
         "Behaviour apart from TTL: that of MongoDB, or the refusals and codes of Cosmos DB.",
         DIALECTS,
     ),
     Setting(
         "server_version",
+        "behaviour",
         "text",
         "MongoDB version to announce; what came later is refused. By default 8.2, or 7.0 as `cosmos`.",
         tuple(WIRE_VERSIONS),
     ),
     Setting(
         "enable_test_commands",
+        "tests",
         "switch",
-        "Allow advanceClock, freezeClock and configureFailPoint.",
+        "Allow commands for tests, such as advanceClock, freezeClock, saveState, restoreState and configureFailPoint.",
         (),
         "enableTestCommands",
     ),
-    Setting("replica_set", "text", "Name of the one-member replica set that is shown to drivers."),
+    Setting("now", "tests", "time", "The clock's time at the start, such as 2026-01-01T12:00:00Z."),
+    Setting("freeze_clock", "tests", "switch", "The clock stands still until a command moves it."),
+    Setting("replica_set", "behaviour", "text", "Name of the one-member replica set that is shown to drivers."),
     Setting(
-        "advertise_host", "address", "host:port that `hello` names; by default that to which the client connected."
+        "advertise_host",
+        "network",
+        "address",
+        "host:port that `hello` names; by default that to which the client connected.",
     ),
     Setting(
         "refresh_on_noop",
+        "behaviour",
         "switch",
         "Whether an update that matches a document but changes nothing restarts its time to live.",
     ),
-    Setting("ttl_monitor_enabled", "switch", "Whether expired documents are deleted.", (), "ttlMonitorEnabled"),
-    Setting("max_connections", "number", "Connections accepted at once.", (), "maxConns", maximum=1_000_000),
-    Setting("cursor_timeout_s", "number", "Seconds after which an idle cursor is closed.", maximum=2_000_000),
-    Setting("oplog_size_mb", "number", "Bound on the oplog of change streams, in MiB.", maximum=1_000_000),
+    Setting(
+        "ttl_monitor_enabled", "behaviour", "switch", "Whether expired documents are deleted.", (), "ttlMonitorEnabled"
+    ),
+    Setting(
+        "max_connections",
+        "network",
+        "number",
+        "Connections accepted at once.",
+        (),
+        "maxConns",
+        minimum=1,
+        maximum=1_000_000,
+    ),
+    Setting(
+        "cursor_timeout_s",
+        "behaviour",
+        "number",
+        "Seconds after which an idle cursor is closed.",
+        minimum=1,
+        maximum=2_000_000,
+    ),
+    Setting(
+        "oplog_size_mb", "data", "number", "Bound on the oplog of change streams, in MiB.", minimum=1, maximum=1_000_000
+    ),
     Setting(
         "oplog_min_retention_hours",
+        "data",
         "number",
         "Hours for which entries of the oplog are kept beyond that bound.",
         maximum=1_000_000,
     ),
-    Setting("auth", "switch", "Check users: a client has to log in, and may do what its user's roles allow."),
-    Setting("user", "text", "Name of a user with the role `root`, made at the start unless it exists."),
-    Setting("password_file", "text", "File whose first line is the password of that user."),
+    Setting("auth", "users", "switch", "Check users: a client has to log in, and may do what its user's roles allow."),
+    Setting("user", "users", "text", "Name of a user with the role `root`, made at the start unless it exists."),
+    Setting("password_file", "users", "path", "File whose first line is the password of that user."),
     Setting(
         "password",
+        "users",
         "text",
         "The password of that user, without a file; not an option, since everybody can list processes.",
         on_command_line=False,
     ),
-    Setting("tls_cert", "text", "PEM file with the server's certificate, and perhaps its key; turns TLS on."),
-    Setting("tls_key", "text", "PEM file with the key of the certificate."),
+    Setting("tls_cert", "tls", "path", "PEM file with the server's certificate, and perhaps its key; turns TLS on."),
+    Setting("tls_key", "tls", "path", "PEM file with the key of the certificate."),
     Setting(
         "tls_ca",
-        "text",
+        "tls",
+        "path",
         "PEM file with the certificate authorities of clients, which then have to present a certificate.",
     ),
     Setting(
         "tls_allow_connections_without_certificates",
+        "tls",
         "switch",
         "With --tls-ca, accept clients that present no certificate.",
     ),
     Setting(
         "tls_self_signed",
+        "tls",
         "switch",
         "Turn TLS on with a certificate for localhost that is made at the first start; needs the extra `tls`.",
     ),
-    Setting("log_format", "text", "Form of the log on standard error: readable lines, or mongod's JSON.", LOG_FORMATS),
-    Setting("quiet", "switch", "Log only warnings and errors."),
+    Setting(
+        "log_format", "log", "text", "Form of the log on standard error: readable lines, or mongod's JSON.", LOG_FORMATS
+    ),
+    Setting("quiet", "log", "switch", "Log only warnings and errors."),
+    Setting(
+        "verbosity",
+        "log",
+        "number",
+        "As mongod's logLevel: from 1 on, each command is logged, with its charge in the dialect cosmos.",
+        maximum=MAX_LOG_LEVEL,
+    ),
     Setting(
         "scripting",
+        "behaviour",
         "switch",
         "Whether JavaScript is run ($where, $function, $accumulator, mapReduce); needs the extra `javascript`.",
     ),
-    Setting("cosmos_capability", "names", "Capabilities of the account, by Azure's names.", tuple(CAPABILITIES)),
-    Setting("cosmos_backup", "text", "Kind of backup of the account, which decides about unique indexes.", BACKUPS),
-    Setting("cosmos_allow", "names", "Refusals of Cosmos DB that are switched off.", tuple(REFUSALS)),
+    Setting(
+        "cosmos_capability", "cosmos", "names", "Capabilities of the account, by Azure's names.", tuple(CAPABILITIES)
+    ),
+    Setting(
+        "cosmos_backup", "cosmos", "text", "Kind of backup of the account, which decides about unique indexes.", BACKUPS
+    ),
+    Setting("cosmos_allow", "cosmos", "names", "Refusals of Cosmos DB that are switched off.", tuple(REFUSALS)),
     Setting(
         "cosmos_throughput",
+        "cosmos",
         "text",
         "Request units: not counted, counted, or counted and throttled by the budget.",
         THROUGHPUTS,
     ),
-    Setting("cosmos_account", "text", "Name of the account: clients log in with it and one of the account's keys."),
+    Setting(
+        "cosmos_account", "cosmos", "text", "Name of the account: clients log in with it and one of the account's keys."
+    ),
     Setting(
         "cosmos_key",
+        "cosmos",
         "text",
         "The account's key, without a file; otherwise one is made, and kept in the data folder.",
         on_command_line=False,
     ),
-    Setting("cosmos_key_file", "text", "File with the account's key, and perhaps its read-only key in a second line."),
+    Setting(
+        "cosmos_key_file",
+        "cosmos",
+        "path",
+        "File with the account's key, and perhaps its read-only key in a second line.",
+    ),
+    Setting(
+        "web_port",
+        "network",
+        "number",
+        "TCP port of the page that shows what is inside, and of /metrics; 0 picks a free one. Needs the extra `web`.",
+        maximum=65_535,
+    ),
+    Setting("web_host", "network", "text", "Address on which the page listens."),
 )
+
+_DEFAULTS: Final[dict[str, object]] = {field.name: field.default for field in dataclass_fields(ServerConfig)}
+# Settings that need one of others.
+_NEEDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("password_file", ("user",)),
+    ("password", ("user",)),
+    ("tls_key", ("tls_cert",)),
+    ("tls_ca", ("tls_cert", "tls_self_signed")),
+    ("tls_allow_connections_without_certificates", ("tls_ca",)),
+    ("now", ("enable_test_commands",)),
+    ("freeze_clock", ("enable_test_commands",)),
+    ("cosmos_key", ("cosmos_account",)),
+    ("cosmos_key_file", ("cosmos_account",)),
+    ("web_host", ("web_port",)),
+)
+# The user of `user` has a password in one of these, or is there already.
+_GIVE_USERS: Final = ("password_file", "password", "data_dir", "load")
+# Settings of which only one can be given.
+_EXCLUDES: Final[tuple[tuple[str, str], ...]] = (
+    ("password", "password_file"),
+    ("verbosity", "quiet"),
+    ("tls_self_signed", "tls_cert"),
+    ("cosmos_key", "cosmos_key_file"),
+)
+# The settings of a server for one test suite, unless it is told otherwise: `start_server()` and `mongottl run`. Time
+# stands still, so that no test depends on how fast it runs.
+_FOR_TESTS: Final[dict[str, object]] = {"port": 0, "enable_test_commands": True, "freeze_clock": True, "quiet": True}
+# Variables with our prefix that are no settings, and who reads them.
+OTHER_VARIABLES: Final[dict[str, str]] = {
+    "MONGOTTL_PURE": "installation: 1 leaves everything interpreted",
+    "MONGOTTL_OPT_LEVEL": "installation: how much the C compiler optimises",
+    "MONGOTTL_FUZZ_SEED": "tests: the seed of the random commands",
+    "MONGOTTL_KILLS": "tests: how often a server is killed",
+    "MONGOTTL_SIMULATION_SEEDS": "tests: the seeds of the simulation",
+    "MONGOTTL_SIMULATION_TURNS": "tests: the length of a simulation",
+    "MONGOTTL_VOLUME_FIGURES": "tests: the file that gets the figures of the tests of volume",
+}
+# What Kubernetes and Docker's links set beside a service or container of the name `mongottl`.
+_SERVICE_VARIABLE: Final = re.compile(r"MONGOTTL_(\w+_)?(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP)|ENV|NAME)(_\w+)?")
 
 
 @dataclass
@@ -353,18 +625,57 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
 )
 
 
-def config_from(values: Mapping[str, str]) -> ServerConfig:
-    """A configuration from texts by field name; what is absent keeps its default. ValueError for a bad value."""
-    config = ServerConfig()
-    for setting in SETTINGS:
-        text = values.get(setting.field)
-        if text is not None:
-            setattr(config, setting.field, setting.parse(text))
-            if setting.field.startswith("cosmos_") and values.get("dialect") != "cosmos":
-                raise ValueError(f"{setting.option}: only with --dialect cosmos")
-    return config
+def config_from(values: Mapping[str, str], for_tests: bool = False) -> ServerConfig:
+    """A configuration from texts by field name; what is absent keeps its default. SettingError for a bad value.
+
+    for_tests: whether the defaults are those of a server for a test suite (`config_for_tests`).
+    """
+    parsed: dict[str, Any] = {s.field: s.parse(values[s.field]) for s in SETTINGS if s.field in values}
+    return config_for_tests(parsed) if for_tests else ServerConfig(**parsed)
+
+
+def config_for_tests(settings: Mapping[str, Any]) -> ServerConfig:
+    """A configuration for one test suite: a free port, test commands, a clock that stands still, only warnings logged,
+    as far as the settings, by field, do not say otherwise. SettingError for a bad value."""
+    defaults = dict(_FOR_TESTS)
+    if settings.get("enable_test_commands") is False:
+        del defaults["freeze_clock"]  # only test commands could move it
+    if settings.get("verbosity"):
+        del defaults["quiet"]
+    return ServerConfig(**{**defaults, **settings})
 
 
 def config_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The texts of the settings that the environment names, by field."""
     return {s.field: environment[s.variable] for s in SETTINGS if s.variable in environment}
+
+
+def check_names(settings: Iterable[str]) -> None:
+    """TypeError for a name that is no field of `ServerConfig`."""
+    for name in settings:
+        if name not in _DEFAULTS:
+            raise TypeError(f"there is no setting {name}{did_you_mean(name, _DEFAULTS)}")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`; did you mean --port?`, or nothing if no name is like the wrong one."""
+    import difflib
+
+    by_letters = {known.lstrip("-"): known for known in names}  # all options begin with dashes
+    similar = difflib.get_close_matches(name.lstrip("-"), by_letters, 1)
+    return f"; did you mean {by_letters[similar[0]]}?" if similar else ""
+
+
+def known_variables() -> list[str]:
+    """The variables of the environment that somebody reads."""
+    return [*(setting.variable for setting in SETTINGS), *OTHER_VARIABLES]
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """The variables with our prefix that nobody reads, so probably misspelt ones."""
+    known = known_variables()
+    return sorted(
+        name
+        for name in environment
+        if name.startswith("MONGOTTL_") and name not in known and not _SERVICE_VARIABLE.fullmatch(name)
+    )

@@ -284,3 +284,7 @@ class DuplicateKeyError(WriteError):
 
 class ProtocolError(MongottlError):
     """The peer's bytes break the wire protocol; nothing can be answered and the connection is closed."""
+
+
+class HttpRequestError(ProtocolError):
+    """The peer's bytes are an HTTP request, to which there is an answer before the connection is closed."""

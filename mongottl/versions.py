@@ -118,11 +118,12 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
     "top-level query operator": {"4.4": "$sampleRate"},
     # A field of a command, or of the documents that one of its fields holds (`update.updates.hint`); the arguments that
     # every command takes, without a command; a field of a stage's or an expression's argument.
-    # Reference: the pages of these commands, stages and expressions.
+    # Reference: the pages of these commands, stages and expressions. `listCollections.nameOnly` and its
+    # `authorizedCollections`, of 4.0, are not here: drivers and shells send them to every server.
     OPTION: {
         "4.0": """
             autocommit startTransaction
-            listCollections.authorizedCollections listCollections.nameOnly listDatabases.authorizedDatabases
+            listDatabases.authorizedDatabases
             $changeStream.startAtOperationTime $dateFromString.format $dateFromString.onError $dateFromString.onNull
             $dateToString.onNull
         """,
@@ -149,7 +150,10 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         """,
         "7.0": "$out.timeseries",
         "7.1": "distinct.hint",
-        "8.0": "update.updates.sort",
+        "8.0": """
+            delete.bypassEmptyTsReplacement findAndModify.bypassEmptyTsReplacement insert.bypassEmptyTsReplacement
+            update.bypassEmptyTsReplacement update.updates.sort
+        """,
         "8.2": "rawData",
     },
     # Reference: "update", "Hashed Indexes", "$lookup", "Change Streams", "Compound Wildcard Indexes".
@@ -175,11 +179,20 @@ def parse_version(version: str) -> Version:
 
 # Kind to name to the version that introduced it.
 INTRODUCED: Final[dict[str, dict[str, Version]]] = {
-    kind: {name: parse_version(version) for version, names in table.items() for name in names.split()}
+    kind: {
+        name: number
+        for number, names in [(parse_version(version), names) for version, names in table.items()]
+        for name in names.split()
+    }
     for kind, table in _TABLES.items()
 }
 # What has no entry is at least as old as this.
 OLDEST: Final[Version] = (3, 6)
+
+
+def unknown_command(name: str, advice: str = "") -> CommandError:
+    """CommandNotFound (59). advice: what the text has behind the name."""
+    return CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'{advice}")
 
 
 def since(kind: str, name: str) -> Version:
@@ -210,12 +223,16 @@ class Features:
         return name in self._missing.get(kind, ())
 
     def keeps(self, kind: str, name: str) -> bool:
-        """Whether it has an operator that MongoDB has removed."""
+        """Whether it has an operator that MongoDB does not have (`Registry.add_removed`)."""
         return False
 
     def refused_command(self, name: str) -> CommandError:
         """The error for a command that this version does not know: CommandNotFound (59)."""
-        return CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+        return unknown_command(name)
+
+    def unknown_command(self, name: str) -> CommandError:
+        """The error for a command that no version knows: CommandNotFound (59)."""
+        return unknown_command(name)
 
     def refused_stage(self, name: str) -> CommandError:
         """The error for a stage that this version does not know: 40324."""
@@ -232,6 +249,9 @@ class Features:
         missing = self.missing_option(owner, argument)
         if missing:
             raise unknown_field(missing)
+
+    def check_operands(self, operator: str, operands: list[Value]) -> None:
+        """The error for operands of an expression that this version does not take."""
 
     def missing_argument(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> str:
         """The path of the first field of a command that this version does not know, as errors name it ("find.let",

@@ -64,11 +64,15 @@ class Bench:
 
     def insert(self, documents: list[dict[str, Any]]) -> None:
         op = self.op
-        insert_batch(op, self.collection, [prepare_document(op, bson_encode(document)) for document in documents])
+        insert_batch(
+            op,
+            self.collection,
+            [prepare_document(op, self.collection, bson_encode(document)) for document in documents],
+        )
 
     def insert_one(self, document: dict[str, Any]) -> None:
         op = self.op
-        insert_document(op, self.collection, prepare_document(op, bson_encode(document)))
+        insert_document(op, self.collection, prepare_document(op, self.collection, bson_encode(document)))
 
     def plan(self, filter: dict[str, Any], sort: Pattern | None = None, **options: Any) -> QueryPlan:
         """options: skip, limit, wanted, natural, allow_disk_use as `plan_query` has them; hint as plain values."""

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import bson
 import pytest
 
-import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.catalog.collection import Collection
 from mongottl.clock import VirtualClock
 from mongottl.commands import COMMANDS

@@ -11,23 +11,35 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from mongottl.catalog.array_paths import ARRAYS_SOMEWHERE, ArrayPaths
+from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.change_kinds import CREATE, CREATE_INDEXES, DROP, DROP_INDEXES, RENAME
 from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
+from mongottl.catalog.entries import (
+    OPLOG_IDENT,
+    SESSIONS_IDENT,
+    collection_entries,
+    collection_key,
+    server_entry,
+    stored_collection,
+)
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
-from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_database_name, check_new_collection_name
+from mongottl.catalog.namespace import (
+    MAX_NAMESPACE_BYTES,
+    check_database_name,
+    check_new_collection_name,
+    spelled_otherwise,
+)
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
+from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.catalog.rekeying import rekey
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.clock import Clock
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.icu import icu_version
 from mongottl.storage.interface import (
-    DataDirectoryError,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -40,12 +52,21 @@ _RECORDS_PER_SCAN: Final = 256
 _BYTES_PER_SCAN: Final = 16 << 20
 # Names of dropped collections that are remembered for transactions that began before.
 _DROPPED_NAMES: Final = 10_000
+# `Collection.writes` of collections that a restored state brings back: more than they can have had.
+_WRITES_PER_RESTORE: Final = 1 << 40
 
 
-# The record store of `exec.operation.retryable_writes`, which belongs to no collection.
-SESSIONS_IDENT: Final = "sessions"
-# How the idents of the stored oplog begin (`oplog.rows`).
-OPLOG_IDENT: Final = "oplog-"
+# Where MongoDB keeps the measurements of a time series collection.
+BUCKETS: Final = "system.buckets."
+
+
+def no_buckets(series: Collection) -> CommandError:
+    """CommandNotSupported (115). An empty answer would be worse: a dump would have no measurements, and say nothing."""
+    return CommandError(
+        ErrorCode.CommandNotSupported,
+        f"the time-series collection {series.namespace} has no buckets here: its measurements are documents of its own,"
+        " which mongoexport and mongoimport copy",
+    )
 
 
 def _name_of(view: View) -> str:
@@ -60,23 +81,6 @@ def new_uuid() -> bytes:
     return bytes(data)
 
 
-def _stored_arrays(index: dict[str, Value]) -> ArrayPaths:
-    """The multikey paths of an index in its catalog entry; entries of the oldest versions do not have the paths."""
-    paths = index.get("multikeyPaths")
-    if isinstance(paths, list):
-        return ArrayPaths(frozenset([str(path) for path in paths]))
-    return ARRAYS_SOMEWHERE if index["multikey"] else ArrayPaths(frozenset())
-
-
-def _stored_type_bits(index: dict[str, Value]) -> int:
-    """The type bits of an index in its catalog entry; -1 in entries of the oldest versions, which do not have them.
-
-    Older versions called the field `kinds`; it is renamed when the entry is next written.
-    """
-    type_bits = index.get("typeBits", index.get("kinds"))
-    return type_bits if isinstance(type_bits, int) else -1
-
-
 # The unit of work of the change, its kind (`change_kinds`), collection, detail.
 ChangeListener: TypeAlias = Callable[[WriteUnitOfWork, int, Collection, Value], None]
 
@@ -85,12 +89,15 @@ class Catalog:
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`).
 
     version: grows with each change of the collections, their names and their indexes.
+    forbidden_in_names: characters that names of new collections may not have, besides those that MongoDB forbids.
+    large_documents: whether new collections have the option of this name.
     change_listener: is called for each change of a collection or its indexes, in its unit of work.
     """
 
-    def __init__(self, engine: StorageEngine, clock: Clock | None = None, forbidden_in_names: str = "") -> None:
+    def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
         self.engine = engine
-        self._forbidden_in_names = forbidden_in_names
+        self.forbidden_in_names = ""
+        self.large_documents = False
         self._clock = clock
         self._databases: dict[str, dict[str, Collection]] = {}
         self._by_number: dict[int, Collection] = {}
@@ -98,6 +105,8 @@ class Catalog:
         self.version: int = 0
         # The version at which a namespace last lost its collection, for the latest of them.
         self._dropped: dict[str, int] = {}
+        # How many saved states were restored.
+        self._restores: int = 0
         self.change_listener: ChangeListener | None = None
         self._load()
 
@@ -106,10 +115,12 @@ class Catalog:
         self.engine = other.engine
         self.version = other.version
         self._clock = other._clock
-        self._forbidden_in_names = other._forbidden_in_names
+        self.forbidden_in_names = other.forbidden_in_names
+        self.large_documents = other.large_documents
         self._databases = other._databases
         self._by_number = other._by_number
         self._last_number = 0
+        self._restores = 0
         self._dropped = other._dropped
         self.change_listener = None
 
@@ -133,17 +144,87 @@ class Catalog:
             del self._dropped[next(iter(self._dropped))]
 
     def _load(self) -> None:
-        known: set[str] = {SESSIONS_IDENT}
         outdated: list[tuple[Collection, IndexEntry]] = []
-        temporary: list[str] = []
-        for key, entry in self.engine.catalog_entries():
-            if not key.isdigit():
-                continue  # of the server itself
-            if _is_temporary(entry):
-                temporary.append(key)
-                continue
-            collection = self._loaded(entry, outdated)
+        entries, temporary = collection_entries(self.engine)
+        for entry in entries.values():
+            self._remember(stored_collection(self.engine, entry, outdated))
+        self._drop_abandoned(temporary)
+        for collection, index in outdated:
+            with self.engine.unit_of_work() as work:
+                rekey(self.engine, collection, index, index_ident(self._next_number()))
+                self._put(collection, collection.entry_document())
+                work.commit()
+
+    def reload(self, before: dict[str, bytes], changed: set[str]) -> list[str]:
+        """Makes the catalog what the engine has after a saved state was restored; the namespaces that are gone.
+
+        Collections whose entries are the same keep their objects. Numbers that were given since are not given again.
+
+        before: the engine's catalog entries until then. changed: the idents whose contents may differ. No index may be
+        under construction, and no transaction in progress.
+        """
+        self._restores += 1
+        self.version += 1
+        entries, temporary = collection_entries(self.engine)
+        replaced: dict[int, Collection] = {}
+        for collection in self.all_collections():
+            key = collection_key(collection.number)
+            old = before.get(key)
+            if old is None:
+                continue  # attached
+            if entries.get(key) == old and self._has_same_stores(collection):
+                del entries[key]
+                if collection.store.ident in changed:
+                    collection.writes += 1
+                    collection.generation += 1
+                    collection.evicted_through = 0
+            else:
+                replaced[collection.number] = collection
+                self._forget(collection)
+                collection.dropped = True
+                collection.generation += 1
+        for entry in entries.values():
+            collection = stored_collection(self.engine, entry, [])
+            collection.writes = self._restores * _WRITES_PER_RESTORE
+            collection.changed_at = self.version
+            previous = replaced.get(collection.number)
+            if previous is not None:
+                collection.take_statistics(previous)
             self._remember(collection)
+        self._drop_abandoned(temporary)
+        return [c.namespace for c in replaced.values() if self._databases.get(c.database, {}).get(c.name) is None]
+
+    def _has_same_stores(self, collection: Collection) -> bool:
+        """Whether the engine still has the stores that a collection of the catalog reads, and all indexes are ready."""
+        engine = self.engine
+        if collection.store is not engine.record_store(record_store_ident(collection.number)):
+            return False
+        for index in collection.indexes:
+            data = index.data
+            if not index.ready or (data is not None and engine.sorted_data(index.ident, data.unique) is not data):
+                return False
+        return True
+
+    def index_filters(self) -> dict[int, dict[str, IndexFilter]]:
+        """The index filters that are set, by the number of the collection and the shape of the query."""
+        found: dict[int, dict[str, IndexFilter]] = {}
+        for collection in self._by_number.values():
+            if collection.plan_memory.filters:
+                found[collection.number] = dict(collection.plan_memory.filters)
+        return found
+
+    def set_index_filters(self, filters: dict[int, dict[str, IndexFilter]]) -> None:
+        """Sets all index filters to what `index_filters` has returned."""
+        for number, collection in self._by_number.items():
+            wanted = filters.get(number)
+            if wanted is not None or collection.plan_memory.filters:
+                collection.plan_memory.filters = {} if wanted is None else dict(wanted)
+                collection.plan_memory.forget_plans(None)
+
+    def _drop_abandoned(self, temporary: list[str]) -> None:
+        """Deletes these catalog entries, and the idents that belong to no collection."""
+        known: set[str] = {SESSIONS_IDENT}
+        for collection in self._by_number.values():
             known.add(record_store_ident(collection.number))
             for index in collection.indexes:
                 known.add(index.ident)
@@ -160,53 +241,6 @@ class Catalog:
                 for ident in abandoned:
                     self.engine.drop_ident(ident)
                 work.commit()
-        for collection, index in outdated:
-            with self.engine.unit_of_work() as work:
-                rekey(self.engine, collection, index, index_ident(self._next_number()))
-                self._put(collection, collection.entry_document())
-                work.commit()
-
-    def _loaded(self, entry: bytes, outdated: list[tuple[Collection, IndexEntry]]) -> Collection:
-        """The collection of a stored catalog entry; appends indexes whose keys must be rebuilt to `outdated`.
-
-        DataDirectoryError for a collation when ICU is not installed.
-        """
-        try:
-            return self._read_entry(entry, outdated)
-        except CommandError as error:
-            raise DataDirectoryError(f"{get_value(entry, 'ns')}: {error.message}") from error
-
-    def _read_entry(self, entry: bytes, outdated: list[tuple[Collection, IndexEntry]]) -> Collection:
-        stored = dict(fields(entry))
-        namespace = str(stored["ns"])
-        database, _, name = namespace.partition(".")
-        uuid = stored["uuid"]
-        options = stored["options"]
-        number = stored["number"]
-        indexes = stored["indexes"]
-        assert isinstance(uuid, BinData)
-        assert isinstance(options, bytes)
-        assert isinstance(number, int)
-        assert isinstance(indexes, list)
-        store = self.engine.record_store(record_store_ident(number))
-        collection = Collection(database, name, number, uuid.data, CollectionOptions(options), store)
-        loaded: list[IndexEntry] = []
-        for item in indexes:
-            assert isinstance(item, bytes)
-            index = dict(fields(item))
-            spec = index["spec"]
-            assert isinstance(spec, bytes)
-            descriptor = IndexDescriptor(spec)
-            ident = str(index["ident"])
-            data: SortedDataInterface | None = None
-            if not descriptor.is_ttl_setting:
-                unique = descriptor.unique or (descriptor.is_id and collection.has_unique_ids)
-                data = self.engine.sorted_data(ident, unique)
-            loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index), _stored_type_bits(index)))
-            if descriptor.collation is not None and data is not None and index.get("icu") != icu_version():
-                outdated.append((collection, loaded[-1]))
-        collection.set_indexes(loaded)
-        return collection
 
     def _count_ident(self, ident: str) -> None:
         number = ident.rpartition("_")[2]
@@ -250,12 +284,19 @@ class Catalog:
         return found
 
     def find(self, database: str, name: str) -> Collection | View | None:
-        """The collection or view of that name, or None; for commands that accept views."""
+        """The collection or view of that name, or None; for commands that accept views. CommandNotSupported (115) for
+        the buckets of a time series collection, which it does not have here."""
         collections = self._databases.get(database)
         if collections is None:
             return None
         found = collections.get(name)
-        return self.view(database, name) if found is None else found
+        if found is not None:
+            return found
+        if name.startswith(BUCKETS):
+            series = collections.get(name[len(BUCKETS) :])
+            if series is not None and series.time_series is not None:
+                raise no_buckets(series)
+        return self.view(database, name)
 
     def view(self, database: str, name: str) -> View | None:
         """The view of that name, or None. InvalidViewDefinition (182) if its stored definition is not valid."""
@@ -268,10 +309,14 @@ class Catalog:
             return None
         return self.record_by_id(database, SYSTEM_VIEWS, f"{database}.{name}")
 
+    def stored(self, database: str, name: str) -> Collection | None:
+        """The collection of that name, or None; views are not looked for."""
+        collections = self._databases.get(database)
+        return None if collections is None else collections.get(name)
+
     def record_by_id(self, database: str, name: str, record_id: str) -> Record | None:
         """The record with this `_id` of a collection of the system, as it is now; None if there is none."""
-        collections = self._databases.get(database)
-        collection = None if collections is None else collections.get(name)
+        collection = self.stored(database, name)
         index = None if collection is None else collection.id_index
         if collection is None or index is None or index.data is None:
             return None
@@ -279,13 +324,12 @@ class Catalog:
 
     def version_of(self, database: str, name: str) -> tuple[int, int]:
         """Two numbers that change when records of the collection do, or when it is made or dropped."""
-        collections = self._databases.get(database)
-        collection = None if collections is None else collections.get(name)
+        collection = self.stored(database, name)
         return (0, 0) if collection is None else (collection.number, collection.writes)
 
     def all_records(self, database: str, name: str) -> list[Record]:
         """The records of a collection of the system, as they are now; none if it does not exist."""
-        collection = self._databases.get(database, {}).get(name)
+        collection = self.stored(database, name)
         found: list[Record] = []
         position = 0
         while collection is not None:
@@ -313,13 +357,7 @@ class Catalog:
 
     def database_spelled_otherwise(self, database: str) -> str | None:
         """An existing database whose name differs from `database` in case only, or None."""
-        if database in self._databases:
-            return None
-        folded = database.lower()
-        for name in self._databases:
-            if name.lower() == folded:
-                return name
-        return None
+        return spelled_otherwise(database, self._databases)
 
     def collections(self, database: str) -> list[Collection]:
         """The database's collections by name; none if it does not exist."""
@@ -333,7 +371,7 @@ class Catalog:
         """InvalidNamespace (73) or DatabaseDifferCase (13297) unless a collection of this name may be made."""
         check_database_name(database)
         check_new_collection_name(database, name)
-        for character in self._forbidden_in_names:
+        for character in self.forbidden_in_names:
             if character in name:
                 raise CommandError(ErrorCode.InvalidNamespace, "Collection name contains invalid character.")
         other = self.database_spelled_otherwise(database)
@@ -343,13 +381,16 @@ class Catalog:
                 f"db already exists with different case already have: [{other}] trying to create [{database}]",
             )
 
-    def create_collection(self, database: str, name: str, options: CollectionOptions = NO_OPTIONS) -> Collection:
+    def create_collection(
+        self, database: str, name: str, options: CollectionOptions = NO_OPTIONS, uuid: bytes | None = None
+    ) -> Collection:
         """Makes an empty collection with its `_id` index, or with those of a time series collection.
 
-        The caller knows that the name is free, and has asked `check_new_name` whether it is allowed.
+        uuid: its UUID, which no collection has; None for a new one. The caller knows that the name is free, and has
+        asked `check_new_name` whether it is allowed.
         """
         with self.engine.unit_of_work() as work:
-            collection = self._made(database, name, options)
+            collection = self._made(database, name, options, uuid)
             self._put(collection, collection.entry_document())
             self._tell(work, CREATE, collection, _created(collection))
             work.commit()
@@ -357,11 +398,13 @@ class Catalog:
         self._changed(collection)
         return collection
 
-    def create_pending(self, database: str, name: str, options: CollectionOptions) -> Collection:
+    def create_pending(
+        self, database: str, name: str, options: CollectionOptions, uuid: bytes | None = None
+    ) -> Collection:
         """Makes a collection for a transaction: it is in no database until `publish`. After a crash its data is dropped
         at the next start, because the stored catalog does not have it."""
         with self.engine.unit_of_work() as work:
-            collection = self._made(database, name, options)
+            collection = self._made(database, name, options, uuid)
             work.commit()
         collection.pending = True
         return collection
@@ -390,12 +433,14 @@ class Catalog:
             work.commit()
         collection.dropped = True
 
-    def _made(self, database: str, name: str, options: CollectionOptions) -> Collection:
+    def _made(self, database: str, name: str, options: CollectionOptions, uuid: bytes | None = None) -> Collection:
         """A new collection with its stores and its first indexes. Inside a unit of work."""
+        if self.large_documents:
+            options = options.with_large_documents()
         number = self._next_number()
         ident = index_ident(self._next_number())
         store = self.engine.create_record_store(record_store_ident(number))
-        collection = Collection(database, name, number, new_uuid(), options, store)
+        collection = Collection(database, name, number, uuid or new_uuid(), options, store)
         if collection.time_series is None:
             data = self.engine.create_sorted_data(ident, collection.has_unique_ids)
             clustered = options.clustered_index is not None
@@ -585,7 +630,7 @@ class Catalog:
 
     def server_entry(self, name: str) -> bytes | None:
         """What the server itself has stored under a name, which is no number; None if nothing."""
-        return dict(self.engine.catalog_entries()).get(name)
+        return server_entry(self.engine, name)
 
     def put_server_entry(self, name: str, entry: bytes) -> None:
         """Stores an entry of the server itself. Inside a unit of work."""
@@ -607,7 +652,7 @@ class Catalog:
         return store
 
     def _put(self, collection: Collection, entry: bytes) -> None:
-        self.engine.put_catalog_entry(str(collection.number), entry)
+        self.engine.put_catalog_entry(collection_key(collection.number), entry)
 
     def _save(self, collection: Collection, entry: bytes) -> None:
         with self.engine.unit_of_work() as work:
@@ -616,7 +661,7 @@ class Catalog:
 
     def _delete_stored(self, collection: Collection) -> None:
         """Deletes all that the engine holds of a collection. Inside a unit of work."""
-        self.engine.delete_catalog_entry(str(collection.number))
+        self.engine.delete_catalog_entry(collection_key(collection.number))
         for index in collection.writable_indexes:
             self.engine.drop_ident(index.ident)
         self.engine.drop_ident(record_store_ident(collection.number))
@@ -639,8 +684,3 @@ def _created(collection: Collection) -> bytes:
 def _described(indexes: list[IndexEntry]) -> bytes:
     """What an event tells of indexes that were created or dropped."""
     return encode({"indexes": [index.descriptor.spec for index in indexes]})
-
-
-def _is_temporary(entry: bytes) -> bool:
-    options = get_value(entry, "options")
-    return isinstance(options, bytes) and get_value(options, "temp") is True

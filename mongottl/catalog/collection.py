@@ -161,6 +161,7 @@ class Collection:
     id_index: the index on `_id`, by which a record is found by one key; None if `_id` is not unique.
     partition_index: then the index on (shard key, `_id`), which is unique.
     writes: changes each time that records were written, so that a long operation can tell whether any was.
+    purged_documents: how many expired documents were deleted since the server started.
     changed_at: the version of the catalog with its latest change of name or indexes. pending: whether it was created by
     a transaction that has not committed, and is in no database yet.
     """
@@ -195,8 +196,21 @@ class Collection:
         self.writes: int = 0
         # How many of these writes only deleted expired documents.
         self.purges: int = 0
+        self.purged_documents: int = 0
         self.changed_at: int = 0
         self.pending = False
+
+    def take_statistics(self, other: "Collection") -> None:
+        """Continues the statistics and index filters of an object that this one replaces."""
+        self.purged_documents = other.purged_documents
+        self.scans = other.scans
+        self.tailable_scans = other.tailable_scans
+        self.plan_memory.filters = other.plan_memory.filters
+        for index in self.indexes:
+            known = other.index_named(index.name)
+            if known is not None and known.ident == index.ident:
+                index.accesses = known.accesses
+                index.since_ms = known.since_ms
 
     def set_indexes(self, indexes: list[IndexEntry]) -> None:
         """Sets the list of indexes, and all attributes that are computed from it."""

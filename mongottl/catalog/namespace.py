@@ -3,6 +3,7 @@
 Source: MongoDB's "Limits and Thresholds", naming restrictions.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
@@ -22,6 +23,14 @@ def check_database_name(name: str) -> None:
     for character in _FORBIDDEN_IN_DATABASE:
         if character in name:
             raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
+
+
+def spelled_otherwise(database: str, existing: Collection[str]) -> str | None:
+    """The one of the existing databases whose name differs from `database` in case only, or None."""
+    if database in existing:
+        return None
+    folded = database.lower()
+    return next((name for name in existing if name.lower() == folded), None)
 
 
 def check_collection_name(database: str, collection: str) -> None:

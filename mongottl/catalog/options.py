@@ -34,7 +34,7 @@ OPTION_ORDER: Final = (
     "encryptedFields",
     "cosmos",
 )
-# What the dialect `cosmos` stores, which listCollections does not show: {shardKey, throughput}.
+# What the dialect `cosmos` stores, which listCollections does not show: {shardKey, throughput, largeDocuments}.
 _COSMOS: Final = "cosmos"
 
 
@@ -49,7 +49,8 @@ class CollectionOptions:
     expire_after_seconds: of a clustered or time series collection, or None.
     encrypted_paths: the paths of `encryptedFields`; None if the collection is not encrypted.
     shard_key: its path in Cosmos DB; empty if the collection is not sharded. throughput: what Cosmos DB provisions for
-    the collection alone, or None. listed: the document without these two, as replies show it.
+    the collection alone, or None. large_documents: whether the account had documents of 16 MB when the collection was
+    created. listed: the document without these three, as replies show it.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -69,6 +70,7 @@ class CollectionOptions:
         self.encrypted_paths: list[str] | None = None
         self.shard_key = ""
         self.throughput: Throughput | None = None
+        self.large_documents = False
         self.listed = raw
         if raw != EMPTY_DOCUMENT:
             self._read()
@@ -112,15 +114,25 @@ class CollectionOptions:
         if isinstance(shard_key, str):
             self.shard_key = shard_key
         self.throughput = throughput_from(get_value(provisioned, "throughput"))
+        self.large_documents = get_value(provisioned, "largeDocuments") is True
         self.listed = encode_fields([option for option in fields(self.raw) if option[0] != _COSMOS])
 
     def provisioned(self, shard_key: str, throughput: Throughput | None) -> "CollectionOptions":
         """These options with a shard key, or "" for none, and what is provisioned for the collection alone."""
+        return self._with_cosmos(shard_key, throughput, self.large_documents)
+
+    def with_large_documents(self) -> "CollectionOptions":
+        """These options with `large_documents`."""
+        return self._with_cosmos(self.shard_key, self.throughput, True)
+
+    def _with_cosmos(self, shard_key: str, throughput: Throughput | None, large_documents: bool) -> "CollectionOptions":
         stored: dict[str, Value] = {}
         if shard_key:
             stored["shardKey"] = shard_key
         if throughput is not None:
             stored["throughput"] = throughput.document()
+        if large_documents:
+            stored["largeDocuments"] = True
         return self.with_options({_COSMOS: encode(stored) if stored else MISSING})
 
     def with_options(self, changes: dict[str, Value]) -> "CollectionOptions":

@@ -28,6 +28,7 @@ def context_of(
     context = ParseContext(
         op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps, cluster_time=op.cluster_time
     )
+    context.keeps_empty_timestamps = op.keeps_empty_timestamps
     context.open_scripts = op.open_scripts
     context.features = op.service.features
     if not is_empty(collation):

@@ -1,15 +1,19 @@
-"""The table of commands. A command registers itself by the decorator above its function; there is no other list.
+"""The table of commands. A command registers itself by the decorator above its function.
 
     @command("ping", PingRequest, access=ANYONE, help="Replies at once; tests whether the server responds.")
     def ping(op: OperationContext, request: PingRequest) -> Reply: ...
 
-`listCommands`, the dispatcher and the README's support table all read `COMMANDS` and `UNSUPPORTED_COMMANDS`.
+Its module is imported when the command is first asked for, so its name also stands in `families`.
+`listCommands`, the dispatcher and the table of docs/supported.md all read `COMMANDS` and `UNSUPPORTED_COMMANDS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from threading import RLock
 from typing import Any, Final, TypeAlias
 
 from mongottl.commands.access import Access
+from mongottl.commands.families import FAMILIES
 from mongottl.commands.request import RequestParser, fields_of, parser_for
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
@@ -45,7 +49,8 @@ class CommandSpec:
     stable: is part of the Stable API, version 1. unstable_fields: its fields that are not.
     raw_data: has the argument `rawData` of MongoDB 8.2.
     latency: its group in `$collStats`' latencyStats.
-    counter: its group in serverStatus' `opcounters`.
+    counter: its group in serverStatus' `opcounters`. counts_statements: whether the command itself counts there, one
+    for each of its statements.
     handshake: may be sent as OP_QUERY, in the handshake.
     secret_fields: its fields that `$currentOp` must not show.
     in_transaction: may be a statement of a transaction; begins_transaction: also the first one. ends_transaction:
@@ -123,6 +128,7 @@ class CommandSpec:
         self.raw_data = raw_data
         self.latency = latency
         self.counter = counter
+        self.counts_statements = counter in ("insert", "update", "delete")
         self.handshake = handshake
         self.secret_fields = secret_fields
         self.in_transaction = in_transaction
@@ -151,7 +157,60 @@ class CommandSpec:
         return self.latency == "reads" and self.counter != "getmore" and not self.is_write(body)
 
 
-COMMANDS: Final[dict[str, CommandSpec]] = {}
+class CommandTable:
+    """The commands by their names and aliases. Looking one up imports its module; whether a name exists does not."""
+
+    def __init__(self, families: Mapping[str, str]) -> None:
+        """families: as `commands.families.FAMILIES`."""
+        self._modules = {
+            name: f"{__package__}.{module}" for module, names in families.items() for name in names.split()
+        }
+        self._specs: dict[str, CommandSpec] = {}
+        # Held while a module is imported: the import system cannot import modules that depend on each other from two
+        # threads at the same time.
+        self._lock = RLock()
+
+    def get(self, name: str) -> CommandSpec | None:
+        """A command's specification; None if there is no such command."""
+        spec = self._specs.get(name)
+        if spec is not None:
+            return spec
+        return self[name] if name in self._modules else None
+
+    def __getitem__(self, name: str) -> CommandSpec:
+        spec = self._specs.get(name)
+        if spec is None:
+            module = self._modules[name]
+            with self._lock:
+                import_module(module)
+            spec = self._specs[name]
+        return spec
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def values(self) -> list[CommandSpec]:
+        """The specifications of all names; those with aliases several times."""
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, CommandSpec]]:
+        return [(name, self[name]) for name in self]
+
+    def add(self, spec: CommandSpec) -> None:
+        """Adds a command of a module that is being imported. ValueError if `families` does not name it, or twice."""
+        module = spec.function.__module__
+        for name in spec.names:
+            if name in self._specs or name in UNSUPPORTED_COMMANDS:
+                raise ValueError(f"command {name} is registered twice")
+            if self._modules.get(name) != module:
+                raise ValueError(f"command {name} of {module} is missing in commands/families.py")
+            self._specs[name] = spec
+
+
+COMMANDS: Final = CommandTable(FAMILIES)
 
 
 def command(
@@ -224,10 +283,7 @@ def command(
             judges_oplog=judges_oplog,
             uses_cursors=uses_cursors,
         )
-        for known in spec.names:
-            if known in COMMANDS or known in UNSUPPORTED_COMMANDS:
-                raise ValueError(f"command {known} is registered twice")
-            COMMANDS[known] = spec
+        COMMANDS.add(spec)
         return function
 
     return register
@@ -250,7 +306,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     analyze
     analyzeShardKey
     appendOplogNote
-    applyOps
     autoCompact
     balancerCollectionStatus
     balancerStart
@@ -272,9 +327,7 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     dropConnections
     dropSearchIndex
     enableSharding
-    filemd5
     flushRouterConfig
-    getnonce
     getShardMap
     getShardVersion
     godinsert

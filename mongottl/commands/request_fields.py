@@ -36,6 +36,7 @@ ArrayFilters = Annotated[list[Value] | None, Field("arrayFilters", ARRAY_FIELD)]
 # Fields of all write commands.
 Ordered = Annotated[bool, Field("ordered", STRICT_BOOL)]
 BypassValidation = Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)]
+BypassTimestamps = Annotated[bool, Field("bypassEmptyTsReplacement", STRICT_BOOL)]
 StatementIds = Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)]
 StatementId = Annotated[Value, Field("stmtId", ANY)]
 EncryptionInformation = Annotated[Value, Field("encryptionInformation", UNSUPPORTED)]

@@ -5,6 +5,7 @@ Source: MongoDB's "Time Series Collection Limitations".
 
 from typing import Final
 
+from mongottl.catalog.catalog import no_buckets
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds.wildcard import SEVERAL_WILDCARDS
@@ -85,10 +86,7 @@ def check_raw_data(op: OperationContext, database: str, name: str) -> None:
     """
     found = op.catalog.find(database, name)
     if isinstance(found, Collection) and found.time_series is not None:
-        raise CommandError(
-            ErrorCode.CommandNotSupported,
-            f"rawData is not supported on the time-series collection {found.namespace}: it has no buckets",
-        )
+        raise no_buckets(found)
 
 
 def _invalid(message: str) -> CommandError:

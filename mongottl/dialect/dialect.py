@@ -2,9 +2,8 @@
 
 from mongottl.account import Account
 from mongottl.config import LATEST_VERSION
-from mongottl.dialect.cosmos import limits, replies
+from mongottl.dialect.cosmos import replies
 from mongottl.dialect.cosmos.features import CosmosFeatures
-from mongottl.dialect.cosmos.transactions import LIFETIME_MS
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.versions import Features, features_of
@@ -17,17 +16,12 @@ class Dialect:
     reply_types: command to the `_t` that its replies begin with.
     date_ttl_refusal: the text that refuses `expireAfterSeconds` on a field other than `_ts`, or None where it works.
     retryable_writes_refusal: the text that refuses writes with a `txnNumber`, or None where they work.
-    runs_scripts: whether there is JavaScript on the server.
     cluster_times: whether replies have `$clusterTime` and `operationTime`.
     shows_oplog: whether there is a `local.oplog.rs`.
     index_conflict: the text for an index whose options differ from those of an existing one with the same name or key;
         `{name}` in it stands for the name of that one. Empty for MongoDB's text.
     uri_options: the options that a connection string needs for this kind of server.
     account: the Cosmos DB account that the server stands for, or None for MongoDB.
-    max_operation_s: how long an operation may take, 0.0 for as long as it wants.
-    max_transaction_ms: how long a transaction may take by the server's clock, 0 if only its lifetime bounds it.
-    max_id_bytes: bound on an `_id` that is a string, 0 for none.
-    forbidden_in_names: characters that names of collections may not have, besides those that MongoDB forbids.
     code_names: names of error codes that differ from MongoDB's.
     brief_diagnostics: whether buildInfo has five fields only, and serverStatus none.
     unknown_cursor: the text for a cursor that there is not; `{id}` in it stands for its id.
@@ -39,19 +33,12 @@ class Dialect:
         features: Features | None,
         reply_types: dict[str, str] | None = None,
         date_ttl_refusal: str | None = None,
-        max_message_size_bytes: int = 48_000_000,
-        max_write_batch_size: int = 100_000,
         retryable_writes_refusal: str | None = None,
         uri_options: str = "",
         index_conflict: str = "",
         cluster_times: bool = True,
-        runs_scripts: bool = True,
         shows_oplog: bool = True,
         account: Account | None = None,
-        max_operation_s: float = 0.0,
-        max_transaction_ms: int = 0,
-        max_id_bytes: int = 0,
-        forbidden_in_names: str = "",
         code_names: dict[int, str] | None = None,
         brief_diagnostics: bool = False,
         unknown_cursor: str = "cursor id {id} not found",
@@ -60,34 +47,26 @@ class Dialect:
         self.features = features
         self.reply_types: dict[str, str] = {} if reply_types is None else reply_types
         self.date_ttl_refusal = date_ttl_refusal
-        self.max_message_size_bytes = max_message_size_bytes
-        self.max_write_batch_size = max_write_batch_size
         self.retryable_writes_refusal = retryable_writes_refusal
         self.uri_options = uri_options
         self.index_conflict = index_conflict
         self.cluster_times = cluster_times
-        self.runs_scripts = runs_scripts
         self.shows_oplog = shows_oplog
         self.account = account
-        self.max_operation_s = max_operation_s
-        self.max_transaction_ms = max_transaction_ms
-        self.max_id_bytes = max_id_bytes
-        self.forbidden_in_names = forbidden_in_names
         self.code_names: dict[int, str] = {} if code_names is None else code_names
         self.brief_diagnostics = brief_diagnostics
         self.unknown_cursor = unknown_cursor
 
     def check_retryable_write(self) -> None:
         """BadValue (2) where writes cannot be retried."""
-        account = self.account
-        if account is not None and account.can("EnableMongoRetryableWrites") and self._may_retry_writes():
-            return
-        if self.retryable_writes_refusal is not None:
+        if self.retryable_writes_refusal is not None and not self.account_retries_writes():
             raise CommandError(ErrorCode.BadValue, self.retryable_writes_refusal)
 
-    def _may_retry_writes(self) -> bool:
-        """Whether the announced version of Cosmos DB has retryable writes, which came with 4.0."""
-        return self.features is not None and self.features.version >= (4, 0)
+    def account_retries_writes(self) -> bool:
+        """Whether it is a Cosmos DB account with retryable writes, which came with its version 4.0."""
+        if self.account is None or self.features is None:
+            return False
+        return self.account.can("EnableMongoRetryableWrites") and self.features.version >= (4, 0)
 
     def with_reply_type(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
         """The reply with the `_t` that this kind of server puts before it, if any."""
@@ -107,19 +86,12 @@ def dialect_named(name: str, version: str) -> Dialect:
             CosmosFeatures(version, account),
             {k: v for k, v in replies.REPLY_TYPES.items() if k != "buildInfo"} if brief else replies.REPLY_TYPES,
             replies.DATE_TTL_REFUSAL,
-            limits.MAX_MESSAGE_BYTES,
-            replies.MAX_WRITE_BATCH_SIZE,
             replies.RETRYABLE_WRITES_REFUSAL,
             replies.URI_OPTIONS,
             replies.INDEX_CONFLICT,
             cluster_times=False,
-            runs_scripts=False,
             shows_oplog=False,
             account=account,
-            max_operation_s=limits.MAX_OPERATION_S,
-            max_transaction_ms=LIFETIME_MS,
-            max_id_bytes=limits.MAX_ID_BYTES,
-            forbidden_in_names=limits.FORBIDDEN_IN_NAMES,
             code_names=replies.CODE_NAMES,
             brief_diagnostics=brief,
             unknown_cursor=replies.UNKNOWN_CURSOR,

@@ -606,6 +606,13 @@ def bracket_range(bracket: i64, descending: bool = False) -> tuple[bytes, bytes]
     return bytes([first]), bytes([last + 1])
 
 
+def value_range(first: Value, last: Value, descending: bool = False) -> tuple[bytes, bytes]:
+    """(low, high): low <= key < high holds for the keys whose first component is from one value to another, both
+    inclusive. first, last: in ascending order, also for keys that descend."""
+    low, high = encode_value(first, descending), encode_value(last, descending)
+    return (high, successor(low)) if descending else (low, successor(high))
+
+
 def successor(prefix: bytes) -> bytes:
     """The smallest bytes greater than every key that begins with these whole components.
 

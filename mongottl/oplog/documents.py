@@ -26,9 +26,10 @@ def oplog_document(entry: OplogEntry) -> bytes:
     """The document of an entry."""
     at = _time_of(entry, 0)
     end: _Fields = [("ts", at), ("t", _TERM), ("v", _VERSION), ("wall", Date(entry.wall_ms))]
-    if entry.lsid is None and entry.count == 1:
-        return encode_fields(_operation(entry, 0) + end)
-    operations: list[Value] = [encode_fields(_operation(entry, i)) for i in range(entry.count)]
+    parts = _operations(entry)
+    if entry.lsid is None and len(parts) == 1:
+        return encode_fields(parts[0] + end)
+    operations: list[Value] = [encode_fields(operation) for operation in parts]
     applied: _Fields = [("applyOps", operations)]
     document: _Fields = []
     if entry.lsid is not None:
@@ -47,6 +48,26 @@ def _time_of(entry: OplogEntry, before: int) -> Timestamp:
     """The time of the entry's own document, or of one of its transaction before it: the commit's is that of the
     last."""
     return Timestamp(entry.at_s, entry.at_i - entry.following - before)
+
+
+def _operations(entry: OplogEntry) -> list[_Fields]:
+    """The operations of an entry: one of each document, or of each index."""
+    if entry.kind not in (kinds.CREATE_INDEXES, kinds.DROP_INDEXES):
+        return [_operation(entry, index) for index in range(entry.count)]
+    assert isinstance(entry.detail, bytes)
+    specs = get_value(entry.detail, "indexes")
+    assert isinstance(specs, list)
+    return [_on_index(entry, spec) for spec in specs if isinstance(spec, bytes)]
+
+
+def _on_index(entry: OplogEntry, spec: bytes) -> _Fields:
+    """The creation of an index: `o` is its specification behind the name of the collection. Or its deletion: `o` names
+    it, and `o2` is its specification."""
+    operation: _Fields = [("op", "c"), ("ns", f"{entry.database}.$cmd"), ("ui", entry.uuid)]
+    if entry.kind == kinds.CREATE_INDEXES:
+        return [*operation, ("o", encode_fields([("createIndexes", entry.collection), *fields(spec)]))]
+    dropped = encode({"dropIndexes": entry.collection, "index": get_value(spec, "name")})
+    return [*operation, ("o", dropped), ("o2", spec)]
 
 
 def _operation(entry: OplogEntry, index: int) -> _Fields:
@@ -83,12 +104,10 @@ def _command(entry: OplogEntry, namespace: str) -> bytes:
         return _renaming(entry, namespace)
     if kind == kinds.DROP_DATABASE:
         return encode({"dropDatabase": integer(1)})
-    if kind == kinds.MODIFY:
-        assert isinstance(entry.detail, bytes)
-        described = get_value(entry.detail, "operationDescription")
-        detail = fields(described) if isinstance(described, bytes) else []
-    name = {kinds.CREATE_INDEXES: "createIndexes", kinds.DROP_INDEXES: "dropIndexes", kinds.MODIFY: "collMod"}[kind]
-    return encode_fields([(name, entry.collection), *detail])
+    assert kind == kinds.MODIFY and isinstance(entry.detail, bytes)
+    described = get_value(entry.detail, "operationDescription")
+    detail = fields(described) if isinstance(described, bytes) else []
+    return encode_fields([("collMod", entry.collection), *detail])
 
 
 def _renaming(entry: OplogEntry, namespace: str) -> bytes:

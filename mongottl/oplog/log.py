@@ -22,6 +22,8 @@ OPLOG_NUMBER: Final = 0
 _STORED_TOO_BYTES: Final = 8 << 20
 # How many dropped entries are kept in the list before it is shortened.
 _DROPPED_AT_ONCE: Final = 1024
+# How many entries of a state that was left are freed with each new one.
+_FREED_AT_ONCE: Final = 4
 
 
 class Oplog:
@@ -41,6 +43,8 @@ class Oplog:
         # How many entries of the list are dropped, and the number of the first of the list.
         self._dropped: int = 0
         self._base: int = 0
+        # Entries of a state that was left: freeing them all at once would take long.
+        self._left: list[OplogEntry] = []
         if rows is not None:
             self._base = rows.end
             self._memory_bytes = min(max_bytes, _STORED_TOO_BYTES)
@@ -78,6 +82,8 @@ class Oplog:
     def append(self, entry: OplogEntry) -> None:
         """Adds an entry that was put, after the commit."""
         entry.statements = None
+        if self._left:
+            del self._left[-_FREED_AT_ONCE:]
         self._entries.append(entry)
         self._size_bytes += entry.size_bytes()
         latest = _time_of(entry)
@@ -94,6 +100,17 @@ class Oplog:
             del self._entries[: self._dropped]
             self._base += self._dropped
             self._dropped = 0
+
+    def begin_again(self, at: Timestamp) -> None:
+        """Drops all entries, which are the history of another state than the one that was restored. Only where they
+        are in memory alone. at: no earlier than any cluster time in a resume token."""
+        assert self.rows is None
+        self._base = self.end
+        self._left.extend(self._entries)
+        self._entries = []
+        self._dropped = 0
+        self._size_bytes = 0
+        self._floor = (at.time, at.inc)
 
     def entry(self, number: int) -> OplogEntry:
         """The entry of a number from `first` to before `end`."""

@@ -9,7 +9,7 @@ from typing import Final
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.documents import oplog_document
 from mongottl.oplog.log import Oplog
-from mongottl.storage.interface import NO_BYTE_LIMIT, NewRecord, Record, RecordStore
+from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, NewRecord, Record, RecordStore
 from mongottl.ttl.policy import NEVER
 
 DATABASE: Final = "local"
@@ -108,6 +108,12 @@ class OplogRecords(RecordStore):
 
     def own_seconds(self, after_due: int, limit: int) -> list[int]:
         return []
+
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        return 0, None
+
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
+        return 0, None
 
 
 def refused_write() -> CommandError:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from mongottl.catalog.catalog import OPLOG_IDENT, Catalog, new_uuid
+from mongottl.catalog.catalog import Catalog, new_uuid
+from mongottl.catalog.entries import OPLOG_IDENT
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Timestamp
 from mongottl.document.walk import get_value

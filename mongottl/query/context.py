@@ -31,6 +31,7 @@ class ParseContext:
     cluster_time: for `$$CLUSTER_TIME`; None where only the time is known: the first timestamp of its second.
     features: what the announced version of MongoDB has; None if it is the latest one.
     timestamps: generates the timestamps of `$currentDate` and of replacements.
+    keeps_empty_timestamps: whether the empty timestamps of a replacement are left as they are.
     takes_near: whether the filter that is parsed is a command's own: only these may have a `$where`, and a `$near`,
     which also sorts the documents.
     open_scripts: called with the name of an operator that runs scripts: the operation's scripts, or the error that
@@ -59,6 +60,7 @@ class ParseContext:
         self.collation = collation
         self.timestamps: TimestampClock = TimestampClock() if timestamps is None else timestamps
         self.cluster_time = cluster_time
+        self.keeps_empty_timestamps = False
         self.features = features
         self.takes_near = False
         self.folding_fails = True
@@ -77,9 +79,13 @@ class ParseContext:
 
     def check_options(self, owner: str, argument: Value) -> None:
         """40415 for a field in the argument of a stage or expression that the announced version does not know, or what
-        the dialect says instead."""
-        if self.features is not None and isinstance(argument, bytes):
+        the dialect says instead, also of lists of operands."""
+        if self.features is None:
+            return
+        if isinstance(argument, bytes):
             self.features.check_options(owner, argument)
+        elif isinstance(argument, list):
+            self.features.check_operands(owner, argument)
 
     @property
     def database(self) -> str:

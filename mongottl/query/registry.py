@@ -2,7 +2,7 @@
 
 An operator is registered by a decorator on its implementation; the `__init__` of its package imports the modules by
 name, not by scanning folders. Operators of MongoDB that mongottl does not support are registered as unsupported, for
-correct errors and a complete support table in the README.
+correct errors and a complete support table in docs/supported.md.
 """
 
 from typing import Generic, TypeVar
@@ -43,7 +43,7 @@ class Registry(Generic[T]):
             self._refused_items[name] = item
 
     def add_removed(self, name: str, item: T) -> None:
-        """Registers an operator that MongoDB no longer has, for servers that still have it (`Features.keeps`)."""
+        """Registers an operator that MongoDB does not have (any more), for servers that have it (`Features.keeps`)."""
         if name in self._items or name in self._unsupported or name in self._removed:
             raise ValueError(f"{self.kind} {name} is registered twice")
         self._removed[name] = item
@@ -52,7 +52,7 @@ class Registry(Generic[T]):
         return self._items.get(name)
 
     def removed(self, name: str) -> T | None:
-        """The item of an operator that MongoDB has removed."""
+        """The item of an operator of `add_removed`."""
         return self._removed.get(name)
 
     def known(self, name: str) -> T | None:

@@ -96,6 +96,8 @@ class Accounts:
         # Second passwords of users: credentials by mechanism, and the user whose rights a login with them has.
         self.second_credentials: dict[tuple[UserName, str], bytes] = {}
         self.second_users: dict[UserName, UserName] = {}
+        # Users whom any database of a connection string admits (`authSource`), by their names.
+        self.users_of_any_database: dict[str, UserName] = {}
         self._grants: dict[UserName, tuple[Value, Grants] | None] = {}
         self._grants_of: Generation = (0, 0, 0, 0, 0)
         self._invalidated = 0
@@ -113,6 +115,10 @@ class Accounts:
 
     def user_record(self, user: UserName) -> Record | None:
         return self._catalog.record_by_id(DATABASE, USERS, user.id)
+
+    def named(self, name: str, database: str) -> UserName:
+        """The user who logs in by a name with a database, that of the connection string or its `authSource`."""
+        return self.users_of_any_database.get(name) or UserName(name, database)
 
     def role_record(self, role: RoleName) -> Record | None:
         """The record of a role that users have made; None for a built-in one."""

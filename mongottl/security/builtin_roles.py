@@ -196,6 +196,8 @@ BUILTIN_ROLES: Final[dict[str, BuiltinRole]] = {
             Part(database_resource("local"), _BACK_UP),
             *(Part(_everywhere(name), _BACK_UP) for name in _SYSTEM_COLLECTIONS),
             Part(collection_resource("admin", "system.roles"), _BACK_UP),
+            # MongoDB's own tools ask there for the version of the stored users, before anything else.
+            Part(collection_resource("admin", "system.version"), "find"),
             Part(collection_resource("config", "settings"), "insert update"),
         ),
     ),
@@ -208,6 +210,7 @@ BUILTIN_ROLES: Final[dict[str, BuiltinRole]] = {
             Part(database_resource("local"), _RESTORE),
             *(Part(_everywhere(name), f"{_RESTORE} {_WRITE_SYSTEM}") for name in _SYSTEM_COLLECTIONS),
             Part(collection_resource("admin", "system.roles"), f"{_RESTORE} {_WRITE_SYSTEM}"),
+            Part(collection_resource("admin", "system.version"), "find"),
         ),
     ),
     "root": BuiltinRole(

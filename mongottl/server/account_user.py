@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from mongottl.commands.security.users import CreateUserRequest, UpdateUserRequest, create_user, update_user
 from mongottl.config import ServerConfig
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.client import ClientInfo
@@ -46,10 +45,8 @@ class AccountKeys:
 
 
 def account_keys(config: ServerConfig) -> AccountKeys | None:
-    """The keys, None without an account. FirstUserError for settings that contradict each other or a bad file."""
+    """The keys, None without an account. FirstUserError for a bad file."""
     if config.cosmos_account is None:
-        if config.cosmos_key is not None or config.cosmos_key_file is not None:
-            raise FirstUserError("a key of an account needs --cosmos-account")
         return None
     if config.cosmos_key_file is not None:
         return _read(Path(config.cosmos_key_file))
@@ -104,6 +101,9 @@ def create_account_user(service: ServiceContext, keys: AccountKeys) -> None:
         assert isinstance(credential, bytes)
         accounts.second_credentials[user, mechanism] = credential
     accounts.second_users[user] = UserName(reader, _DATABASE)
+    # A key is the account's, not a database's: Microsoft's samples for Mongoose, for instance, name the database of the
+    # application in the connection string, and with it that of the login.
+    accounts.users_of_any_database[name] = user
 
 
 def _iterations(credential: bytes) -> int:
@@ -113,6 +113,8 @@ def _iterations(credential: bytes) -> int:
 
 
 def _put_user(service: ServiceContext, name: str, key: str, role: str) -> None:
+    from mongottl.commands.security.users import CreateUserRequest, UpdateUserRequest, create_user, update_user
+
     op = OperationContext(service, ClientInfo(0, "", ""), _DATABASE)
     if service.accounts.user_record(UserName(name, _DATABASE)) is None:
         outcome = create_user(op, CreateUserRequest(name, [role], key))

@@ -16,13 +16,15 @@ disconnects, or when the server stops.
 
 import socket
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import trio
 
-from mongottl.errors import ProtocolError
+from mongottl.errors import HttpRequestError, ProtocolError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
+from mongottl.server.driving import SLICE_S, perform
 from mongottl.server.poller import Pause
 from mongottl.server.shell import Shell
 from mongottl.server.transport import Transport
@@ -41,13 +43,21 @@ from mongottl.wire.messages import (
 )
 
 RECEIVE_SIZE: Final = 64 * 1024
-# A task that has run this long lets others run before it goes on, and answers clients that wait after the shorter time.
-SLICE_S: Final = 0.002
+# A task that has run this long answers clients that wait, and after SLICE_S it lets other tasks run.
 LOOK_EVERY_S: Final = 0.00025
 # A command that ends within this time is answered by the poller, and never gets to the connection's task.
 AT_ONCE_S: Final = 0.0005
 # The client has so long for its TLS handshake.
 HANDSHAKE_S: Final = 10.0
+# The client has so long to read the answer to its HTTP request and to close the connection, and may send so much more.
+HTTP_CLOSE_S: Final = 1.0
+_HTTP_DROPPED_BYTES: Final = 16 << 20
+# The text with which mongod answers HTTP requests.
+_HTTP_TEXT: Final = b"It looks like you are trying to access MongoDB over HTTP on the native driver port.\r\n"
+_HTTP_ANSWER: Final = (
+    b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(_HTTP_TEXT)
+    + _HTTP_TEXT
+)
 # Messages answered or chunks received without waiting for the client, before other connections run.
 BURST: Final = 4
 
@@ -94,6 +104,8 @@ class Connection:
                 await self._serve()
         except ProtocolError as error:
             log.warning("network", "Protocol error", self._name, remote=self._client.remote, error=str(error))
+            if isinstance(error, HttpRequestError):
+                await self._answer_http()
         except OSError:
             pass  # the client has disconnected
         except Exception as error:
@@ -102,6 +114,25 @@ class Connection:
             self._end_pause()
             if self._tls is not None:
                 self._tls.close()
+
+    async def _answer_http(self) -> None:
+        """Tells a client that speaks HTTP, in HTTP, that it is wrong here. Nothing that it has sent is run."""
+        with suppress(OSError), trio.move_on_after(HTTP_CLOSE_S):
+            await self._send(_HTTP_ANSWER)
+            if self._tls is not None:
+                return
+            self._socket.shutdown(socket.SHUT_WR)
+            # If the connection were closed with bytes unread, the client could lose the answer.
+            dropped = 0
+            while dropped < _HTTP_DROPPED_BYTES:
+                try:
+                    data = self._socket.recv(RECEIVE_SIZE)
+                except BlockingIOError:
+                    await trio.lowlevel.wait_readable(self._socket)
+                    continue
+                if not data:
+                    return
+                dropped += len(data)
 
     async def _shake_hands(self, tls: TlsTransport) -> bool:
         """Does the TLS handshake; whether it succeeded."""
@@ -127,6 +158,10 @@ class Connection:
         closed."""
         with suppress(OSError):  # closed already
             self._socket.shutdown(socket.SHUT_RD)
+
+    def close_socket(self) -> None:
+        """In a process that was forked from the server's: closes its copy of the socket."""
+        self._socket.close()
 
     async def _serve(self) -> None:
         wire = self._wire
@@ -404,7 +439,7 @@ class Connection:
         monotonic_s = self._clock.monotonic_s
         look_at = monotonic_s() + LOOK_EVERY_S
         slice_end = look_at + SLICE_S - LOOK_EVERY_S
-        error: Exception | None = None
+        error: EngineUnavailable | None = None
         begun = self._step
         self._step = None
         try:
@@ -431,58 +466,27 @@ class Connection:
                     await trio.lowlevel.checkpoint()
                     if not may_abandon and self._server.durability.holds_writers:
                         await self._server.durability.wait_until_writers_may_go()
-                elif isinstance(step, Wait):
-                    await self._wait(step, may_abandon)
-                elif isinstance(step, Flush):
-                    try:
-                        await self._server.durability.flush()
-                    except EngineUnavailable as failure:
-                        error = failure  # thrown into the command, which answers with it
-                elif isinstance(step, InThread):
-                    await trio.to_thread.run_sync(step.run)
+                else:
+                    until = partial(self._client_or_end, isinstance(step, Wait) and (may_abandon or step.may_abandon))
+                    error = await perform(step, self._server.durability, until)
                 look_at = monotonic_s() + LOOK_EVERY_S
                 slice_end = look_at + SLICE_S - LOOK_EVERY_S
         finally:
             steps.close()
 
-    async def _wait(self, step: Wait, may_abandon: bool) -> None:
-        """Waits as long as the step says, or until its signal or its file, until the server stops, or until the client
-        sends something or disconnects."""
-        signal = step.signal
-        client_left = False
-        with trio.move_on_after(step.seconds) as scope:
-            if signal is not None:
-                if signal.notified:
-                    return
-                signal.wake = scope.cancel
-            try:
-                if step.file < 0:
-                    client_left = await self._wait_for_client(may_abandon)
-                else:
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(_wait_for_file, step, scope)
-                        client_left = await self._wait_for_client(may_abandon)
-                        scope.cancel()
-            finally:
-                if signal is not None:
-                    signal.wake = None
-        if client_left:
-            raise ClientLeftError
-
-    async def _wait_for_client(self, may_abandon: bool) -> bool:
-        """Waits until the server stops, or until the client sends something or disconnects; whether it has
-        disconnected."""
+    async def _client_or_end(self, may_abandon: bool) -> ClientLeftError | None:
+        """Waits until the server stops, or until the client sends something or disconnects: then ClientLeftError."""
         stopping = self._server.stopping
         if may_abandon and self._wire.unread_size == 0 and self._peek_client_state() != _TALKING:
             state = _SILENT
             while state == _SILENT:  # under TLS the socket may have a part of a record
                 await trio.lowlevel.wait_readable(self._socket)
                 if stopping.is_set():
-                    return False  # what made it readable was `stop_reading`
+                    return None  # what made it readable was `stop_reading`
                 state = self._peek_client_state()
-            return state == _GONE
+            return ClientLeftError() if state == _GONE else None
         await stopping.wait()
-        return False
+        return None
 
     def _peek_client_state(self) -> int:
         """Whether the client has sent something, nothing, or has disconnected; does not wait, and consumes no bytes."""
@@ -512,9 +516,3 @@ class Connection:
             if self._tls is not None:
                 # A long message is encrypted in parts, and a fast client leaves no time to others.
                 await trio.lowlevel.checkpoint()
-
-
-async def _wait_for_file(step: Wait, scope: trio.CancelScope) -> None:
-    """Ends a wait, which `scope` cancels, when the step's file can be read or written to."""
-    await (trio.lowlevel.wait_writable(step.file) if step.to_write else trio.lowlevel.wait_readable(step.file))
-    scope.cancel()

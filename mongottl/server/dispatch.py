@@ -1,4 +1,4 @@
-"""From a message to a command, and from its result to the reply. The only module that makes replies of errors.
+"""From a message to a command, and from its result to the reply. Only here errors become replies (`error_replies`).
 
 A command's function returns its reply at once, or a generator of steps that ends with it; so does `Dispatcher.handle`.
 Any exception becomes an error reply: a `CommandError` has its own code, every other exception is InternalError (1) and
@@ -7,12 +7,11 @@ is logged with its trace.
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.access import check_access
 from mongottl.commands.admin.handshake import app_name
-from mongottl.commands.admin.replica_set import CONFIG_NAMESPACE, publish_config
 from mongottl.commands.concerns import (
     WriteConcern,
     check_api_strict,
@@ -38,11 +37,6 @@ from mongottl.document.validate import (
 )
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
 from mongottl.errors import (
-    NON_RESUMABLE_CHANGE_STREAM_CODES,
-    NON_RESUMABLE_CHANGE_STREAM_LABEL,
-    RESUMABLE_CHANGE_STREAM_CODES,
-    RESUMABLE_CHANGE_STREAM_LABEL,
-    RETRYABLE_WRITE_CODES,
     RETRYABLE_WRITE_LABEL,
     CommandError,
     ErrorCode,
@@ -53,41 +47,33 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
+from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.registry import RunningOperation
 from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.session_ids import session_key
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
-from mongottl.exec.write.transaction_records import NAMESPACE as TRANSACTIONS
-from mongottl.exec.write.transaction_records import publish_transactions
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
-from mongottl.server import transactions
-from mongottl.server.gateway import Gateway
+from mongottl.server import transactions, waits
+from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
-from mongottl.storage.interface import EngineUnavailable, WriteConflict
-from mongottl.storage.snapshot.claims import SnapshotConflict
-from mongottl.storage.snapshot.history import SnapshotTooOld
-from mongottl.storage.snapshot.write_set import WriteSetTooLarge
-from mongottl.versions import COMMAND
+from mongottl.storage.interface import EngineUnavailable
+from mongottl.versions import COMMAND, unknown_command
 from mongottl.wire.messages import OpMsg, OpQuery
+
+if TYPE_CHECKING:
+    from mongottl.server.gateway import Gateway
 
 _OK: Final = 1.0
 # How often a retried write checks whether its first attempt, which is still running, has ended.
 _RETRY_POLL_S: Final = 0.002
 # From this length on, a message is validated in steps.
 LONG_MESSAGE_BYTES: Final = 256 * 1024
-# How often a write checks whether the copy of its collection has ended.
-_COPY_POLL_S: Final = 0.005
 # Commands up to this length are shown in errors.
 _MAX_SHOWN_BYTES: Final = 2048
-# Collections that show what the server knows otherwise: brought up to date before a command that names them.
-_PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
-    TRANSACTIONS: publish_transactions,
-    CONFIG_NAMESPACE: publish_config,
-}
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = MAX_DOCUMENT_BYTES + 16 * 1024
 
@@ -100,13 +86,19 @@ class Dispatcher:
         self.dialect = service.dialect
         self.log = log
         # Of the dialect `cosmos`.
-        self.gateway = None if self.dialect.account is None else Gateway(service, self.dialect.account)
+        self.gateway: Gateway | None = None
+        if self.dialect.account is not None:
+            from mongottl.server import gateway
+
+            self.gateway = gateway.Gateway(service, self.dialect.account)
 
     def handle(self, message: OpMsg | OpQuery, client: ClientInfo) -> bytes | Steps[bytes]:
         """The reply document to a request, or steps that end with it.
 
         Raises only ProtocolError, if a fail point is to close the connection.
         """
+        if self.service.restoring:
+            return self._handle_later(message, client)
         self.service.metrics.requests += 1
         if isinstance(message, OpMsg) and message.size_bytes > LONG_MESSAGE_BYTES:
             return self._handle_long(message, client)
@@ -117,6 +109,12 @@ class Dispatcher:
         except Exception as error:
             return self._failed("", error, None)
         return self._handle_valid(message, body, client, False)
+
+    def _handle_later(self, message: OpMsg | OpQuery, client: ClientInfo) -> Steps[bytes]:
+        """Handles a message once a saved state has been restored."""
+        yield from waits.until_restored(self.service)
+        outcome = self.handle(message, client)
+        return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
     def _handle_long(self, message: OpMsg, client: ClientInfo) -> Steps[bytes]:
         """Validates a long message in steps, so that other operations can run in between, and then handles it."""
@@ -132,6 +130,7 @@ class Dispatcher:
                     else:
                         position = validate_documents(documents, position, SLICE_BYTES)
                         yield None
+            yield from waits.until_restored(self.service)
         except Exception as error:
             return self._failed("", error, None)
         outcome = self._handle_valid(message, message.body, client, True)
@@ -182,7 +181,8 @@ class Dispatcher:
                 cluster_clock.tick(op.now_ms)
             if generic.cluster_time_at and (client.login is not None or not self.service.authorizes):
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
-            return self._run(spec, values, generic, op, body)
+            op.body = body
+            return self._run(spec, values, generic, op)
         except Exception as error:
             return self._failed(name, error, op)
 
@@ -230,7 +230,7 @@ class Dispatcher:
         spec = COMMANDS.get(name)
         if spec is not None:
             if spec.test_only and not self.service.config.enable_test_commands:
-                raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+                raise unknown_command(name, "; it is there with --enable-test-commands")
             if not spec.test_only:
                 self._check_features(name, spec.name)
             return spec
@@ -240,7 +240,8 @@ class Dispatcher:
             text = f"Command {name} not supported"
             code = ErrorCode.SearchNotEnabled if name in SEARCH_COMMANDS else ErrorCode.CommandNotSupported
             raise CommandError(code, f"{text}: {reason}" if reason else text)
-        raise CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'")
+        features = self.service.features
+        raise unknown_command(name) if features is None else features.unknown_command(name)
 
     def _check_features(self, name: str, command: str) -> None:
         """CommandNotFound (59), or CommandNotSupported (115) in the dialect `cosmos`, for a command that the announced
@@ -250,24 +251,54 @@ class Dispatcher:
             raise features.refused_command(name)
 
     def _run(
-        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext, body: bytes
+        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext
     ) -> bytes | Steps[bytes]:
         service = self.service
-        op.body = body
-        if service.profiler.attentive:
+        if service.profiler.attentive or service.observation is not None:
             op.began_s = service.clock.monotonic_s()
         metrics = service.metrics
-        metrics.operations[spec.counter] += 1
+        if not spec.counts_statements:
+            metrics.operations[spec.counter] += 1
         metrics.commands[spec.name] = metrics.commands.get(spec.name, 0) + 1
+        request = spec.request._make(values)
+        self._apply_arguments(spec, request, generic, op)
+        concern = self._write_concern(spec, generic, op)
+        if spec.names_collection and isinstance(request.collection, str):
+            op.uses(request.collection)
+            if generic.raw_data:
+                check_raw_data(op, op.database, request.collection)
+        carry_out = partial(self._carry_out, spec, request, generic, op, concern)
+        if spec.exclusive and len(service.transactions) and not op.in_transaction and spec.is_write(op.body):
+            self._join_session(generic, op)
+            return self._begin_later(transactions.await_users(op, request), spec, op, carry_out, is_queued=True)
+        if (service.exclusive or service.fsync_locks) and waits.is_locked(op) and spec.is_write(op.body):
+            self._join_session(generic, op)
+            return self._begin_later(waits.until_unlocked(op), spec, op, carry_out, is_queued=True)
+        if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
+            raise refused_write()
+        if waits.is_published(op.used_namespace):
+            return self._begin_later(waits.until_published(op), spec, op, carry_out, is_queued=False)
+        if service.fail_points.fails_commands():
+            fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, op.body))
+            if fail_point is not None:
+                self._join_session(generic, op)
+                return self._failing(fail_point, spec, op, carry_out)
+        return carry_out()
+
+    def _apply_arguments(
+        self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext
+    ) -> None:
+        """Checks the arguments that all commands have, and who may run this one, and sets what they say of the
+        operation."""
+        service = self.service
         if generic.database == "":
             raise CommandError(40571, "OP_MSG requests require a $db argument")
         check_api_version(spec, generic, service.requires_api_version)
         if generic.api_strict:
-            check_api_strict(spec, body)
+            check_api_strict(spec, op.body)
         op.extra_fields = generic.extra_fields
-        request = spec.request._make(values)
         if service.authorizes:
-            check_access(op, spec.access, spec.name, lambda: _shown(spec, body), request)
+            check_access(op, spec.access, spec.name, lambda: _shown(spec, op.body), request)
         if transactions.is_statement(generic):
             op.in_transaction = True
             transactions.check_arguments(spec, generic)
@@ -279,7 +310,7 @@ class Dispatcher:
         op.comment = generic.comment if generic.comment is not MISSING else None
         if generic.max_time_ms >= 0:
             op.set_max_time_ms(generic.max_time_ms)
-        elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(body):
+        elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(op.body):
             op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
         if service.max_operation_s > 0.0:
             op.bound_time(service.max_operation_s)
@@ -290,47 +321,26 @@ class Dispatcher:
                 reach_cluster_time(op, read_concern.after)
             if read_concern.level == "snapshot" and not op.in_transaction:
                 snapshot_reads.enter(op, read_concern.at)
-        concern: WriteConcern | None = None
-        write_concern = generic.write_concern
-        if write_concern is None and service.concern_defaults.write is not None and spec.is_write(body):
-            write_concern = service.concern_defaults.write
-        if write_concern is not None:
-            concern = parse_write_concern(spec, write_concern, spec.is_write(body))
-            op.has_write_concern = generic.write_concern is not None
-            if not (concern.durable or concern.silent or concern.error is not None):
-                concern = None
-        if spec.names_collection and isinstance(request.collection, str):
-            op.uses(request.collection)
-            if generic.raw_data:
-                check_raw_data(op, op.database, request.collection)
-        if spec.exclusive and len(service.transactions) and not op.in_transaction and spec.is_write(body):
-            self._join_session(generic, op)
-            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
-            return self._await_transactions(spec, request, op, body, carry_out)
-        if (service.exclusive or service.fsync_locks) and self._is_locked(op) and spec.is_write(body):
-            self._join_session(generic, op)
-            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
-            return self._await_copy(spec, op, body, carry_out)
-        if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
-            raise refused_write()
-        if op.used_namespace in _PUBLISHED:
-            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
-            return self._after_publishing(spec, op, carry_out)
-        fail_point: FailCommand | None = None
-        if service.fail_points.fails_commands():
-            fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, body))
-        if fail_point is not None:
-            self._join_session(generic, op)
-            carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
-            return self._failing(fail_point, spec, op, body, carry_out)
-        return self._carry_out(spec, request, generic, op, concern, body)
+
+    def _write_concern(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> WriteConcern | None:
+        """The write concern of a command, or the default one; None if it neither delays nor changes the reply."""
+        given = generic.write_concern
+        default = self.service.concern_defaults.write
+        if given is None and default is not None and spec.is_write(op.body):
+            given = default
+        if given is None:
+            return None
+        concern = parse_write_concern(spec, given, spec.is_write(op.body))
+        op.has_write_concern = generic.write_concern is not None
+        if self.gateway is not None:
+            concern.error = None  # Cosmos DB takes any number of members and any mode, and waits for its own quorum
+        return concern if concern.durable or concern.silent or concern.error is not None else None
 
     def _failing(
         self,
         fail_point: FailCommand,
         spec: CommandSpec,
         op: OperationContext,
-        body: bytes,
         carry_out: Callable[[], bytes | Steps[bytes]],
     ) -> Steps[bytes]:
         """Runs a command for which a fail point is set. Its session does not record it, so a retry runs again."""
@@ -338,7 +348,7 @@ class Dispatcher:
             op.adds_labels = False  # only the labels that the fail point names are set
         try:
             if fail_point.block_s > 0:
-                running = self._register(spec, op, body)
+                running = self._register(spec, op)
                 try:
                     op.waits_for = Signal()
                     yield Wait(fail_point.block_s, op.waits_for)
@@ -357,7 +367,7 @@ class Dispatcher:
         failed = additions.get("writeConcernError")
         if isinstance(failed, bytes):
             code = get_value(failed, "code")
-            if isinstance(code, int) and RETRYABLE_WRITE_LABEL in _labels_of(spec.name, op, code):
+            if isinstance(code, int) and RETRYABLE_WRITE_LABEL in labels_of(spec.name, op, code):
                 additions["errorLabels"] = [RETRYABLE_WRITE_LABEL]
         return encode_fields([*fields(reply), *additions.items()])
 
@@ -368,11 +378,10 @@ class Dispatcher:
         generic: GenericArguments,
         op: OperationContext,
         concern: WriteConcern | None,
-        body: bytes,
     ) -> bytes | Steps[bytes]:
         if generic.lsid is not None:
             if self._is_under_way(generic, op):
-                carry_out = partial(self._carry_out, spec, request, generic, op, concern, body)
+                carry_out = partial(self._carry_out, spec, request, generic, op, concern)
                 return self._await_first_attempt(spec, generic, op, carry_out)
             self._enter_session(spec, generic, op)
         elif generic.txn_number is not None:
@@ -380,14 +389,14 @@ class Dispatcher:
                 ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
             )
         if concern is not None:
-            return self._under_way(spec, op, body, self._with_concern(spec, op, request, concern))
+            return self._under_way(spec, op, self._with_concern(spec, op, request, concern))
         gateway = self.gateway
         outcome = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
         if isinstance(outcome, Generator):
-            return self._under_way(spec, op, body, self._finish_steps(spec, op, outcome))
+            return self._under_way(spec, op, self._finish_steps(spec, op, outcome))
         return self._reply(spec, op, outcome)
 
-    def _under_way(self, spec: CommandSpec, op: OperationContext, body: bytes, steps: Steps[bytes]) -> Steps[bytes]:
+    def _under_way(self, spec: CommandSpec, op: OperationContext, steps: Steps[bytes]) -> Steps[bytes]:
         """Runs the steps of a command; meanwhile the operation is registered for currentOp and killOp, and its session
         as in use."""
         if op.txn_number is not None and op.session_key is not None:
@@ -395,7 +404,7 @@ class Dispatcher:
         transaction = op.transaction
         if transaction is not None:
             transaction.busy = True
-        running = self._register(spec, op, body)
+        running = self._register(spec, op)
         sessions = self.service.sessions
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
         error: Exception | None = None
@@ -419,8 +428,13 @@ class Dispatcher:
                     clear_check()
                 error = None
                 op.adapt_step(monotonic_s() - started_s)
+                waits = isinstance(step, Wait) and (step.signal is not None or spec.handshake)
+                if waits:
+                    started_s = monotonic_s()
                 try:
                     yield step
+                    if waits:
+                        op.waited_s += monotonic_s() - started_s
                 except Exception as thrown:  # the step failed; the command answers with the error
                     error = thrown
         finally:
@@ -436,10 +450,11 @@ class Dispatcher:
             if session is not None:
                 sessions.end_operation(session, self.service.clock.monotonic_s())
 
-    def _register(self, spec: CommandSpec, op: OperationContext, body: bytes) -> RunningOperation:
+    def _register(self, spec: CommandSpec, op: OperationContext) -> RunningOperation:
         """Registers an operation for currentOp and killOp, without passwords."""
         operations = self.service.operations
-        return operations.begin(op, spec.without_secrets(body), spec.counter, self.service.clock.monotonic_s())
+        started_s = self.service.clock.monotonic_s()
+        return operations.begin(op, spec.without_secrets(op.body), spec.counter, started_s, not spec.handshake)
 
     def _keep_busy(self, key: bytes, steps: Steps[bytes]) -> Steps[bytes]:
         session = self.service.sessions.find(key)
@@ -476,59 +491,25 @@ class Dispatcher:
             return self._failed(spec.name, error, op)
         return (yield from self._carry_out_later(spec, op, carry_out))
 
-    def _await_transactions(
+    def _begin_later(
         self,
+        wait: Steps[None],
         spec: CommandSpec,
-        request: Any,
         op: OperationContext,
-        body: bytes,
         carry_out: Callable[[], bytes | Steps[bytes]],
+        is_queued: bool,
     ) -> Steps[bytes]:
-        """Runs a command that changes collections or indexes after the transactions that use them have ended."""
-        running = self._register(spec, op, body)
-        self.service.metrics.queued_writers += 1
+        """Runs a command after a wait, during which it is registered for currentOp and killOp. is_queued: whether it
+        counts as a writer that waits for others."""
+        metrics = self.service.metrics
+        running = self._register(spec, op)
+        metrics.queued_writers += is_queued
         try:
-            yield from transactions.await_users(op, request)
+            yield from wait
         except Exception as error:
             return self._failed(spec.name, error, op)
         finally:
-            self.service.metrics.queued_writers -= 1
-            self.service.operations.end(running)
-        return (yield from self._carry_out_later(spec, op, carry_out))
-
-    def _after_publishing(
-        self, spec: CommandSpec, op: OperationContext, carry_out: Callable[[], bytes | Steps[bytes]]
-    ) -> Steps[bytes]:
-        """Runs a command on a collection of _PUBLISHED, after bringing it up to date."""
-        try:
-            yield from _PUBLISHED[op.used_namespace](OperationContext(self.service, op.client, op.database))
-        except Exception as error:
-            return self._failed(spec.name, error, op)
-        return (yield from self._carry_out_later(spec, op, carry_out))
-
-    def _is_locked(self, op: OperationContext) -> bool:
-        """Whether writes have to wait: for fsyncUnlock, or for the copy of this collection."""
-        return self.service.fsync_locks > 0 or op.used_namespace in self.service.exclusive
-
-    def _await_copy(
-        self,
-        spec: CommandSpec,
-        op: OperationContext,
-        body: bytes,
-        carry_out: Callable[[], bytes | Steps[bytes]],
-    ) -> Steps[bytes]:
-        """Runs a command that writes to a collection that is being copied, or under a lock of fsync, when that has
-        ended."""
-        running = self._register(spec, op, body)
-        self.service.metrics.queued_writers += 1
-        try:
-            while self._is_locked(op):
-                op.check_interrupt()
-                yield Wait(_COPY_POLL_S)
-        except Exception as error:
-            return self._failed(spec.name, error, op)
-        finally:
-            self.service.metrics.queued_writers -= 1
+            metrics.queued_writers -= is_queued
             self.service.operations.end(running)
         return (yield from self._carry_out_later(spec, op, carry_out))
 
@@ -611,7 +592,7 @@ class Dispatcher:
         if op.used_namespace:
             op.record_usage(spec.latency, spec.counter)
         if self.log.settings.command_verbosity:
-            self._log_command(spec, op)
+            self._log_command(spec.name, op)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
             if op.snapshot_time is not None:
@@ -620,6 +601,10 @@ class Dispatcher:
                 told["atClusterTime"] = op.snapshot_time
             reply = encode(self.dialect.with_reply_type(spec.name, reply))
         _check_size(reply)
+        if self.service.observation is not None:
+            self.service.observation.record(spec.name, op.working_micros())
+            if op.statement_errors:
+                _note_statement_errors(self.service.observation, op.statement_errors)
         profiler = self.service.profiler
         if op.used_micros >= profiler.slow_micros or profiler.attentive:
             note_operation(self.service, self.log, spec, op, reply)
@@ -630,10 +615,13 @@ class Dispatcher:
     def _with_times(self, reply: bytes) -> bytes:
         return self.service.cluster_clock.with_times(reply) if self.dialect.cluster_times else reply
 
-    def _log_command(self, spec: CommandSpec, op: OperationContext) -> None:
-        attributes: dict[str, object] = {"command": spec.name, "ns": op.used_namespace or f"{op.database}.$cmd"}
+    def _log_command(self, name: str, op: OperationContext, error_code: int = 0) -> None:
+        """Logs a command at its end. error_code: 0 if it has succeeded."""
+        attributes: dict[str, object] = {"command": name, "ns": op.used_namespace or f"{op.database}.$cmd"}
         if op.used_namespace:
-            attributes["durationMicros"] = op.used_micros
+            attributes["durationMicros"] = op.elapsed_micros() if error_code else op.used_micros
+        if error_code:
+            attributes["errCode"] = error_code
         if op.meter is not None:
             attributes["requestCharge"] = op.charge / HUNDREDTHS
         self.log.info("command", "Command", f"conn{op.client.connection_id}", **attributes)
@@ -649,34 +637,43 @@ class Dispatcher:
         metrics.failed_commands[known] = metrics.failed_commands.get(known, 0) + 1
         if isinstance(error, EngineUnavailable):
             self.log.error("storage", "The storage engine failed", command=name, error=str(error))
-            error = CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
+        if isinstance(error, WRITE_CONFLICTS):
+            metrics.write_conflicts += 1
         if op is not None and op.transaction is not None:
             transactions.leave(self.service, op, None)
-        if isinstance(error, SnapshotTooOld):
-            error = CommandError(ErrorCode.SnapshotTooOld, str(error))
-        if isinstance(error, WriteSetTooLarge):
-            error = CommandError(ErrorCode.TransactionTooLarge, str(error))
-        if isinstance(error, (WriteConflict, SnapshotConflict)):
-            metrics.write_conflicts += 1
-            error = CommandError(ErrorCode.WriteConflict, f"{error}; please retry your operation")
-        if not isinstance(error, CommandError):
+        failure = command_error(error)
+        if failure is None:
             self.log.exception("command", "Internal error", error, command=name)
             metrics.asserts_internal += 1
-            error = CommandError(ErrorCode.InternalError, f"internal error: {type(error).__name__}: {error}")
+            failure = CommandError(ErrorCode.InternalError, f"internal error: {type(error).__name__}: {error}")
         else:
             metrics.asserts_user += 1
-            if op is not None and not error.labels:
-                error.labels = _labels_of(name, op, error.code)
-        described = error_reply(error)
-        if error.code in self.dialect.code_names:
-            described["codeName"] = self.dialect.code_names[error.code]
+            if op is not None and not failure.labels:
+                failure.labels = labels_of(name, op, failure.code)
+        observation = self.service.observation
+        if observation is not None:
+            observation.record_error(failure.code)
+            if op is not None and op.began_s:
+                observation.record(known, op.working_micros())
+        described = error_reply(failure)
+        if failure.code in self.dialect.code_names:
+            described["codeName"] = self.dialect.code_names[failure.code]
         reply = encode(described)
+        if op is not None and self.log.settings.command_verbosity:
+            self._log_command(name, op, failure.code)
         spec = COMMANDS.get(name)
         if op is not None and spec is not None and op.body:
             profiler = self.service.profiler
             if profiler.attentive or op.elapsed_micros() >= profiler.slow_micros:
                 note_operation(self.service, self.log, spec, op, reply)
         return self._with_times(reply)
+
+
+def _note_statement_errors(observation: Observation, errors: list[Value]) -> None:
+    for entry in errors:
+        code = entry.get("code") if isinstance(entry, dict) else None
+        if isinstance(code, int):
+            observation.record_statement_error(code)
 
 
 def _check_connection(op: OperationContext) -> None:
@@ -700,20 +697,6 @@ def _validated(document: bytes, max_depth: int) -> Steps[None]:
         yield None
 
 
-def error_reply(error: CommandError) -> dict[str, Value]:
-    """`{ok: 0, errmsg, code, codeName, …}`."""
-    reply: dict[str, Value] = {
-        "ok": 0.0,
-        "errmsg": error.message,
-        "code": error.code,
-        "codeName": error.code_name,
-        **error.details,
-    }
-    if error.labels:
-        reply["errorLabels"] = list(error.labels)
-    return reply
-
-
 def _check_size(body: bytes) -> None:
     """BSONObjectTooLarge (10334) for a body that MongoDB's documents cannot have."""
     size = len(body)
@@ -722,20 +705,6 @@ def _check_size(body: bytes) -> None:
             ErrorCode.BSONObjectTooLarge,
             f"BSONObj size: {size} ({size:#x}) is invalid. Size must be between 0 and {MAX_BODY_BYTES}(16MB)",
         )
-
-
-def _labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
-    """The labels of a command's error. RetryableWriteError: its driver may retry the write, since statements that were
-    executed are remembered."""
-    if not op.adds_labels:
-        return ()
-    if op.in_transaction:
-        return transactions.labels_of(COMMANDS.get(name), code)
-    if op.reads_changes and code in RESUMABLE_CHANGE_STREAM_CODES:
-        return (RESUMABLE_CHANGE_STREAM_LABEL,)
-    if op.reads_changes and code in NON_RESUMABLE_CHANGE_STREAM_CODES:
-        return (NON_RESUMABLE_CHANGE_STREAM_LABEL,)
-    return (RETRYABLE_WRITE_LABEL,) if op.retryable and code in RETRYABLE_WRITE_CODES else ()
 
 
 def _is_handshake(name: str) -> bool:

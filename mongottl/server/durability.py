@@ -17,6 +17,7 @@ from typing import Final
 import trio
 
 from mongottl.clock import Clock
+from mongottl.exec.operation.usage import Latency
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, StorageEngine
 
@@ -24,6 +25,7 @@ FLUSH_INTERVAL_S: Final = 0.1
 FLUSH_RETRY_S: Final = 1.0
 # Rows of dropped collections whose space is freed before other tasks run.
 DROP_BATCH: Final = 1000
+_MICROS_PER_S: Final = 1_000_000
 
 
 # Makes a call that waits for the disk, and waits for its end while other tasks run.
@@ -38,6 +40,7 @@ class Durability:
     """Flushes and maintenance of one engine.
 
     holds_writers: whether commands that write must call `wait_until_writers_may_go` before their next step.
+    flush_times: of all flushes so far.
     run_blocking: makes the engine's calls that wait for the disk; by default in a worker thread.
     """
 
@@ -49,6 +52,7 @@ class Durability:
         self._clock = clock
         self._log = log
         self.holds_writers = False
+        self.flush_times = Latency()
         self._written = trio.Event()
         self._flush_lock = trio.Lock()
         self._writers_may_go = trio.Event()
@@ -66,7 +70,9 @@ class Durability:
         async with self._flush_lock:
             # The flush for which this one waited may have begun after the commit.
             if engine.durable_number < wanted:
+                started_s = self._clock.monotonic_s()
                 await self._run_blocking(engine.flush)
+                self.flush_times.add(int((self._clock.monotonic_s() - started_s) * _MICROS_PER_S))
 
     async def wait_until_writers_may_go(self) -> None:
         if self.holds_writers:

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator
 
-from mongottl.commands.security.users import CreateUserRequest, create_user
 from mongottl.config import ServerConfig
 from mongottl.errors import CommandError
 from mongottl.exec.operation.client import ClientInfo
@@ -20,18 +19,18 @@ class FirstUserError(OSError):
 
 
 def create_first_user(service: ServiceContext, log: Log) -> None:
-    """Makes the user, unless it exists. FirstUserError for settings that contradict each other or cannot be used."""
+    """Makes the user, unless it exists. FirstUserError for settings that cannot be used."""
     config = service.config
     if config.user is None:
-        if config.password_file is not None:
-            raise FirstUserError("--password-file needs --user")
         return
     password = first_password(config)
     if service.accounts.user_record(UserName(config.user, _DATABASE)) is not None:
         log.info("access", "The user exists already; its password is not changed", user=config.user)
         return
     if password is None:
-        raise FirstUserError("--user needs --password-file or the environment variable MONGOTTL_PASSWORD")
+        raise FirstUserError(f"the user {config.user} does not exist yet, and no password is given to make it with")
+    from mongottl.commands.security.users import CreateUserRequest, create_user
+
     op = OperationContext(service, ClientInfo(0, "", ""), _DATABASE)
     try:
         outcome = create_user(op, CreateUserRequest(config.user, ["root"], password))

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from mongottl.account import ENFORCED, OFF, Account
-from mongottl.commands import CommandSpec, Reply
+from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import WHOLE_COMMAND_ERRORS, WriteErrors
 from mongottl.dialect.cosmos.throttling import BATCH, SINGLE, throttled
@@ -27,7 +27,6 @@ from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.statement_gate import Purse, StatementGate
 from mongottl.exec.operation.steps import Steps, Wait
-from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
@@ -66,6 +65,10 @@ class Request:
         self.item = item
         self.is_throttled = is_throttled
 
+    def throttle(self, wait_ms: int) -> None:
+        """Refuses the command because its budget is used up for so many milliseconds."""
+        self.refuse(throttled(self.operation, self.form, wait_ms), 0, True)
+
 
 class Gateway:
     """Runs the commands of one server that stands for Cosmos DB."""
@@ -73,6 +76,8 @@ class Gateway:
     def __init__(self, service: ServiceContext, account: Account) -> None:
         self._service = service
         self._account = account
+        # With configureFailPoint itself a fail point that always acts could not be taken back.
+        service.fail_points.command_names = frozenset(name for name in COMMANDS if name != "configureFailPoint")
 
     def execute(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> Reply | Steps[Reply]:
         """What the command's function returns, unless the command is refused; CommandError if it is."""
@@ -103,11 +108,7 @@ class Gateway:
         op.recovery_unit = MeteringRecoveryUnit(self._service, op.recovery_unit, meter)
         op.step_records = _STEP_RECORDS
         if is_enforced and op.used_namespace:
-            database, _, collection = op.used_namespace.partition(".")
-            budget = throughput_of(self._service, database, collection)
-            waits = self._account.can("DisableRateLimitingResponses")
-            units_per_s = budget.throughput.units_per_s
-            request.purse = Purse(op, self._service.request_units, budget.holder, units_per_s, meter, waits)
+            request.purse = Purse(op, self._account, meter)
         try:
             outcome = self._admit(request)
         except BaseException:
@@ -134,7 +135,7 @@ class Gateway:
             request.purse.spend(total)
         op.charge = total
         namespace = op.used_namespace or f"{op.database}.$cmd"
-        self._service.request_units.record(request.spec.name, namespace, total)
+        self._service.request_units.record(request.spec.name, namespace, total, meter.throttled)
         elapsed_ms = int((self._service.clock.monotonic_s() - request.began_s) * MS_PER_S)
         op.client.last_request = LastRequest(request.spec.name, total, elapsed_ms)
 
@@ -150,16 +151,29 @@ class Gateway:
         if request.refusal is None and purse is not None:
             wait_ms = purse.wait_ms()
             if wait_ms and purse.waits:
-                return _run_later(request, purse)
+                return self._admit_later(request, purse)
             if wait_ms:
-                request.refuse(throttled(request.operation, request.form, wait_ms), 0, True)
+                request.throttle(wait_ms)
+        return self._run_or_refuse(request)
+
+    def _admit_later(self, request: Request, purse: Purse) -> Steps[Reply]:
+        """Runs a command as soon as something is left of its budget, or refuses it when the account's requests do not
+        wait any more."""
+        wait_ms = yield from purse.wait()
+        if wait_ms:
+            request.throttle(wait_ms)
+        outcome = self._run_or_refuse(request)
+        return (yield from outcome) if isinstance(outcome, Generator) else outcome
+
+    def _run_or_refuse(self, request: Request) -> Reply | Steps[Reply]:
         error = request.refusal
+        meter = request.meter
         if error is None:
             return request.run()
         if meter is not None:
-            meter.refused += 1
+            meter.refuse(request.is_throttled)
         if request.is_batch and error.code not in WHOLE_COMMAND_ERRORS:
-            return _failed_statement(request.spec, error)
+            return _failed_statement(request.op, request.spec, error)
         stream = self._change_stream(request) if request.is_throttled else None
         if stream is not None:
             return _empty_page(request.op, stream)
@@ -186,16 +200,9 @@ class Gateway:
         return None
 
 
-def _run_later(request: Request, purse: Purse) -> Steps[Reply]:
-    """Runs a command as soon as something is left of its budget."""
-    yield from purse.wait()
-    outcome = request.run()
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
-
-
-def _failed_statement(spec: CommandSpec, error: CommandError) -> Reply:
+def _failed_statement(op: OperationContext, spec: CommandSpec, error: CommandError) -> Reply:
     """The reply to a batch whose only statement is refused."""
-    errors = WriteErrors()
+    errors = WriteErrors(op)
     errors.add(0, error)
     reply: dict[str, Value] = {"n": 0}
     if spec.counter == "update":

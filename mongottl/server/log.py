@@ -46,19 +46,27 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Stopped": 9900003,
     "Request units": 9900005,
     "Connections are limited": 9900004,
+    "Unknown environment variable": 9900006,
+    "Documents are stored ahead of the clock, and expire later": 9900007,
+    "Commits are lost: the log is damaged before them, or was not all on disk at a power failure": 9900008,
     "Protocol error": 9900010,
     "Connection failed": 9900011,
     "Cannot accept connections": 9900012,
     "Connection refused: too many open connections": 9900013,
     "Connection refused: too many new connections": 9900019,
     "TLS handshake failed": 9900014,
+    "A request of the page failed": 9900015,
     "Internal error": 9900020,
     "The storage engine failed": 9900030,
     "Cannot write to disk; the server will try again": 9900031,
     "A flush failed, writes are refused; restart the server": 9900032,
     "TTL deletion failed; the server will try again": 9900040,
     "TTL deletion has stopped: the storage engine failed": 9900041,
+    "Loaded": 9900070,
+    "Not loaded": 9900071,
+    "Files without a database's folder": 9900072,
     "Document would fail validation": 20294,
+    "The option sparse has no effect in Cosmos DB": 9900080,
     "Slow query": 51803,
     "Command": 9900021,
     "Output of a script": 9900022,
@@ -72,9 +80,11 @@ class Log:
     ctx: the connection that a line is about, as `conn7`, or `main` for the server itself.
     """
 
-    def __init__(self, form: str = "text", quiet: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, form: str = "text", quiet: bool = False, stream: TextIO | None = None, verbosity: int = 0
+    ) -> None:
         self._json = form == "json"
-        self.settings = LogSettings(quiet)
+        self.settings = LogSettings(quiet, verbosity)
         self._stream = stream
         self._clock: Clock = SystemClock()
         self._recent: deque[str] = deque(maxlen=_RECENT_LINES)

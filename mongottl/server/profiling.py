@@ -21,7 +21,9 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
+from mongottl.exec.operation.observation import SlowCommand
 from mongottl.exec.operation.profiler import EVERYTHING, OFF
+from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.results.plan_summary import examined_by, summarise
 from mongottl.exec.write.writes import insert_document, with_new_id
@@ -31,6 +33,9 @@ from mongottl.storage.interface import StorageError
 # Commands that are longer are stored and logged as text, which is cut off.
 _MAX_COMMAND_BYTES: Final = 50 * 1024
 _MAX_LOGGED_BYTES: Final = 10 * 1024
+# Characters of a slow command that the page shows.
+_MAX_LISTED: Final = 400
+_OF_DRIVERS: Final = frozenset({"lsid", "txnNumber"})
 # What says nothing about the operation, or is in another field.
 _LEFT_OUT: Final = frozenset({"$clusterTime", "$client"})
 
@@ -46,7 +51,7 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
         return
     profiler = service.profiler
     settings = profiler.of(op.database)
-    micros = op.elapsed_micros()
+    micros = op.working_micros()  # a change stream that waits for events is not slow
     documents: list[bytes] = []
     if settings.tree is not None:
         documents = [d for d in _described(service, spec, op, reply, micros) if settings.tree.matches(d)]
@@ -56,6 +61,8 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
         if slow or settings.level == EVERYTHING:
             documents = _described(service, spec, op, reply, micros)
     if slow and documents:
+        if service.observation is not None:
+            service.observation.slow.append(_slow_command(service, op, documents[0], micros))
         _log_slow(log, spec, op, documents[0], micros)
     if settings.level == OFF or op.began_s < settings.since_s or not documents:
         return
@@ -202,6 +209,28 @@ def _outcome(reply: bytes) -> dict[str, Value]:
     }
 
 
+def _slow_command(service: ServiceContext, op: OperationContext, document: bytes, micros: int) -> SlowCommand:
+    """A slow command as the page lists it."""
+    command = get_value(document, "command")
+    summary = get_value(document, "planSummary")
+    error = get_value(document, "errName")
+    return SlowCommand(
+        service.clock.now_ms(),
+        str(get_value(document, "op")),
+        str(get_value(document, "ns")),
+        micros,
+        summary if isinstance(summary, str) else "",
+        render_document(_listed(command))[:_MAX_LISTED] if isinstance(command, bytes) else "",
+        op.client.app_name,
+        error if isinstance(error, str) else "",
+    )
+
+
+def _listed(command: bytes) -> bytes:
+    """A command without what drivers add to every one."""
+    return encode_fields([(n, v) for n, v in fields(command) if not n.startswith("$") and n not in _OF_DRIVERS])
+
+
 def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes, micros: int) -> None:
     attributes: dict[str, object] = {"type": "command", "ns": get_value(document, "ns")}
     if op.client.app_name:
@@ -216,6 +245,8 @@ def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes
         number = get_value(document, name)
         if isinstance(number, int):
             attributes[name] = int(number)
+    if op.meter is not None:
+        attributes["requestCharge"] = op.charge / HUNDREDTHS
     attributes["reslen"] = get_value(document, "responseLength")
     attributes["remote"] = op.client.remote
     attributes["protocol"] = "op_msg"

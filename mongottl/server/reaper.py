@@ -8,20 +8,18 @@ before that is done, since readers ask the policy and not the wheel.
 """
 
 import math
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.expiry import reap_due, refill_wheel
+from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
 
-T = TypeVar("T")
-
-SLICE_S: Final = 0.002
 # The machine's wall clock may be set, or go on while the machine is suspended, without notice. So while any document
 # waits for its expiry, no sleep is longer than this, and documents that a jump of the clock makes due are deleted as
 # soon as others.
@@ -48,13 +46,14 @@ class Reaper:
         self._refill = refill_wheel(self._service)
 
     async def run(self) -> None:
+        clock = self._service.clock
         while True:
             self._wake = trio.Event()
             try:
                 if self._refill is not None:
-                    await self.drive(self._refill)
+                    await drive(self._refill, clock, self._durability)
                     self._refill = None
-                await self.drive(reap_due(self._service))
+                await drive(reap_due(self._service), clock, self._durability)
             except (EngineUnavailable, WriteConflict) as error:
                 if self._service.engine.failed:
                     self._log.error(
@@ -94,22 +93,3 @@ class Reaper:
         wait_s = service.clock.wait_s(due_s * 1000)
         # A frozen clock can be moved only by a command, which wakes the reaper.
         return wait_s if wait_s == math.inf else min(wait_s, MAX_SLEEP_S)
-
-    async def drive(self, steps: Steps[T]) -> T:
-        """Runs steps to their end; other tasks run every SLICE_S."""
-        clock = self._service.clock
-        slice_end = clock.monotonic_s() + SLICE_S
-        while True:
-            try:
-                step = next(steps)
-            except StopIteration as stop:
-                value: T = stop.value
-                return value
-            if isinstance(step, Wait):
-                await trio.sleep(step.seconds)
-            elif clock.monotonic_s() >= slice_end:
-                await trio.lowlevel.checkpoint()
-                await self._durability.wait_until_writers_may_go()
-            else:
-                continue
-            slice_end = clock.monotonic_s() + SLICE_S

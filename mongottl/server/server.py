@@ -17,16 +17,18 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import trio
 
-import mongottl.storage  # noqa: F401  registers the engines
 from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.stored_clock import ahead_s, resume_clock
 from mongottl.security import scram
 from mongottl.server.account_user import AccountKeys, account_keys, account_login, account_options, create_account_user
 from mongottl.server.connection import Connection
@@ -34,6 +36,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor
+from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
@@ -41,14 +44,20 @@ from mongottl.server.transport.certificates import ServerTls, server_tls
 from mongottl.server.transport.tls import TlsTransport
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine
 
+if TYPE_CHECKING:
+    from mongottl.server.web.serve import Page
+
 GRACE_S: Final = 1.0
 ACCEPT_RETRY_S: Final = 0.1
 # Connections accepted in a row before other tasks run.
 ACCEPT_BURST: Final = 64
-LISTEN_BACKLOG: Final = 1024
 # How many of the most expensive operations the log names at the end.
 _SHOWN_ROWS: Final = 20
 RECURSION_LIMIT: Final = 10_000
+
+
+class StartCancelled(Exception):
+    """The start was cancelled while files were loaded."""
 
 
 class Server:
@@ -77,6 +86,7 @@ class Server:
         self.service.request_stop = self.stop_requested.set
         self.port = 0
         self._listeners: list[socket.socket] = []
+        self._page: Page | None = None
         self._connections: set[Connection] = set()
         # How many accepted connections are open, including those whose task has not begun yet.
         self._accepted = 0
@@ -85,6 +95,7 @@ class Server:
         self.service.log_lines = log.lines
         self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document
+        self.service.log_ignored_sparse = self._log_ignored_sparse
         self.service.log_login = self._log_login
         self.service.log_script_output = self._log_script_output
 
@@ -104,6 +115,11 @@ class Server:
             return self.uri
         return self._uri(f"{quote(self.config.user, safe='')}:{quote(password, safe='')}@")
 
+    @property
+    def web_url(self) -> str | None:
+        """What a browser on this machine opens to look inside; None without `--web-port`."""
+        return None if self._page is None else self._page.url
+
     def account_uri(self, key: str) -> str:
         """The connection string of the Cosmos DB account with one of its keys, as the portal shows it."""
         name = self.config.cosmos_account
@@ -113,13 +129,6 @@ class Server:
 
     def _uri(self, login: str, wanted: list[str] | None = None) -> str:
         """login: `name:password@`, `name@` or nothing. wanted: options, by default those that the dialect needs."""
-        host = self.config.host
-        if host in ("0.0.0.0", ""):
-            host = "127.0.0.1"
-        elif host == "::":
-            host = "::1"
-        if ":" in host:
-            host = f"[{host}]"
         options = [self.service.dialect.uri_options] if self.service.dialect.uri_options else []
         if wanted is not None:
             options = wanted
@@ -128,50 +137,33 @@ class Server:
                 options.append("tls=true")
             if self._tls.ca_file is not None:
                 options.append("tlsCAFile=" + quote(os.path.abspath(self._tls.ca_file), safe="/"))
-        return f"mongodb://{login}{host}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
+        return f"mongodb://{login}{reachable(self.config.host)}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
 
     def listen(self) -> None:
         """Binds the address. OSError if it is taken or does not exist."""
-        wanted = _host_port((self.config.host, self.config.port))
-        try:
-            found = socket.getaddrinfo(
-                self.config.host or None, self.config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-        except OSError as error:
-            raise OSError(f"cannot listen on {wanted}: {error.strerror}") from error
-        for family, kind, protocol, _, address in found:
-            listener = socket.socket(family, kind, protocol)
+        self._listeners = open_listeners(self.config.host, self.config.port)
+        self.port = port_of(self._listeners)
+        if self.config.web_port is not None:
             try:
-                if os.name == "posix":
-                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                if self.port:
-                    address = (address[0], self.port, *address[2:])
-                listener.bind(address)
-                listener.listen(LISTEN_BACKLOG)
-                listener.setblocking(False)
-            except OSError as error:
-                listener.close()
-                if self._listeners:
-                    continue  # one family is enough
-                raise OSError(error.errno, f"cannot listen on {wanted}: {error.strerror}") from error
-            self._listeners.append(listener)
-            self.port = listener.getsockname()[1]
+                self._page = _page(self.config, self.shell, self._tls)
+            except OSError:
+                self._close_listeners()
+                raise
         self._warn_of_strangers()
 
     def _warn_of_strangers(self) -> None:
         """Warns if clients of other machines can connect and users are not checked."""
         if self.service.authorizes:
             return
-        for listener in self._listeners:
+        shown = [] if self._page is None else self._page.listeners
+        for listener in [*self._listeners, *shown]:
             address = listener.getsockname()
             if not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
                 self.log.startup_warning(
                     "access",
                     "Access control is off: everybody who can reach this address may read and change everything",
-                    address=_host_port(address),
-                    advice="start with --auth, or with --host 127.0.0.1",
+                    address=host_port(address),
+                    advice="start with --auth, or listen on 127.0.0.1",
                 )
 
     def run(self, nursery: trio.Nursery) -> None:
@@ -186,6 +178,8 @@ class Server:
         nursery.start_soon(run_janitor, self.service, self.log)
         for listener in self._listeners:
             nursery.start_soon(self._accept, listener, nursery)
+        if self._page is not None:
+            nursery.start_soon(self._page.run)
 
     async def stop(self) -> None:
         """Stops accepting, waits until running requests are answered, and cancels the rest after the grace period."""
@@ -207,15 +201,31 @@ class Server:
         report = self.service.request_units.report()
         if report.requests:
             dearest = [f"{row.command} {row.namespace}: {row.charge}" for row in report.rows[:_SHOWN_ROWS]]
-            self.log.info("control", "Request units", total=report.total, requests=report.requests, dearest=dearest)
+            self.log.info(
+                "control",
+                "Request units",
+                total=report.total,
+                requests=report.requests,
+                throttled=report.throttled,
+                dearest=dearest,
+            )
         for listener in self._listeners:
             listener.close()
+        if self._page is not None:
+            self._page.close()
         self.shell.poller.close()
         self.service.end_scripts()
         # The oplog has it, too; this spares the next start reading it there.
         with suppress(EngineUnavailable, WriteConflict):
             self.service.save_sessions()
         self.engine.close()
+
+    def close_sockets(self) -> None:
+        """In a process that was forked from the server's: closes its copies of all sockets."""
+        for listener in [*self._listeners, *([] if self._page is None else self._page.listeners)]:
+            listener.close()
+        for connection in self._connections:
+            connection.close_socket()
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
@@ -227,6 +237,10 @@ class Server:
         self.log.warning(
             "storage", "Document would fail validation", ctx, namespace=namespace, document=document, errInfo=info
         )
+
+    def _log_ignored_sparse(self, client: ClientInfo, namespace: str, index: str) -> None:
+        ctx = f"conn{client.connection_id}"
+        self.log.warning("index", "The option sparse has no effect in Cosmos DB", ctx, namespace=namespace, index=index)
 
     def _log_login(self, client: ClientInfo, mechanism: str, user: str, succeeded: bool) -> None:
         attributes = {"mechanism": mechanism, "user": user, "remote": client.remote}
@@ -268,11 +282,11 @@ class Server:
             wait_s = rate.admit(self.clock.monotonic_s()) if rate.enabled else 0.0
             if wait_s < 0.0:
                 self.service.metrics.connections_rejected += 1
-                self.log.warning("network", "Connection refused: too many new connections", remote=_host_port(address))
+                self.log.warning("network", "Connection refused: too many new connections", remote=host_port(address))
                 sock.close()
             elif self._accepted >= self.config.max_connections:
                 self.service.metrics.connections_rejected += 1
-                self.log.warning("network", "Connection refused: too many open connections", remote=_host_port(address))
+                self.log.warning("network", "Connection refused: too many open connections", remote=host_port(address))
                 sock.close()
             else:
                 self._accepted += 1
@@ -302,7 +316,7 @@ class Server:
             sock.close()
             self._accepted -= 1
             return
-        client = ClientInfo(self._last_connection_id, _host_port(local), _host_port(address))
+        client = ClientInfo(self._last_connection_id, host_port(local), host_port(address))
         tls = None if self._tls is None else TlsTransport(sock, self._tls.context)
         connection = Connection(self.shell, sock, tls, client)
         self._connections.add(connection)
@@ -323,34 +337,76 @@ class Server:
             self.log.info("network", "Connection ended", name, remote=client.remote)
 
 
-def _host_port(address: tuple[str, int]) -> str:
-    host = address[0]
-    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+def _page(config: ServerConfig, shell: Shell, tls: ServerTls | None) -> "Page":
+    """The page of `--web-port`. OSError if its address is taken or what it needs is not installed."""
+    for library in ("h11", "prometheus_client"):
+        if find_spec(library) is None:
+            raise OSError(f"--web-port needs {library}: pip install 'mongottl[web]'")
+    from mongottl.server.web.serve import Page
+
+    return Page(config, shell, None if tls is None else tls.context)
+
+
+def _clock_of(config: ServerConfig, engine: StorageEngine) -> Clock:
+    """The machine's clock, or one that can be moved where test commands are enabled: as the last run has left it in the
+    data directory, unless the configuration names its time."""
+    if not config.enable_test_commands:
+        return SystemClock()
+    clock = VirtualClock(None, config.start_ms(), config.freeze_clock)
+    if config.now is None:
+        resume_clock(engine, clock)
+    return clock
 
 
 @asynccontextmanager
 async def open_server(
-    config: ServerConfig | None = None, *, clock: Clock | None = None, log: Log | None = None
+    config: ServerConfig | None = None,
+    *,
+    clock: Clock | None = None,
+    log: Log | None = None,
+    loading: trio.CancelScope | None = None,
 ) -> AsyncIterator[Server]:
     """Starts a server, yields it, and stops it at the end of the block.
 
-    clock: by default the machine's, or a VirtualClock where test commands are enabled.
-    Raises OSError if the address is taken, or the certificate or the first user's password cannot be used,
-    DataDirectoryError if the data directory cannot be used.
+    clock: by default the machine's, or a VirtualClock where test commands are enabled, as the last run has left it in
+    the data directory.
+    loading: cancels the loading of files; StartCancelled is then raised.
+    Raises SettingError (ValueError) for a bad setting, OSError if the address is taken, or the certificate or the first
+    user's password cannot be used, DataDirectoryError if the data directory cannot be used, DumpError if the folder to
+    load has a fault.
     """
     config = ServerConfig() if config is None else config
-    if clock is None:
-        clock = VirtualClock() if config.enable_test_commands else SystemClock()
-    log = Log(config.log_format, config.quiet) if log is None else log
+    config.validate()  # its fields may have been assigned since it was made
+    log = Log(config.log_format, config.quiet, verbosity=config.verbosity) if log is None else log
     engine = open_storage_engine(config.chosen_engine(), config.data_dir)
     try:
+        if clock is None:
+            clock = _clock_of(config, engine)
+        ahead = ahead_s(engine, clock)
+        if ahead:
+            log.startup_warning("storage", "Documents are stored ahead of the clock, and expire later", seconds=ahead)
+        lost = engine.statistics().get("lost_commits", 0)
+        if lost:
+            log.startup_warning(
+                "storage",
+                "Commits are lost: the log is damaged before them, or was not all on disk at a power failure",
+                commits="all in the log" if lost < 0 else lost,
+            )
         server = Server(config, clock, engine, log, server_tls(config))
+        if config.load is not None:
+            from mongottl.server.loading import load_folder  # only few servers need what it imports
+
+            with trio.CancelScope() if loading is None else loading as scope:
+                await load_folder(server.service, config.load, log)
+            if scope.cancelled_caught:
+                raise StartCancelled
         create_first_user(server.service, log)
         keys = account_keys(config)
         if keys is not None:
             create_account_user(server.service, keys)
             server.account_keys = keys
         server.listen()
+        save_initial(server.service)
     except BaseException:
         engine.close()
         raise

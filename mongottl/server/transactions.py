@@ -154,7 +154,8 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         op.transaction = latest
         return
     elif not latest.in_progress:
-        raise _not_active(service, f"Transaction with {{ txnNumber: {number} }} has been aborted.")
+        why = f": {latest.why_aborted}" if latest.why_aborted else "."
+        raise _not_active(service, f"Transaction with {{ txnNumber: {number} }} has been aborted{why}")
     if spec.ends_transaction:
         op.transaction = latest
     else:
@@ -180,7 +181,8 @@ def _committed(number: int) -> CommandError:
 
 
 def await_users(op: OperationContext, request: Any) -> Steps[None]:
-    """Waits until no transaction uses a collection that the command names, or of its database if it names none.
+    """Waits until no transaction uses a collection that the command names, or of its database if it names none; or any
+    collection, if its request says `whole_server`.
 
     MaxTimeMSExpired (50), Interrupted (11601).
     """
@@ -199,6 +201,8 @@ def await_users(op: OperationContext, request: Any) -> Steps[None]:
 
 
 def _uses(transaction: Transaction, op: OperationContext, request: Any) -> bool:
+    if getattr(request, "whole_server", False):
+        return bool(transaction.collections)
     named = {op.used_namespace, getattr(request, "source", ""), getattr(request, "to", "")} - {""}
     for collection in transaction.collections.values():
         if collection.namespace in named or (not named and collection.database == op.database):

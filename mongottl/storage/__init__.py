@@ -4,10 +4,8 @@
     unit_of_work   the state of a unit of work, which both engines share
     memory         the engine without a data directory
     sqlite         the engine with a data directory
+    snapshot       views of one point in time over an engine, for snapshot reads and transactions
     contract       a wrapper around an engine that asserts the contract at each call, for tests
 
-Importing this package registers the engines.
+An engine is imported when it is first opened (`interface.open_storage_engine`).
 """
-
-from mongottl.storage import memory as memory
-from mongottl.storage import sqlite as sqlite

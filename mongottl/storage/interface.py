@@ -34,6 +34,7 @@ of work, the unit can only be rolled back. Engines raise these classes themselve
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from importlib import import_module
 from types import TracebackType
 from typing import Final
 
@@ -45,6 +46,8 @@ from mongottl.errors import MongottlError
 Record = tuple[int, bytes, int, int]
 # A record that has no id yet: (document, `_ts`, `ttl`).
 NewRecord = tuple[bytes, int, int]
+# An entry of an expiry index: (second, record id).
+DueEntry = tuple[int, int]
 # (key, record id).
 IndexEntry = tuple[bytes, int]
 # (key, record id, document, `_ts`, `ttl`).
@@ -134,8 +137,9 @@ class RecordStore(ABC):
     """Documents by record id, each with its `_ts` and its meaningful `ttl`, which decide when it expires.
 
     Record ids start at 1, ascend in the order of insertion, never change, and are never used twice in the same store,
-    even after a restart; only the ids of a unit of work that was rolled back may be used again. Both expiry indexes are
-    always maintained, so that switching TTL on or off writes no record.
+    even after a restart; only the ids of a unit of work that was rolled back may be used again, and those given since a
+    saved state that was restored. Both expiry indexes are always maintained, so that switching TTL on or off writes no
+    record.
 
     is_log: whether the engine keeps more in its rows than records (`StorageEngine.create_record_store`).
     """
@@ -249,6 +253,21 @@ class RecordStore(ABC):
         """Up to `limit` of the distinct `_ts` + ttl above `after_due` of records with ttl > 0, ascending."""
         raise NotImplementedError
 
+    @abstractmethod
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        """Counts records with ttl = 0 and `_ts` <= max_ts that come behind `after`, in the order of `_ts`, then id.
+
+        Used to count in parts, each in bounded time: at most `limit` are counted. The second value is the last one
+        counted, where the next part begins, if that many were; else None: there are no more.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
+        """Counts records with ttl > 0 and `_ts` + ttl <= max_due that come behind `after`, in the order of that sum,
+        then id; as `count_default_behind`."""
+        raise NotImplementedError
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SortedDataInterface(ABC):
@@ -346,6 +365,10 @@ class SortedDataInterface(ABC):
         raise NotImplementedError
 
 
+class SavedState:
+    """All that an engine has at one time: what `save_state` returns and `restore_state` brings back."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StorageEngine(ABC):
     """All record stores and sorted data, each under an ident, a name that the catalog makes, and the catalog
@@ -415,6 +438,32 @@ class StorageEngine(ABC):
         """Drops every ident and every catalog entry. Inside a unit of work."""
         raise NotImplementedError
 
+    @property
+    def saves_states(self) -> bool:
+        """Whether `save_state`, `restore_state` and `release_state` can be called."""
+        return False
+
+    def save_state(self) -> SavedState:
+        """The state of all idents and catalog entries, which later writes do not change. Outside units of work.
+
+        Takes a time that does not depend on the number of records. RuntimeError unless `saves_states`.
+        """
+        raise RuntimeError(f"the storage engine {self.name} saves no states")
+
+    def restore_state(self, state: SavedState) -> set[str]:
+        """Brings all idents and catalog entries back to a saved state, which can be restored again; the idents whose
+        contents may have changed. Outside units of work. It cannot be undone.
+
+        Record stores and sorted data that exist both before and in the state keep their objects. Record ids that were
+        given since the state was saved may be given again. The space of what is not in the state is freed by
+        `drop_some`. Takes a time that does not depend on the number of records.
+        """
+        raise RuntimeError(f"the storage engine {self.name} saves no states")
+
+    def release_state(self, state: SavedState) -> None:
+        """Gives up a state, which cannot be restored any more. Space that only it needed is freed by `drop_some`."""
+        raise RuntimeError(f"the storage engine {self.name} saves no states")
+
     @abstractmethod
     def catalog_entries(self) -> list[tuple[str, bytes]]:
         """All catalog entries, ordered by the UTF-8 bytes of their keys."""
@@ -478,6 +527,20 @@ class StorageEngine(ABC):
         only outside units of work, and may take long. Only the size of logs depends on it."""
         raise NotImplementedError
 
+    @property
+    def can_copy(self) -> bool:
+        """Whether there is a stored database that `copy_to` can copy."""
+        return False
+
+    def copy_to(self, path: str, proceed: Callable[[], None]) -> None:
+        """Writes a copy of the stored database, as of one moment after the call, to a new file.
+
+        Units of work go on meanwhile. May be called on any thread, and may take long. proceed: called often; what it
+        raises ends the copy, whose file the caller removes then. EngineUnavailable if the copy fails. RuntimeError
+        unless `can_copy`.
+        """
+        raise RuntimeError(f"the storage engine {self.name} has no stored database to copy")
+
     @abstractmethod
     def statistics(self) -> dict[str, int]:
         """Counters and sizes for `serverStatus`; names end in their unit."""
@@ -493,6 +556,8 @@ class StorageEngine(ABC):
 EngineOpener = Callable[[str | None], StorageEngine]
 
 _ENGINES: Final[dict[str, EngineOpener]] = {}
+# The package that registers the engine of a name. It is imported when that engine is first opened.
+_PACKAGES: Final = {"memory": "mongottl.storage.memory", "sqlite": "mongottl.storage.sqlite"}
 
 
 def storage_engine(name: str) -> Callable[[EngineOpener], EngineOpener]:
@@ -508,8 +573,8 @@ def storage_engine(name: str) -> Callable[[EngineOpener], EngineOpener]:
 
 
 def storage_engine_names() -> list[str]:
-    """The names of all registered engines, sorted."""
-    return sorted(_ENGINES)
+    """The names of all engines, sorted."""
+    return sorted({*_ENGINES, *_PACKAGES})
 
 
 def open_storage_engine(name: str, data_directory: str | None) -> StorageEngine:
@@ -517,6 +582,8 @@ def open_storage_engine(name: str, data_directory: str | None) -> StorageEngine:
 
     Raises ValueError for an unknown name, DataDirectoryError when the directory cannot be used.
     """
+    if name not in _ENGINES and name in _PACKAGES:
+        import_module(_PACKAGES[name])
     opener = _ENGINES.get(name)
     if opener is None:
         raise ValueError(f"unknown storage engine {name!r}; there are: {', '.join(storage_engine_names())}")

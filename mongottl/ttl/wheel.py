@@ -57,6 +57,19 @@ MAX_KEY: Final = 2**28 - 1
 _NOTHING: Final = 2**60
 
 
+class WheelEntries:
+    """The entries of a wheel at one time, as `TimingWheel.saved` returns them."""
+
+    def __init__(
+        self, now_word: i64, slots: list[dict[int, int]], earliest: list[int], next_s: i64, entries: i64
+    ) -> None:
+        self.now_word: i64 = now_word
+        self.slots = slots
+        self.earliest = earliest
+        self.next_s: i64 = next_s
+        self.entries: i64 = entries
+
+
 class TimingWheel:
     """A set of (key, second) pairs that returns them in the order of their seconds, when they are due.
 
@@ -155,6 +168,20 @@ class TimingWheel:
         self._last_key = -1
         self._find_next()
         return int(found)
+
+    def saved(self) -> WheelEntries:
+        """A copy of the entries, for `restore`. Copies every word, a millisecond for 100,000."""
+        slots = [words.copy() if words else {} for words in self._slots]
+        return WheelEntries(self._now_word, slots, self._earliest[:], self._next_s, self._entries)
+
+    def restore(self, saved: WheelEntries) -> None:
+        """Makes the entries and the hand those of a copy; `advance_to` then turns to the present."""
+        self._now_word = saved.now_word
+        self._slots = [words.copy() if words else {} for words in saved.slots]
+        self._earliest = saved.earliest[:]
+        self._next_s = saved.next_s
+        self._entries = saved.entries
+        self._last_key = -1
 
     def __len__(self) -> int:
         """How many (key, second) pairs are in the wheel."""

@@ -21,7 +21,7 @@ from typing import Final, Generic, TypeVar
 
 from librt.strings import read_i32_le
 
-from mongottl.errors import ProtocolError
+from mongottl.errors import HttpRequestError, ProtocolError
 from mongottl.wire.crc32c import crc32c_of_part
 from mongottl.wire.decode import (
     compressed_opcode,
@@ -49,6 +49,8 @@ from mongottl.wire.messages import (
 )
 
 _NOTHING: Final = 0  # no opcode
+# The first four bytes of HTTP requests. As the length of a message, all would be beyond the maximum.
+_HTTP_METHODS: Final = (b"GET ", b"POST", b"HEAD", b"PUT ", b"DELE", b"OPTI", b"PATC", b"TRAC", b"CONN")
 # The first bytes of a TLS record of the handshake: its type and the major version.
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 # A message that declares to be at least this long without compression is decompressed in another thread.
@@ -198,12 +200,15 @@ class ReceiveBuffer(Generic[Other]):
 
     def _not_a_message(self, text: str) -> ProtocolError:
         """The error for a header that is no message's: says in words which other protocol it seems to be, else
-        `text`."""
+        `text`. HttpRequestError for HTTP."""
         first = self._buffer[self._pos : self._pos + 4]
-        if first in (b"GET ", b"POST", b"HEAD", b"PUT "):
-            return ProtocolError("this looks like an HTTP request; the port speaks MongoDB's wire protocol")
+        if first in _HTTP_METHODS:
+            return HttpRequestError("this looks like an HTTP request; the port speaks MongoDB's wire protocol")
         if first[:2] == _TLS_HANDSHAKE:
-            return ProtocolError("this looks like a TLS handshake; the server was started without TLS (see --tls-cert)")
+            return ProtocolError(
+                "this looks like a TLS handshake, but the server was started without TLS: leave tls=true or ssl=true "
+                "out of the connection string, or start the server with --tls-self-signed or --tls-cert"
+            )
         return ProtocolError(text)
 
     def _next_whole(self) -> tuple[int, bytes, int, int, int]:

@@ -3,15 +3,20 @@
 import ast
 import importlib
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mongottl
 from mongottl.commands import COMMANDS, FAMILIES, UNSUPPORTED_COMMANDS
-from mongottl.commands.registry import UNSUPPORTED_REASONS
+from mongottl.commands.access import ANYONE
+from mongottl.commands.registry import UNSUPPORTED_REASONS, Reply, command
 from mongottl.commands.request import fields_of
 from mongottl.dialect.cosmos.replies import REPLY_TYPES
+from mongottl.exec.operation.context import OperationContext
 from mongottl.query.pipeline import STAGES
 from mongottl.server.log import MESSAGE_IDS
 
@@ -25,6 +30,11 @@ PROMISED = """
     aggregate explain startSession endSessions refreshSessions killSessions advanceClock freezeClock configureFailPoint
 """.split()
 
+# The modules of commands that every server imports when it starts; the others are imported at their first command.
+LOADED_AT_START = ("admin.handshake", "admin.profile", "admin.replica_set")
+# What no server needs that has been started without options and has answered a ping.
+LATE_MODULES = {"mongottl.server.gateway", "mongottl.storage.sqlite", "sqlite3"}
+
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_promised_commands_are_there(name: str) -> None:
@@ -36,11 +46,11 @@ def test_every_command_is_documented(name: str) -> None:
     spec = COMMANDS[name]
     assert spec.help.endswith(".")
     assert len(spec.help) > 10
-    assert spec.family in {family.__name__.rpartition(".")[2] for family in FAMILIES}
+    assert name in FAMILIES[spec.function.__module__.removeprefix("mongottl.commands.")].split()
 
 
 def test_every_module_with_commands_is_a_family() -> None:
-    """`FAMILIES` is what the decorators run through: a module that is missing there has no commands at run time."""
+    """`FAMILIES` tells which module has a command: a module that is missing there has none at run time."""
     decorated = set()
     for path in (PACKAGE / "commands").rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -49,9 +59,46 @@ def test_every_module_with_commands_is_a_family() -> None:
                 for decorator in node.decorator_list:
                     called = decorator.func if isinstance(decorator, ast.Call) else decorator
                     if isinstance(called, ast.Name) and called.id == "command":
-                        decorated.add(path.stem)
-    assert decorated == {family.__name__.rpartition(".")[2] for family in FAMILIES}
-    assert list(FAMILIES) == sorted(FAMILIES, key=lambda family: family.__name__.rpartition(".")[2])
+                        decorated.add(
+                            path.relative_to(PACKAGE / "commands").with_suffix("").as_posix().replace("/", ".")
+                        )
+    assert decorated == set(FAMILIES)
+    assert list(FAMILIES) == sorted(FAMILIES)
+    names = " ".join(FAMILIES.values()).split()
+    assert len(names) == len(set(names))
+
+
+def test_a_command_is_refused_that_its_family_does_not_name() -> None:
+    def unlisted(op: OperationContext, request: Any) -> Reply:
+        return {}
+
+    with pytest.raises(ValueError, match=r"command nobodyHasThis of .* is missing in commands/families\.py"):
+        command("nobodyHasThis", COMMANDS["ping"].request, access=ANYONE, help="Nothing.")(unlisted)
+    with pytest.raises(ValueError, match="command ping is registered twice"):
+        command("ping", COMMANDS["ping"].request, access=ANYONE, help="Nothing.")(unlisted)
+    assert COMMANDS.get("nobodyHasThis") is None
+    with pytest.raises(KeyError):
+        COMMANDS["nobodyHasThis"]
+
+
+def test_the_first_ping_imports_neither_queries_commands_nor_what_settings_ask_for() -> None:
+    """The time from the start of the process to its first answer is that of its imports."""
+    program = """
+import sys, bson, mongottl
+with mongottl.start_server() as server:
+    import socket
+    ping = bson.encode({"ping": 1, "$db": "admin"})
+    message = (len(ping) + 21).to_bytes(4, "little") + bytes(8) + (2013).to_bytes(4, "little") + bytes(5) + ping
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(message)
+        assert client.recv(4096)
+    print(*sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    families = {f"mongottl.commands.{module}" for module in FAMILIES}
+    assert loaded & families == {f"mongottl.commands.{module}" for module in LOADED_AT_START}
+    assert loaded & LATE_MODULES == set()
 
 
 def test_tables_of_names_name_commands() -> None:

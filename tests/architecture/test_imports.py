@@ -16,14 +16,15 @@ PACKAGE = ROOT / "mongottl"
 
 # From the bottom up. A name stands for the module or package and everything in it, the longest name first.
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("account",),
-    ("errors", "clock", "config"),
+    ("account", "clock"),
+    ("errors", "config"),
     ("document", "build_info"),
     ("geometry", "javascript", "versions"),
-    ("wire", "query", "ttl", "dialect", "storage.interface"),
+    ("wire", "query", "ttl", "dialect", "dump", "storage.interface"),
     ("catalog", "storage"),
     ("security",),
     ("oplog",),
+    ("offline",),
     ("exec.operation",),
     # Which keys of an index a filter needs, and the plans by `_id`: of `plan`, the stages know only these modules.
     ("exec.plan.bounds", "exec.plan.bounds_text", "exec.plan.expr_bounds", "exec.plan.predicates", "exec.plan.express"),
@@ -57,6 +58,8 @@ CHANCE = {
     "query.expr.misc": {"random"},
     "security.scram": {"os.urandom"},
     "server.account_user": {"os.urandom"},
+    "server.web.login": {"os.urandom"},
+    "server.web.site": {"os.urandom"},
     "query.match.special": {"random"},
 }
 

@@ -20,7 +20,13 @@ import mongottl
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE.parents[1] / "scripts" / "clients"
 # What scripts/clients needs for each client.
-TOOLS = {"node": ("node", "npm"), "go": ("go",), "java": ("javac", "mvn"), "rust": ("cargo",)}
+TOOLS = {
+    "node": ("node", "npm"),
+    "go": ("go",),
+    "java": ("javac", "mvn"),
+    "rust": ("cargo",),
+    "tools": ("go",),
+}
 CANNOT_DOWNLOAD = 75
 
 PARTS = ["connect", "crud", "ttl", "transactions", "changeStreams", "gridFS", "errorShapes"]
@@ -36,19 +42,27 @@ def _install(client: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([SCRIPT, client], capture_output=True, text=True, check=False)
 
 
+def install_or_reason(client: str) -> Path | str:
+    """The folder in which a client is installed; or why it is not: its tools are missing, or cannot download it."""
+    for tool in TOOLS[client]:
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed"
+    ended = _install(client)
+    if ended.returncode == CANNOT_DOWNLOAD:
+        return f"scripts/clients {client} cannot download it: {ended.stderr.strip()[-200:]}"
+    assert ended.returncode == 0, ended.stderr
+    return Path(ended.stdout.strip())
+
+
 @pytest.fixture(scope="session")
 def installed() -> Installed:
     """Gives the folder in which a client is installed. Skips if its tools are missing, or cannot download it."""
 
     def install(client: str) -> Path:
-        for tool in TOOLS[client]:
-            if shutil.which(tool) is None:
-                pytest.skip(f"{tool} is not installed")
-        ended = _install(client)
-        if ended.returncode == CANNOT_DOWNLOAD:
-            pytest.skip(f"scripts/clients {client} cannot download it: {ended.stderr.strip()[-200:]}")
-        assert ended.returncode == 0, ended.stderr
-        return Path(ended.stdout.strip())
+        found = install_or_reason(client)
+        if isinstance(found, str):
+            pytest.skip(found)
+        return found
 
     return install
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 

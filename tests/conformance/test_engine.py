@@ -286,6 +286,6 @@ def test_flush_and_maintain_may_be_called_at_any_time(engine: StorageEngine) -> 
 def test_engines_are_registered_by_name_once(engine: StorageEngine) -> None:
     assert engine.name in storage_engine_names()
     with pytest.raises(ValueError, match="registered already"):
-        storage_engine("sqlite")(lambda _: engine)
+        storage_engine(engine.name)(lambda _: engine)
     with pytest.raises(ValueError, match=r"unknown storage engine 'wired'; there are: .*sqlite"):
         open_storage_engine("wired", None)

@@ -100,3 +100,39 @@ def test_reaping_in_batches_empties_the_store(engine: StorageEngine) -> None:
             unit.commit()
     assert store.count() == 100
     assert store.default_seconds(-1, 5) == [20, 21, 22, 23, 24]
+
+
+def counted(store: RecordStore, own: bool, last: int, limit: int) -> list[int]:
+    """The number of records in each part of a count up to a second."""
+    count = store.count_own_behind if own else store.count_default_behind
+    parts = []
+    at: tuple[int, int] | None = (-(2**62), 0)
+    while at is not None:
+        number, at = count(at, last, limit)
+        parts.append(number)
+    return parts
+
+
+def test_counting_in_parts(engine: StorageEngine) -> None:
+    store = filled(engine)
+    assert counted(store, False, 100, 10) == [3]
+    assert counted(store, False, 100, 2) == [2, 1]
+    assert counted(store, False, 100, 1) == [1, 1, 1, 0]
+    assert counted(store, False, 49, 1) == [0]
+    assert counted(store, True, 200, 2) == [2, 1]
+    assert counted(store, True, 10**12, 3) == [3, 1]
+    assert store.count_default_behind((50, 3), 100, 10) == (2, None)
+    assert store.count_default_behind((100, 1), 100, 10) == (1, None)
+    assert store.count_default_behind((100, 1), 99, 10) == (0, None)
+    assert store.count_own_behind((110, 2), 110, 1) == (1, (110, 7))
+
+
+def test_counting_many_records_of_few_seconds_in_parts(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        store.insert_records([(b"", n % 3, 0 if n % 2 else 1 + n % 5) for n in range(3000)])
+        unit.commit()
+    assert counted(store, False, 1, 333) == [333, 333, 333, 1]
+    assert counted(store, False, 2, 500) == [500, 500, 500, 0]
+    for last in range(8):
+        assert sum(counted(store, True, last, 77)) == store.count_due_by_own(last)

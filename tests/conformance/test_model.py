@@ -24,6 +24,7 @@ from mongottl.storage.interface import (
     IndexEntry,
     Record,
     RecordStore,
+    SavedState,
     SortedDataInterface,
     StorageEngine,
     WriteUnitOfWork,
@@ -53,6 +54,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.plain: set[IndexEntry] = set()
         self.unique: dict[bytes, int] = {}
         self.saved: tuple[dict[int, Record], set[IndexEntry], dict[bytes, int], int] = ({}, set(), {}, 0)
+        self.states: list[tuple[SavedState, tuple[dict[int, Record], set[IndexEntry], dict[bytes, int], int]]] = []
 
     @initialize()
     def create(self) -> None:
@@ -108,6 +110,24 @@ class EngineMachine(RuleBasedStateMachine):
             self.records, self.plain, self.unique, self.last_id = self.saved
         self.unit.__exit__(None, None, None)
         self.unit = None
+
+    @precondition(lambda self: self.unit is None and self.engine.saves_states)
+    @rule()
+    def save_state(self) -> None:
+        model = (dict(self.records), set(self.plain), dict(self.unique), self.last_id)
+        self.states.append((self.engine.save_state(), model))
+
+    @precondition(lambda self: self.unit is None and self.states)
+    @rule(number=st.integers(0, 20))
+    def restore_state(self, number: int) -> None:
+        state, (records, plain, unique, last_id) = self.states[number % len(self.states)]
+        self.engine.restore_state(state)
+        self.records, self.plain, self.unique, self.last_id = dict(records), set(plain), dict(unique), last_id
+
+    @precondition(lambda self: self.unit is None and self.states)
+    @rule(number=st.integers(0, 20))
+    def release_state(self, number: int) -> None:
+        self.engine.release_state(self.states.pop(number % len(self.states))[0])
 
     @precondition(lambda self: self.unit is None and self.kind.endswith("-file"))
     @rule(flush=st.booleans())

@@ -112,7 +112,6 @@ def test_a_killed_process_leaves_a_directory_that_opens(filled: Path) -> None:
     program = (
         "import os, signal, sys\n"
         "from mongottl.storage.interface import open_storage_engine\n"
-        "import mongottl.storage\n"
         "engine = open_storage_engine('sqlite', sys.argv[1])\n"
         "with engine.unit_of_work() as unit:\n"
         "    engine.record_store('records').insert_record(b'last', 1, 0)\n"

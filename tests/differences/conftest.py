@@ -13,7 +13,6 @@ import mongottl
 @pytest.fixture
 def server() -> Iterator[mongottl.RunningServer]:
     with mongottl.start_server() as running:
-        running.clock.freeze()
         yield running
 
 

@@ -1,8 +1,8 @@
 """The documents that a statement writes at once share an entry of the oplog
 
 and a cluster time. MongoDB gives each document that an insert stores an entry and a time of its own (manual, "Replica
-Set Oplog"). It also logs what `$out` writes into its temporary collection, and keeps images for change streams in
-`config.system.preimages` ("Change Streams with Document Pre- and Post-Images").
+Set Oplog"). It also logs what `$out` writes into its temporary collection, and fields that a pipeline moves. It keeps
+images for change streams in `config.system.preimages` ("Change Streams with Document Pre- and Post-Images").
 """
 
 from typing import Any
@@ -43,6 +43,14 @@ def test_streams_tell_of_the_rename_at_the_end_of_out(database: Database[dict[st
         assert event is not None
         assert (event["operationType"], event["to"]["coll"]) == ("rename", "d")
         assert stream.try_next() is None
+
+
+def test_that_a_pipeline_moves_fields_is_not_in_the_oplog(database: Database[dict[str, Any]]) -> None:
+    """MongoDB's diff has fields in another place as deleted and inserted."""
+    database.c.insert_one({"_id": 1, "a": 1, "b": 2})
+    database.c.update_one({}, [{"$replaceWith": {"_id": 1, "b": "$b", "a": "$a"}}])
+    latest = next(database.client.local["oplog.rs"].find().sort("$natural", -1).limit(1))
+    assert latest["o"] == {"$v": 2, "diff": {}}
 
 
 def test_images_are_not_shown_as_a_collection(database: Database[dict[str, Any]]) -> None:

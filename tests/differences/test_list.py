@@ -1,15 +1,15 @@
-"""The README's list of differences and the tests of this folder are the same list, number by number."""
+"""The list of differences in docs/differences.md and the tests of this folder are the same list, number by number."""
 
 import ast
 import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-README = FOLDER.parents[1] / "README.md"
+LIST = FOLDER.parents[1] / "docs" / "differences.md"
 
 
 def test_each_difference_has_its_test_and_each_test_its_difference() -> None:
-    section = README.read_text(encoding="utf-8").split("## Differences from", 1)[1].split("\n## ", 1)[0]
+    section = LIST.read_text(encoding="utf-8")
     listed = {
         int(n): " ".join(title.split()) for n, title in re.findall(r"^(\d+)\. \*\*(.+?)\*\*", section, re.M | re.S)
     }

@@ -51,3 +51,26 @@ def database(client: "pymongo.MongoClient[dict[str, Any]]", clean: None) -> Iter
     name = f"test_{uuid.uuid4().hex[:12]}"
     yield client[name]
     client.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def cosmos() -> Iterator[mongottl.RunningServer]:
+    """A server of the dialect `cosmos`, for the tests of one module."""
+    with mongottl.start_server(dialect="cosmos") as running:
+        yield running
+
+
+@pytest.fixture
+def account(cosmos: mongottl.RunningServer) -> Iterator["pymongo.MongoClient[dict[str, Any]]"]:
+    """A client of that server, which has neither databases nor other settings after the test."""
+    with pymongo.MongoClient[dict[str, Any]](cosmos.uri) as client:
+        was = client.admin.command("configureCosmos", {})["was"]
+        yield client
+        client.admin.command("configureCosmos", was)
+        for name in client.list_database_names():
+            client.drop_database(name)
+
+
+@pytest.fixture
+def shop(account: "pymongo.MongoClient[dict[str, Any]]") -> Database[dict[str, Any]]:
+    return account.shop

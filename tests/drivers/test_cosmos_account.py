@@ -1,6 +1,5 @@
 """The Cosmos DB account that a server stands for: its options, and `configureCosmos`."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pymongo
@@ -11,19 +10,6 @@ import mongottl
 
 Client = pymongo.MongoClient[dict[str, Any]]
 DEFAULTS = {"capabilities": [], "backup": "periodic", "allow": [], "throughput": "metered"}
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        client.admin.command("configureCosmos", DEFAULTS)
 
 
 def configure(client: Client, **settings: Any) -> dict[str, Any]:

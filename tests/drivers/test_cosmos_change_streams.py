@@ -4,7 +4,6 @@ By Microsoft's articles on change streams and extension commands, and by what us
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pymongo
@@ -23,21 +22,6 @@ TYPES = {"operationType": {"$in": ["insert", "update", "replace"]}}
 MATCH: Documents = {"$match": TYPES}
 PROJECT: Documents = {"$project": {"_id": 1, "fullDocument": 1, "ns": 1, "documentKey": 1}}
 STREAM: Documents = {"$changeStream": {"fullDocument": "updateLookup"}}
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        client.admin.command("configureCosmos", {"allow": []})
-        for name in client.list_database_names():
-            client.drop_database(name)
 
 
 @pytest.fixture
@@ -114,17 +98,13 @@ def test_only_the_latest_version_is_told(orders: Collection[Documents]) -> None:
 
 def test_expired_documents_are_not_told(orders: Collection[Documents], cosmos: mongottl.RunningServer) -> None:
     orders.create_index("_ts", expireAfterSeconds=10)
-    cosmos.clock.freeze()
-    try:
-        with watch(orders) as stream:
-            orders.insert_one({"_id": 1})
-            orders.insert_one({"_id": 2, "ttl": 100})
-            cosmos.clock.advance(10)
-            assert [event["documentKey"]["_id"] for event in told(stream)] == [2]
-            cosmos.clock.advance(100)
-            assert told(stream) == []
-    finally:
-        cosmos.clock.freeze(False)
+    with watch(orders) as stream:
+        orders.insert_one({"_id": 1})
+        orders.insert_one({"_id": 2, "ttl": 100})
+        cosmos.clock.advance(10)
+        assert [event["documentKey"]["_id"] for event in told(stream)] == [2]
+        cosmos.clock.advance(100)
+        assert told(stream) == []
 
 
 @pytest.mark.parametrize(
@@ -250,6 +230,22 @@ def test_a_reader_that_begins_again_after_each_page_misses_nothing(orders: Colle
 
 @pytest.mark.parametrize("token", [{"_data": "82"}, {"_data": b"{}", "_kind": 1}, {"_data": b"nonsense", "_kind": 1}])
 def test_foreign_tokens(orders: Collection[Documents], token: Documents) -> None:
+    with pytest.raises(OperationFailure) as caught:
+        watch(orders, resume_after=token)
+    assert caught.value.code == 260
+
+
+def test_tokens_of_other_collections(account: Client, orders: Collection[Documents]) -> None:
+    """Nor of an earlier one with the same name."""
+    for collection in (orders, account.shop.carts):
+        collection.insert_one({"_id": 1})
+    with watch(orders) as stream:
+        token = stream.resume_token
+    with pytest.raises(OperationFailure) as caught:
+        watch(account.shop.carts, resume_after=token)
+    assert caught.value.code == 260
+    orders.drop()
+    orders.insert_one({"_id": 1})
     with pytest.raises(OperationFailure) as caught:
         watch(orders, resume_after=token)
     assert caught.value.code == 260

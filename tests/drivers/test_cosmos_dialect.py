@@ -1,6 +1,5 @@
 """The dialect `cosmos`: what Azure Cosmos DB for MongoDB refuses, and how its replies look."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pymongo
@@ -14,25 +13,6 @@ from mongottl.dialect.cosmos.features import missing_names
 from mongottl.versions import COMMAND
 
 Client = pymongo.MongoClient[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        for name in client.list_database_names():
-            client.drop_database(name)
-
-
-@pytest.fixture
-def shop(account: Client) -> Database[dict[str, Any]]:
-    return account.shop
 
 
 def code_of(client: Client, command: str, value: Any = 1, **fields: Any) -> tuple[Any, Any]:
@@ -163,25 +143,21 @@ def test_default_is_changed_by_dropping_and_creating(
     shop: Database[dict[str, Any]], cosmos: mongottl.RunningServer
 ) -> None:
     coll = shop.coll
-    cosmos.clock.freeze()
-    try:
-        coll.create_index("_ts", expireAfterSeconds=100)
-        coll.insert_one({"_id": 1})
-        with pytest.raises(OperationFailure) as caught:
-            coll.create_index("_ts", expireAfterSeconds=10)
-        assert caught.value.code == 85
-        coll.drop_index("_ts_1")
-        cosmos.clock.advance(1000)
-        assert coll.count_documents({}) == 1
-        coll.create_index("_ts", expireAfterSeconds=-1)
-        assert coll.index_information()["_ts_1"]["expireAfterSeconds"] == -1
-        assert coll.count_documents({}) == 1
-        coll.drop_index("_ts_1")
-        coll.create_index("_ts", expireAfterSeconds=2000)
-        assert coll.count_documents({}) == 1
-        assert cosmos.clock.advance(1000) == 1
-    finally:
-        cosmos.clock.freeze(False)
+    coll.create_index("_ts", expireAfterSeconds=100)
+    coll.insert_one({"_id": 1})
+    with pytest.raises(OperationFailure) as caught:
+        coll.create_index("_ts", expireAfterSeconds=10)
+    assert caught.value.code == 85
+    coll.drop_index("_ts_1")
+    cosmos.clock.advance(1000)
+    assert coll.count_documents({}) == 1
+    coll.create_index("_ts", expireAfterSeconds=-1)
+    assert coll.index_information()["_ts_1"]["expireAfterSeconds"] == -1
+    assert coll.count_documents({}) == 1
+    coll.drop_index("_ts_1")
+    coll.create_index("_ts", expireAfterSeconds=2000)
+    assert coll.count_documents({}) == 1
+    assert cosmos.clock.advance(1000) == 1
 
 
 def test_retryable_writes_are_refused(cosmos: mongottl.RunningServer) -> None:
@@ -194,6 +170,23 @@ def test_retryable_writes_are_refused(cosmos: mongottl.RunningServer) -> None:
     assert caught.value.code == 2
     assert "Retryable writes are not supported" in str(caught.value)
     assert '"retrywrites=false"' in str(caught.value)
+
+
+@pytest.mark.parametrize("members", [2, 3, "majority", "custom"])
+def test_any_write_concern_is_taken(shop: Database[dict[str, Any]], members: int | str) -> None:
+    """Cosmos DB ignores it, and writes to its own quorum."""
+    concern = {"w": members, "wtimeout": 1}
+    orders = shop.orders.with_options(write_concern=pymongo.WriteConcern(members))
+    orders.insert_one({"_id": 1})
+    orders.insert_many([{"_id": 2}, {"_id": 3}])
+    orders.update_one({"_id": 1}, {"$set": {"at": 1}})
+    assert "writeConcernError" not in shop.command(
+        "delete", "orders", deletes=[{"q": {}, "limit": 1}], writeConcern=concern
+    )
+    shop.command("createIndexes", "orders", indexes=[{"key": {"at": 1}, "name": "at"}], writeConcern=concern)
+    with shop.client.start_session() as session, session.start_transaction(write_concern=pymongo.WriteConcern(members)):
+        shop.orders.insert_one({"_id": 4}, session=session)
+    assert shop.orders.count_documents({}) == 3
 
 
 def test_batches_over_a_thousand_are_split_by_the_driver(shop: Database[dict[str, Any]]) -> None:

@@ -1,6 +1,5 @@
 """customAction of the dialect `cosmos`: databases, collections, throughput, shard keys and indexes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,6 @@ import mongottl
 
 Client = pymongo.MongoClient[dict[str, Any]]
 ID = {"key": {"_id": 1}, "name": "_id_1"}
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        for name in client.list_database_names():
-            client.drop_database(name)
-
-
-@pytest.fixture
-def shop(account: Client) -> Database[dict[str, Any]]:
-    return account.shop
 
 
 def act(database: Database[dict[str, Any]], action: str, **fields: Any) -> dict[str, Any]:
@@ -369,3 +349,16 @@ def test_indexes_that_are_refused_leave_those_that_there_are(shop: Database[dict
     timed = {"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 60}
     act(shop, "UpdateCollection", collection="orders", indexes=[ID, timed])
     assert shop.orders.index_information()["_ts_1"]["expireAfterSeconds"] == 60
+
+
+def test_indexes_that_cannot_be_replaced_stay(account: Client, shop: Database[dict[str, Any]]) -> None:
+    """Among them that which makes documents expire."""
+    account.admin.command({"configureCosmos": {"capabilities": ["EnableUniqueIndexReIndex"]}})
+    shop.orders.insert_many([{"_id": 1, "at": 1}, {"_id": 2, "at": 1}])
+    shop.orders.create_index("_ts", expireAfterSeconds=50)
+    shop.orders.create_index("at")
+    had = shop.orders.index_information()
+    indexes = [ID, {"key": {"at": 1}, "name": "at_1", "unique": True}]
+    assert refusal(shop, "UpdateCollection", collection="orders", indexes=indexes, offerThroughput=900)[0] == 11000
+    assert shop.orders.index_information() == had
+    assert act(shop, "GetCollection", collection="orders")["provisionedThroughput"] == 400

@@ -45,7 +45,7 @@ def aggregate(*stages: Document) -> Document:
         {"count": "coll"},
         {"distinct": "coll", "key": "a"},
         {"findAndModify": "coll", "query": {"_id": 5}, "remove": True},
-        {"listCollections": 1},
+        {"listCollections": 1, "nameOnly": True, "authorizedCollections": True},
         {"listIndexes": "coll"},
         {"dbStats": 1},
         {"collStats": "coll"},
@@ -80,6 +80,8 @@ def test_commands_that_all_versions_have(accounts: dict[str, WireClient], versio
         "eval",
         "getPrevError",
         "copydb",
+        "atlasVersion",
+        "thereIsNoSuchCommand",
     ],
 )
 def test_commands_that_no_version_has(accounts: dict[str, WireClient], version: str, name: str) -> None:
@@ -143,6 +145,7 @@ def test_what_is_missing_can_be_allowed(accounts: dict[str, WireClient]) -> None
     client = accounts["6.0"]
     was = client.command({"configureCosmos": {"allow": ["missing-features"]}}, "admin")["was"]
     assert client.refusal({"connectionStatus": 1}) == (0, "")
+    assert client.refusal({"atlasVersion": 1}) == (59, "no such command: 'atlasVersion'")
     assert client.refusal(aggregate({"$unionWith": "coll"})) == (0, "")
     assert client.refusal({"bulkWrite": 1}, "admin") == (115, "Command bulkWrite not supported")
     client.command({"configureCosmos": was}, "admin")
@@ -247,6 +250,37 @@ def test_push_all_is_still_there(accounts: dict[str, WireClient], version: str) 
     assert client.refusal({"update": "pushed", "updates": [wrong]})[0] == 2
 
 
+def test_nin_as_an_expression(accounts: dict[str, WireClient], version: str) -> None:
+    """Articles: "Comparison expressions"."""
+    client = accounts[version]
+    for operands, expected in (([1, [1, 2]], False), ([3, [1, 2]], True), (["$_id", []], True)):
+        reply = client.command(aggregate({"$limit": 1}, {"$project": {"_id": 0, "x": {"$nin": operands}}}))
+        assert reply["cursor"]["firstBatch"] == [{"x": expected}]
+    assert client.refusal(aggregate({"$project": {"x": {"$nin": [1, 2]}}}))[0] == 40081
+    assert client.refusal(aggregate({"$project": {"x": {"$nin": [1]}}}))[0] == 16020
+
+
+def test_nin_as_an_expression_is_not_mongodbs() -> None:
+    nin: Document = {"x": {"$nin": [1, [1]]}}
+    with mongottl.start_server() as server:
+        client = WireClient(server.uri)
+        refusals = [client.refusal(aggregate(stage)) for stage in ({"$project": nin}, {"$addFields": nin})]
+        client.close()
+    assert [code for code, _ in refusals] == [31325, 168]
+
+
+def test_arrays_that_are_not_literals_compare(accounts: dict[str, WireClient], version: str) -> None:
+    client = accounts[version]
+    expressions: list[Document] = [
+        {"$eq": ["$a", "$a"]},
+        {"$in": [1, [1, 2]]},
+        {"$gt": [{"$size": [[1]]}, 0]},
+        {"$setEquals": [[], []]},
+    ]
+    for expression in expressions:
+        assert client.refusal(aggregate({"$project": {"x": expression}})) == (0, "")
+
+
 def test_push_all_is_not_mongodbs() -> None:
     with mongottl.start_server() as server:
         client = WireClient(server.uri)
@@ -308,7 +342,11 @@ def test_kinds_of_collections(accounts: dict[str, WireClient], version: str, opt
 def test_update_pipelines(accounts: dict[str, WireClient], version: str) -> None:
     client = accounts[version]
     update = {"update": "coll", "updates": [{"q": {"_id": 9}, "u": [{"$set": {"b": 1}}]}]}
-    assert client.refusal(update)[0] == 9
+    modify = {"findAndModify": "coll", "query": {"_id": 9}, "update": [{"$set": {"b": 1}}]}
+    requests: list[Document] = [update, modify, {"explain": update}, {"explain": modify}]
+    for request in requests:
+        assert client.refusal(request)[0] == 9
     was = client.command({"configureCosmos": {"allow": ["update-pipeline"]}}, "admin")["was"]
-    assert client.refusal(update)[0] == (0 if version in LATER else 9)
+    for request in requests:
+        assert client.refusal(request)[0] == (0 if version in LATER else 9)
     client.command({"configureCosmos": was}, "admin")

@@ -5,7 +5,7 @@ Source of the rows: Microsoft's "Manage indexing in Azure Cosmos DB for MongoDB"
 reported, or it is marked as assumed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -26,20 +26,6 @@ FROZEN = (
     "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one."
 )
 DUPLICATE = "E11000 duplicate key error collection: shop.orders. Failed _id or unique index constraint."
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        client.admin.command("configureCosmos", {"capabilities": [], "allow": [], "backup": "periodic"})
-        client.drop_database("shop")
 
 
 @pytest.fixture
@@ -78,14 +64,10 @@ def test_a_unique_index_comes_before_the_documents(orders: Documents) -> None:
 def test_expired_documents_do_not_count(account: Client, orders: Documents, cosmos: mongottl.RunningServer) -> None:
     """Assumed: what is invisible is not contained."""
     orders.create_index("_ts", expireAfterSeconds=10)
-    cosmos.clock.freeze()
-    try:
-        orders.insert_one({"_id": 1})
-        assert refusal(lambda: orders.create_index("b", unique=True))[0] == 67
-        cosmos.clock.advance(11)
-        assert orders.create_index("b", unique=True) == "b_1"
-    finally:
-        cosmos.clock.freeze(False)
+    orders.insert_one({"_id": 1})
+    assert refusal(lambda: orders.create_index("b", unique=True))[0] == 67
+    cosmos.clock.advance(11)
+    assert orders.create_index("b", unique=True) == "b_1"
 
 
 @pytest.mark.parametrize("settings", [{"capabilities": ["EnableUniqueIndexReIndex"]}, {"allow": ["late-unique-index"]}])
@@ -167,6 +149,15 @@ def test_duplicates_name_neither_the_index_nor_the_value(orders: Documents) -> N
     with pytest.raises(DuplicateKeyError) as failed:
         orders.find_one_and_update({"_id": 3}, {"$set": {"a": 1}})
     assert failed.value.details == {"ok": 0.0, "errmsg": DUPLICATE, "code": 11000, "codeName": "DuplicateKey"}
+
+
+@pytest.mark.parametrize("stage", [{"$out": "orders"}, {"$merge": "orders"}])
+def test_duplicates_of_what_a_pipeline_writes_name_its_target(orders: Documents, stage: dict[str, Any]) -> None:
+    """Assumed: clients know of no other collection."""
+    orders.create_index("a", unique=True)
+    orders.database.source.insert_many([{"_id": 1, "a": 1}, {"_id": 2, "a": 1}])
+    assert refusal(lambda: orders.database.source.aggregate([stage])) == (11000, "DuplicateKey", DUPLICATE)
+    assert sorted(orders.database.list_collection_names()) == ["orders", "source"]
 
 
 def test_number_of_unique_indexes(orders: Documents) -> None:
@@ -254,6 +245,20 @@ def test_sparse_is_ignored(orders: Documents) -> None:
     with pytest.raises(DuplicateKeyError):
         orders.insert_one({"_id": 2})
     assert orders.create_index("a", unique=True, sparse=True) == "a_1"
+
+
+def test_the_log_warns_of_sparse(capfd: pytest.CaptureFixture[str]) -> None:
+    index = {"key": {"a": 1}, "name": "a_1", "sparse": True}
+    with mongottl.start_server(dialect="cosmos", quiet=True) as running, Client(running.uri) as client:
+        client.shop.command("createIndexes", "orders", indexes=[index, {"key": {"b": 1}, "name": "b_1"}])
+        indexes = [{"key": {"_id": 1}, "name": "_id_"}, index]
+        client.shop.command({"customAction": "CreateCollection", "collection": "items", "indexes": indexes})
+        configure(client, allow=["index-kinds"])
+        client.shop.command("createIndexes", "others", indexes=[index])
+        client.shop.others.insert_one({"b": 1})
+        assert client.shop.others.find(hint="a_1").to_list() == []
+    lines = [line for line in capfd.readouterr().err.splitlines() if "sparse has no effect" in line]
+    assert ["shop.orders" in lines[0], "shop.items" in lines[1], len(lines)] == [True, True, 2]
 
 
 def test_number_of_single_field_indexes(orders: Documents) -> None:
@@ -352,13 +357,11 @@ def test_current_op_shows_index_builds_alone(account: Client, orders: Documents)
 
 
 @pytest.fixture
-def dated(account: Client, orders: Documents, cosmos: mongottl.RunningServer) -> Iterator[Documents]:
-    """An account that has it, at a whole second of a clock that stands still."""
+def dated(account: Client, orders: Documents) -> Documents:
+    """An account that has it."""
     configure(account, capabilities=["EnableTtlOnCustomPath"])
-    cosmos.clock.freeze()
     orders.create_index("at", expireAfterSeconds=60)
-    yield orders
-    cosmos.clock.freeze(False)
+    return orders
 
 
 def test_dates_and_numbers_expire(dated: Documents, cosmos: mongottl.RunningServer) -> None:
@@ -383,14 +386,10 @@ def test_numbers_that_are_there_already_expire(
     account: Client, orders: Documents, cosmos: mongottl.RunningServer
 ) -> None:
     configure(account, capabilities=["EnableTtlOnCustomPath"])
-    cosmos.clock.freeze()
-    try:
-        orders.insert_many([{"at": 5}, {"at": 2**62}])
-        orders.create_index([("at", -1)], expireAfterSeconds=60)
-        cosmos.clock.advance(0)
-        assert orders.count_documents({}) == 1
-    finally:
-        cosmos.clock.freeze(False)
+    orders.insert_many([{"at": 5}, {"at": 2**62}])
+    orders.create_index([("at", -1)], expireAfterSeconds=60)
+    cosmos.clock.advance(0)
+    assert orders.count_documents({}) == 1
 
 
 def test_the_own_ttl_has_no_effect_beside_it(dated: Documents, cosmos: mongottl.RunningServer) -> None:

@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pymongo
 import pytest
@@ -84,15 +85,27 @@ def test_another_key_replaces_the_one_before(tmp_path: Path) -> None:
             assert parse_uri(running.read_only_uri or "")["password"] == f"{key} to read"
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"cosmos_key": KEY}, "--cosmos-account"),
-        ({"cosmos_account": "a", "cosmos_key_file": "/no/such/file"}, "cannot read the key file"),
-    ],
-)
-def test_settings_that_cannot_be_used(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(FirstUserError, match=said), mongottl.start_server(dialect="cosmos", **settings):
+def test_a_connection_string_of_cosmos_db_without_such_an_account() -> None:
+    """The error says what to do: a server without users has no account either."""
+    with mongottl.start_server() as running:
+        login = f"mongodb://shop:{quote(KEY, safe='')}@127.0.0.1:{running.port}/"
+        with Client(f"{login}?replicaSet=globaldb&retrywrites=false&appName=@shop@") as client:
+            with pytest.raises(OperationFailure) as refused:
+                client.admin.command("ping")
+            assert refused.value.code == 18
+            for advice in ("leave the user", "--dialect cosmos", "--cosmos-account", "MONGOTTL_COSMOS_KEY"):
+                assert advice in str(refused.value)
+        with Client(running.uri) as client:
+            client.admin.command("createUser", "ann", pwd="apple", roles=[])
+        with Client(login) as client, pytest.raises(OperationFailure) as refused:
+            client.admin.command("ping")
+        assert refused.value.details is not None
+        assert refused.value.details["errmsg"] == "Authentication failed."
+
+
+def test_a_key_file_that_is_not_there() -> None:
+    settings: dict[str, Any] = {"dialect": "cosmos", "cosmos_account": "a", "cosmos_key_file": "/no/such/file"}
+    with pytest.raises(FirstUserError, match="cannot read the key file"), mongottl.start_server(**settings):
         raise AssertionError("it has started")
 
 
@@ -107,3 +120,23 @@ def test_over_tls_the_string_is_the_portals(tmp_path: Path) -> None:
         )
         with Client(running.uri) as client:
             client.shop.orders.insert_one({"_id": 1})
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256", None])
+@pytest.mark.parametrize("database", ["shop", "admin", "test"])
+def test_the_connection_string_may_name_any_database(mechanism: str | None, database: str) -> None:
+    """Microsoft's samples name the database of the application, by which drivers log in."""
+    with mongottl.start_server(dialect="cosmos", cosmos_account="a", cosmos_key=KEY) as running:
+        assert running.read_only_uri is not None
+        options: dict[str, Any] = {} if mechanism is None else {"authMechanism": mechanism}
+        with Client(running.uri.replace("/?", f"/{database}?"), **options) as client:
+            client.get_default_database().orders.insert_one({"_id": 1})
+        with Client(running.read_only_uri.replace("/?", f"/{database}?"), **options) as client:
+            orders = client.get_default_database().orders
+            assert orders.find_one() == {"_id": 1}
+            with pytest.raises(OperationFailure, match="Error=13"):
+                orders.insert_one({"_id": 2})
+        with Client(running.uri, authSource=database, password="wrong", **options) as client:
+            with pytest.raises(OperationFailure) as caught:
+                client.shop.orders.find_one()
+            assert caught.value.code == 18

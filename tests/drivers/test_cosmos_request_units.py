@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pymongo
@@ -14,29 +15,10 @@ from pymongo.database import Database
 from pymongo.errors import BulkWriteError, OperationFailure
 
 import mongottl
+from tests.drivers.wire_client import WireClient
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Shop = Database[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        client.admin.command("configureCosmos", {"throughput": "metered", "capabilities": []})
-        client.drop_database("shop")
-        cosmos.clock.freeze(False)
-
-
-@pytest.fixture
-def shop(account: Client) -> Shop:
-    return account.shop
 
 
 def document(key: Any, size_bytes: int = 1024, **fields: Any) -> dict[str, Any]:
@@ -195,15 +177,16 @@ def test_sums_by_command_and_namespace(cosmos: mongottl.RunningServer, account: 
     assert report == {
         "total": 28.5,
         "requests": 3,
+        "throttled": 0,
         "operations": [
-            {"command": "insert", "ns": "shop.orders", "requests": 2, "charge": 27.5},
-            {"command": "find", "ns": "shop.carts", "requests": 1, "charge": 1.0},
+            {"command": "insert", "ns": "shop.orders", "requests": 2, "charge": 27.5, "throttled": 0},
+            {"command": "find", "ns": "shop.carts", "requests": 1, "charge": 1.0, "throttled": 0},
         ],
         "ok": 1,
     }
     told = cosmos.request_units()
     assert (told.total, told.requests) == (28.5, 3)
-    assert told.rows[0] == ("insert", "shop.orders", 2, 27.5)
+    assert told.rows[0] == ("insert", "shop.orders", 2, 27.5, 0)
 
 
 def test_off(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
@@ -219,7 +202,10 @@ def test_a_throttled_request_is_not_free(cosmos: mongottl.RunningServer, shop: S
         for _ in range(2):
             with pytest.raises(OperationFailure):
                 shop.orders.find_one()
-    assert cosmos.request_units().total == 0.76
+    with cosmos.throttle("insert", times=1, item=1), pytest.raises(BulkWriteError):
+        shop.orders.insert_many([document(1), document(2)], ordered=False)
+    report = cosmos.request_units()
+    assert (report.total, report.requests, report.throttled) == (6.64, 3, 3)
 
 
 def test_the_log_tells_of_charges(account: Client, shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:
@@ -228,6 +214,30 @@ def test_the_log_tells_of_charges(account: Client, shop: Shop, capfd: pytest.Cap
         client.shop.orders.find_one({"_id": 1})
     lines = capfd.readouterr().err
     assert re.search(r"Request units .*\"total\": 6\.5, \"requests\": 2, .*insert shop\.orders: 5\.5", lines)
+
+
+def test_the_log_tells_of_each_charge(capfd: pytest.CaptureFixture[str]) -> None:
+    """From verbosity 1 on, of commands that fail, too."""
+    with (
+        mongottl.start_server(dialect="cosmos", quiet=False, verbosity=1) as running,
+        Client(running.uri) as client,
+        running.throttle("find", times=1),
+    ):
+        client.shop.orders.insert_one(document(1))
+        with pytest.raises(OperationFailure):
+            client.shop.orders.find_one()
+    lines = capfd.readouterr().err
+    assert re.search(r'Command  \{"command": "insert", "ns": "shop\.orders", .*"requestCharge": 5\.5\}', lines)
+    assert re.search(r'"command": "find", .*"errCode": 16500, "requestCharge": 0\.38\}', lines)
+    assert re.search(r'"command": "ping", "ns": "admin\.\$cmd"\}', lines) is None
+
+
+def test_the_log_tells_of_the_charge_of_a_slow_query(account: Client, capfd: pytest.CaptureFixture[str]) -> None:
+    with mongottl.start_server(dialect="cosmos", quiet=False) as running, Client(running.uri) as client:
+        client.admin.command("configureCosmos", {"allow": ["missing-features"]})
+        client.shop.command("profile", 0, slowms=-1)
+        client.shop.orders.insert_one(document(1))
+    assert re.search(r'Slow query  .*"ns": "shop\.orders".*"requestCharge": 5\.5', capfd.readouterr().err)
 
 
 @pytest.mark.parametrize("command", ["getLastRequestStatistics", "getRequestUnits"])
@@ -241,7 +251,6 @@ def test_only_in_the_dialect_cosmos(client: Client, command: str) -> None:
 
 
 def enforce(account: Client, cosmos: mongottl.RunningServer, **settings: Any) -> None:
-    cosmos.clock.freeze()
     cosmos.clock.advance(1.25)
     account.admin.command("configureCosmos", {"throughput": "enforced", **settings})
 
@@ -345,6 +354,80 @@ def test_requests_that_wait_in_the_server(cosmos: mongottl.RunningServer, accoun
     assert outcomes[1].details["codeName"] == "ExceededTimeLimit"
 
 
+@pytest.fixture
+def waiting(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> Iterator[WireClient]:
+    """A connection whose insert into `orders` waits for the next second of a clock that stands still."""
+    with waiting_insert(cosmos, account) as connection:
+        yield connection
+
+
+@contextmanager
+def waiting_insert(cosmos: mongottl.RunningServer, account: Client) -> Iterator[WireClient]:
+    enforce(account, cosmos, capabilities=["DisableRateLimitingResponses"])
+    account.shop.orders.insert_one(document(0, 100 * 1024))  # 550 RU
+    connection = WireClient(cosmos.uri)
+    connection.send({"insert": "orders", "documents": [document(1)]}, "shop")
+    let_others_run(account)
+    yield connection
+    connection.close()
+
+
+def let_others_run(account: Client) -> None:
+    """Returns when the server has seen what has happened on other connections."""
+    for _ in range(3):
+        account.admin.command("ping")
+
+
+def test_a_waiting_request_goes_on_when_throughput_is_only_counted(account: Client, waiting: WireClient) -> None:
+    account.admin.command("configureCosmos", {"throughput": "metered"})
+    assert waiting.reply() == {"n": 1, "ok": 1.0}
+
+
+def test_a_waiting_request_is_refused_when_requests_do_not_wait_any_more(
+    cosmos: mongottl.RunningServer, account: Client, waiting: WireClient
+) -> None:
+    account.admin.command("configureCosmos", {"capabilities": []})
+    reply = waiting.reply()
+    assert (reply["n"], reply["writeErrors"][0]["code"]) == (0, 16500)
+    assert hint_ms(reply) == 1000 - cosmos.clock.now().microsecond // 1000
+
+
+@pytest.mark.parametrize("provisioned", ["collection", "database"])
+def test_a_waiting_request_goes_on_when_the_throughput_is_raised(
+    cosmos: mongottl.RunningServer, account: Client, shop: Shop, provisioned: str
+) -> None:
+    if provisioned == "collection":
+        shop.command("customAction", "CreateCollection", collection="orders", offerThroughput=400)
+    else:
+        shop.command("customAction", "CreateDatabase", offerThroughput=400)
+    with waiting_insert(cosmos, account) as connection:
+        if provisioned == "collection":
+            shop.command("customAction", "UpdateCollection", collection="orders", offerThroughput=600)
+        else:
+            shop.command("customAction", "UpdateDatabase", offerThroughput=600)
+        assert connection.reply() == {"n": 1, "ok": 1.0}
+
+
+def test_a_waiting_request_ends_with_its_connection(account: Client, shop: Shop, waiting: WireClient) -> None:
+    waiting.close()
+    let_others_run(account)
+    account.admin.command("configureCosmos", {"throughput": "metered"})
+    let_others_run(account)
+    assert [found["_id"] for found in shop.orders.find()] == [0]
+
+
+def test_a_waiting_request_ends_with_its_time(shop: Shop, waiting: WireClient) -> None:
+    error = refusal(shop, {"find": "orders", "maxTimeMS": 20})
+    assert (error["code"], error["errmsg"]) == (50, "Request timed out. Retries due to rate limiting: True.")
+
+
+def refusal(shop: Shop, command: dict[str, Any]) -> dict[str, Any]:
+    with pytest.raises(OperationFailure) as caught:
+        shop.command(command)
+    assert caught.value.details is not None
+    return dict(caught.value.details)
+
+
 Operation = Callable[[Collection[dict[str, Any]], int, int], object]
 
 
@@ -375,7 +458,6 @@ def test_after_the_hint_the_retry_succeeds(
 ) -> None:
     with Client(cosmos.uri) as client:
         client.admin.command("configureCosmos", {"throughput": "enforced"})
-        cosmos.clock.freeze()
         try:
             cosmos.clock.advance(2 - cosmos.clock.now().microsecond / 1_000_000 + fraction / 1000)
             orders = client.shop.orders
@@ -393,4 +475,3 @@ def test_after_the_hint_the_retry_succeeds(
         finally:
             client.admin.command("configureCosmos", {"throughput": "metered"})
             client.drop_database("shop")
-            cosmos.clock.freeze(False)

@@ -1,7 +1,7 @@
 """Sharded collections of the dialect `cosmos`: what the shard key asks of writes, and where `_id` is unique."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,6 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, 
 import mongottl
 
 Client = pymongo.MongoClient[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        for name in client.list_database_names():
-            client.drop_database(name)
-
-
-@pytest.fixture
-def shop(account: Client) -> Database[dict[str, Any]]:
-    return account.shop
 
 
 @pytest.fixture
@@ -164,6 +145,32 @@ def test_a_nested_shard_key(shop: Database[dict[str, Any]]) -> None:
     with pytest.raises(WriteError) as caught:
         shop.orders.update_one({"_id": 1, "customer.id": 5}, {"$set": {"customer": {"name": "ann"}}})
     assert write_error(caught)[0] == 66
+
+
+def test_documents_without_shard_key_that_are_allowed(orders: Collection[dict[str, Any]], account: Client) -> None:
+    """They are as if the value were null, and can be found, changed and deleted."""
+    account.admin.command("configureCosmos", {"allow": ["missing-shard-key"]})
+    orders.insert_many([{"_id": 1}, {"_id": 2}, {"_id": 1, "customer": "ann"}, {"_id": 3, "customer": ["ann", "bob"]}])
+    for document in ({"_id": 1}, {"_id": 1, "customer": None}):
+        with pytest.raises(DuplicateKeyError):
+            orders.insert_one(document)
+    account.admin.command("configureCosmos", {"allow": []})
+    orders.update_one({"_id": 1, "customer": None}, {"$set": {"a": 1}})
+    orders.update_many({"_id": 3}, {"$set": {"a": 1}})
+    assert [orders.count_documents({"a": 1}), orders.count_documents({"customer": None})] == [2, 2]
+    with pytest.raises(WriteError) as caught:
+        orders.update_one({"_id": 1, "customer": None}, {"$set": {"customer": "bob"}})
+    assert write_error(caught)[0] == 66
+    assert orders.delete_many({"_id": {"$in": [1, 2, 3]}, "customer": {"$ne": "ann"}}).deleted_count == 2
+
+
+def test_shard_keys_that_are_allowed_to_change(orders: Collection[dict[str, Any]], account: Client) -> None:
+    orders.insert_many([{"_id": 1, "customer": name} for name in ("ann", "bob")])
+    account.admin.command("configureCosmos", {"allow": ["shard-key-change"]})
+    orders.update_one({"_id": 1, "customer": "ann"}, {"$set": {"customer": "cat"}})
+    with pytest.raises(DuplicateKeyError):
+        orders.update_one({"_id": 1, "customer": "cat"}, {"$set": {"customer": "bob"}})
+    assert [order["customer"] for order in orders.find({"_id": 1}).sort("customer")] == ["bob", "cat"]
 
 
 @pytest.mark.parametrize(
@@ -299,15 +306,11 @@ def test_documents_of_one_id_live_and_expire_for_themselves(
     orders: Collection[dict[str, Any]], cosmos: mongottl.RunningServer
 ) -> None:
     orders.create_index("_ts", expireAfterSeconds=-1)
-    cosmos.clock.freeze()
-    try:
-        orders.insert_many([{"_id": 1, "customer": "ann", "ttl": 10}, {"_id": 1, "customer": "bob", "ttl": 20}])
-        cosmos.clock.advance(11)
-        assert [order["customer"] for order in orders.find({"_id": 1})] == ["bob"]
-        orders.insert_one({"_id": 1, "customer": "ann"})
-        assert orders.count_documents({"_id": 1}) == 2
-    finally:
-        cosmos.clock.freeze(False)
+    orders.insert_many([{"_id": 1, "customer": "ann", "ttl": 10}, {"_id": 1, "customer": "bob", "ttl": 20}])
+    cosmos.clock.advance(11)
+    assert [order["customer"] for order in orders.find({"_id": 1})] == ["bob"]
+    orders.insert_one({"_id": 1, "customer": "ann"})
+    assert orders.count_documents({"_id": 1}) == 2
 
 
 def test_out_keeps_the_shard_key(orders: Collection[dict[str, Any]], shop: Database[dict[str, Any]]) -> None:

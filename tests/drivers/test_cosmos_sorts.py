@@ -5,7 +5,7 @@ does not say, users of the service have reported, or it is marked as assumed.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pymongo
@@ -13,28 +13,12 @@ import pytest
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
-import mongottl
-
 Client = pymongo.MongoClient[dict[str, Any]]
 Documents = Collection[dict[str, Any]]
 Order = list[tuple[str, int]]
 
 ONE = "The index path corresponding to the specified order-by item is excluded."
 SEVERAL = "The order by query does not have a corresponding composite index that it can be served from."
-
-
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-@pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        client.admin.command("configureCosmos", {"capabilities": [], "allow": []})
-        client.drop_database("shop")
 
 
 @pytest.fixture

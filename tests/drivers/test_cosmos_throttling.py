@@ -1,11 +1,12 @@
 """The dialect `cosmos` throttles on demand: what a test provokes by fail points that production does at random."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pymongo
 import pytest
+from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError, OperationFailure
 
@@ -31,17 +32,11 @@ def cosmos() -> Iterator[mongottl.RunningServer]:
 
 
 @pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        yield client
-        for name in ("cosmosThrottle", "cosmosTimeout", "cosmosUnavailable"):
-            fail(client, "off", point=name)
-        client.drop_database("shop")
-
-
-@pytest.fixture
-def shop(account: Client) -> Shop:
-    return account.shop
+def account(account: Client) -> Iterator[Client]:
+    """The client of all these tests, without fail points after the test."""
+    yield account
+    for name in ("cosmosThrottle", "cosmosTimeout", "cosmosUnavailable"):
+        fail(account, "off", point=name)
 
 
 def fail(client: Client, mode: Any, point: str = "cosmosThrottle", **data: Any) -> dict[str, Any]:
@@ -264,22 +259,130 @@ def test_the_service_is_unavailable_for_a_moment(account: Client, shop: Shop) ->
 
 
 @pytest.mark.parametrize(
-    ("point", "mode", "data"),
+    ("point", "data", "code", "named"),
     [
-        ("cosmosThrottle", "alwaysOn", {"colour": 1}),
-        ("cosmosThrottle", "alwaysOn", {"form": "plain"}),
-        ("cosmosThrottle", "alwaysOn", {"item": -1}),
-        ("cosmosThrottle", "alwaysOn", {"commands": "insert"}),
-        ("cosmosThrottle", "sometimes", {}),
-        ("cosmosTimeout", "alwaysOn", {"form": "single"}),
-        ("cosmosTimeout", "alwaysOn", {"retryAfterMs": 5}),
-        ("cosmosUnavailable", "alwaysOn", {"form": "plain"}),
+        ("cosmosThrottle", {"colour": 1}, 40415, "colour"),
+        ("cosmosThrottle", {"form": "plain"}, 2, "form.*plain.*single, batch, noHint"),
+        ("cosmosThrottle", {"form": 5}, 14, "form"),
+        ("cosmosThrottle", {"item": -1}, 2, "item.*-1"),
+        ("cosmosThrottle", {"item": 1.5}, 2, "item.*1.5"),
+        ("cosmosThrottle", {"item": True}, 14, "item"),
+        ("cosmosThrottle", {"retryAfterMs": -1}, 2, "retryAfterMs.*-1"),
+        ("cosmosThrottle", {"retryAfterMs": "5"}, 14, "retryAfterMs"),
+        ("cosmosThrottle", {"commands": "insert"}, 14, "commands"),
+        ("cosmosThrottle", {"commands": ["insert", 5]}, 14, "commands"),
+        ("cosmosThrottle", {"commands": []}, 2, "commands"),
+        ("cosmosThrottle", {"commands": ["insert", "insrt"]}, 2, "insrt"),
+        # Known to MongoDB, but not to this server, and one that would lock the test out.
+        ("cosmosThrottle", {"commands": ["moveChunk"]}, 2, "moveChunk"),
+        ("cosmosThrottle", {"commands": ["configureFailPoint"]}, 2, "configureFailPoint"),
+        ("cosmosThrottle", {"namespace": 5}, 14, "namespace"),
+        ("cosmosThrottle", {"namespace": "orders"}, 2, "namespace.*orders"),
+        ("cosmosThrottle", {"appName": 5}, 14, "appName"),
+        ("cosmosTimeout", {"form": "single"}, 2, "form.*single.*plain, rateLimited, notRateLimited"),
+        ("cosmosTimeout", {"retryAfterMs": 5}, 40415, "retryAfterMs"),
+        ("cosmosUnavailable", {"form": "plain"}, 40415, "form"),
     ],
 )
-def test_wrong_data_is_refused(account: Client, point: str, mode: str, data: dict[str, Any]) -> None:
+def test_wrong_data_is_refused_by_name(
+    account: Client, point: str, data: dict[str, Any], code: int, named: str
+) -> None:
+    fail(account, {"times": 1, "skip": 1}, point)
+    with pytest.raises(OperationFailure, match=named) as caught:
+        fail(account, "alwaysOn", point, **data)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "mode", ["sometimes", {"times": -1}, {"skip": -1}, {"times": True}, {"times": 1.5}, {"often": 1}]
+)
+def test_wrong_modes_are_refused(account: Client, mode: Any) -> None:
     with pytest.raises(OperationFailure) as caught:
-        fail(account, mode, point, **data)
+        fail(account, mode)
     assert caught.value.code == 2
+
+
+def test_wrong_data_from_python(cosmos: mongottl.RunningServer) -> None:
+    with pytest.raises(CommandError, match="insrt"), cosmos.throttle("insrt"):
+        pass
+
+
+Orders = Collection[dict[str, Any]]
+PIPELINE: list[dict[str, Any]] = [
+    {"$match": {"operationType": {"$in": ["insert", "update", "replace"]}}},
+    {"$project": {"_id": 1, "fullDocument": 1, "ns": 1, "documentKey": 1}},
+]
+# What applications do, as PyMongo does it. Each sends one command on documents.
+OPERATIONS: dict[str, Callable[[Orders], object]] = {
+    "find_one": lambda orders: orders.find_one({"_id": 1}),
+    "find": lambda orders: list(orders.find({})),
+    "aggregate": lambda orders: list(orders.aggregate([{"$match": {}}])),
+    "count": lambda orders: orders.count_documents({}),
+    "distinct": lambda orders: orders.distinct("_id"),
+    "insert_one": lambda orders: orders.insert_one({"_id": 7}),
+    "insert_many": lambda orders: orders.insert_many([{"_id": 7}, {"_id": 8}]),
+    "update_one": lambda orders: orders.update_one({"_id": 1}, {"$set": {"a": 1}}),
+    "update_many": lambda orders: orders.update_many({}, {"$set": {"a": 1}}),
+    "delete_many": lambda orders: orders.delete_many({}),
+    "bulk_write": lambda orders: orders.bulk_write([pymongo.DeleteOne({"_id": n}) for n in (0, 1)]),
+    "find_one_and_update": lambda orders: orders.find_one_and_update({"_id": 1}, {"$set": {"a": 1}}),
+    "watch": lambda orders: orders.watch(PIPELINE, full_document="updateLookup"),
+}
+OF_STATEMENTS = {"insert_one", "insert_many", "update_one", "update_many", "delete_many", "bulk_write"}
+
+
+@pytest.mark.parametrize("form", list(TIMEOUT_TEXTS))
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_timeouts_as_an_application_meets_them(account: Client, shop: Shop, name: str, form: str) -> None:
+    shop.orders.insert_many([{"_id": 0}, {"_id": 1}])
+    fail(account, {"times": 1}, "cosmosTimeout", form=form)
+    with pytest.raises(OperationFailure) as caught:
+        OPERATIONS[name](shop.orders)
+    assert not isinstance(caught.value, (BulkWriteError, pymongo.errors.WriteError))
+    assert caught.value.details is not None
+    assert caught.value.details["errmsg"] == TIMEOUT_TEXTS[form]
+    assert (caught.value.code, caught.value.details["codeName"]) == (50, "ExceededTimeLimit")
+    assert list(shop.orders.find()) == [{"_id": 0}, {"_id": 1}]
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_unavailability_as_an_application_meets_it(account: Client, shop: Shop, name: str) -> None:
+    shop.orders.insert_many([{"_id": 0}, {"_id": 1}])
+    fail(account, {"times": 1}, "cosmosUnavailable")
+    with pytest.raises(OperationFailure) as caught:
+        OPERATIONS[name](shop.orders)
+    failed: Any = caught.value.details
+    if name in OF_STATEMENTS:
+        assert isinstance(caught.value, (BulkWriteError, pymongo.errors.WriteError))
+        if isinstance(caught.value, BulkWriteError):
+            (failed,) = failed["writeErrors"]
+    else:
+        assert failed["codeName"] == "InternalError"
+    assert failed["code"] == 1
+    assert failed["errmsg"].startswith("Error=1, Details='Response status code does not indicate success: Service")
+    assert list(shop.orders.find()) == [{"_id": 0}, {"_id": 1}]
+
+
+@pytest.mark.parametrize(("point", "code"), [("cosmosTimeout", 50), ("cosmosUnavailable", 1)])
+def test_cursors_and_change_streams_that_fail(account: Client, shop: Shop, point: str, code: int) -> None:
+    """A change stream can be resumed with its token."""
+    shop.orders.insert_many([{"_id": n} for n in range(4)])
+    cursor = shop.orders.find(batch_size=2)
+    assert [next(cursor)["_id"] for _ in range(2)] == [0, 1]
+    fail(account, {"times": 1}, point, commands=["getMore"])
+    with pytest.raises(OperationFailure) as caught:
+        next(cursor)
+    assert caught.value.code == code
+    with shop.orders.watch(PIPELINE, full_document="updateLookup", max_await_time_ms=1) as stream:
+        assert stream.try_next() is None
+        token = stream.resume_token
+        shop.orders.insert_one({"_id": 7})
+        fail(account, {"times": 1}, point, commands=["getMore"])
+        with pytest.raises(OperationFailure) as caught:
+            stream.try_next()
+        assert caught.value.code == code
+    with shop.orders.watch(PIPELINE, full_document="updateLookup", resume_after=token) as stream:
+        assert stream.next()["documentKey"] == {"_id": 7}
 
 
 def test_from_python(cosmos: mongottl.RunningServer, shop: Shop) -> None:

@@ -20,21 +20,12 @@ RETRYABLE = "EnableMongoRetryableWrites"
 LSID = {"id": Binary(b"0123456789abcdef", 4)}
 
 
-@pytest.fixture(scope="module")
-def cosmos() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
 @pytest.fixture
-def account(cosmos: mongottl.RunningServer) -> Iterator[Client]:
-    with Client(cosmos.uri) as client:
-        client.shop.orders.insert_one({"_id": 0, "n": 0})
-        client.shop.items.insert_one({"_id": 0, "n": 0})
-        yield client
-        client.admin.command("configureCosmos", {"allow": [], "capabilities": []})
-        for name in client.list_database_names():
-            client.drop_database(name)
+def account(account: Client) -> Client:
+    """The client of all these tests, with a document in each of two collections."""
+    account.shop.orders.insert_one({"_id": 0, "n": 0})
+    account.shop.items.insert_one({"_id": 0, "n": 0})
+    return account
 
 
 @pytest.fixture

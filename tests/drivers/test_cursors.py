@@ -297,3 +297,19 @@ def test_the_default_time_limit_applies_to_reads(
     finally:
         client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="off")
         client.admin.command("setClusterParameter", {"defaultMaxTimeMS": {"readOperations": 0}})
+
+
+@pytest.mark.parametrize("expire", [False, True])
+@pytest.mark.parametrize("options", [{}, {"filter": {"n": {"$gte": 0}}}, {"sort": {"n": 1}}, {"hint": "k_1"}])
+def test_documents_that_were_read_ahead_and_then_deleted_are_not_returned(
+    database: Database[Any], options: dict[str, Any], expire: bool
+) -> None:
+    if expire:
+        database.c.create_index("_ts", expireAfterSeconds=3600)
+    database.c.create_index("k")
+    database.c.insert_many([{"_id": n, "n": n, "k": n} for n in range(8)])
+    opened = database.command("find", "c", batchSize=2, **options)["cursor"]
+    assert [document["_id"] for document in opened["firstBatch"]] == [0, 1]
+    database.c.delete_many({"_id": {"$in": [0, 2, 5]}})
+    rest = database.command("getMore", opened["id"], collection="c")["cursor"]["nextBatch"]
+    assert [document["_id"] for document in rest] == [3, 4, 6, 7]

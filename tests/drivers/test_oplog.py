@@ -88,8 +88,23 @@ def test_each_write_has_a_document(client: "pymongo.MongoClient[Documents]", opl
         "drop",
         "dropDatabase",
     ]
+    created, dropped = documents[9:11]
+    assert created["o"] == {"createIndexes": "c", "v": 2, "key": {"a": 1}, "name": "a_1"}
+    assert dropped["o"] == {"dropIndexes": "c", "index": "a_1"}
+    assert dropped["o2"] == {"v": 2, "key": {"a": 1}, "name": "a_1"}
     times = [document["ts"] for document in documents]
     assert times == sorted(set(times))
+
+
+def test_several_indexes_that_are_created_together(
+    client: "pymongo.MongoClient[Documents]", oplog: Collection[Documents]
+) -> None:
+    client.shop.c.create_indexes([pymongo.IndexModel("a"), pymongo.IndexModel("b", sparse=True)])
+    *_, latest = oplog.find()
+    assert [operation["o"] for operation in latest["o"]["applyOps"]] == [
+        {"createIndexes": "c", "v": 2, "key": {"a": 1}, "name": "a_1"},
+        {"createIndexes": "c", "v": 2, "key": {"b": 1}, "name": "b_1", "sparse": True},
+    ]
 
 
 def inserted(documents: list[Documents], key: int) -> Documents:
@@ -138,6 +153,7 @@ def test_images_that_have_expired_stay_expired(tmp_path: Any) -> None:
         client.shop.c.update_one({"_id": 1}, {"$set": {"n": 1}})
         server.clock.advance(-200)
         client.shop.c.update_one({"_id": 1}, {"$set": {"n": 2}})
+        server.clock.reset()
 
     def images(client: "pymongo.MongoClient[Documents]") -> list[bool]:
         events = client.shop.c.watch(resume_after=token, full_document_before_change="whenAvailable", **QUICK)

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import bson
@@ -13,6 +14,7 @@ from pymongo.server_api import ServerApi
 import mongottl
 from mongottl.wire.encode import encode_request
 from tests.drivers.refusals import refusal
+from tests.drivers.wire_client import WireClient
 from tests.replies import without_times
 
 Documents = dict[str, Any]
@@ -51,18 +53,21 @@ def test_details_and_where_they_are_set(admin: Database[Documents]) -> None:
 
 
 def test_every_command_has_to_name_a_version_of_the_stable_api(admin: Database[Documents]) -> None:
-    uri = f"mongodb://127.0.0.1:{admin.client.address[1]}" if admin.client.address else ""
-    assert admin.command({"setParameter": 1, "requireApiVersion": True})["was"] is False
-    try:
-        assert [refusal(admin, {command: 1}) for command in ("ping", "hello", "listDatabases")] == [498870] * 3
-        with MongoClient[Documents](uri, server_api=ServerApi("1")) as client:
+    """The refused requests are made without a driver, whose monitor would lose the server by them."""
+    assert admin.client.address is not None
+    uri = f"mongodb://127.0.0.1:{admin.client.address[1]}"
+    with MongoClient[Documents](uri, server_api=ServerApi("1")) as client, closing(WireClient(uri)) as wire:
+        assert client.admin.command("ping")["ok"] == 1.0
+        assert wire.command({"setParameter": 1, "requireApiVersion": True}, "admin")["was"] is False
+        try:
+            assert [wire.refusal({name: 1}, "admin")[0] for name in ("ping", "hello", "listDatabases")] == [498870] * 3
             client.db.c.insert_many([{"_id": n} for n in range(5)])
             assert len(list(client.db.c.find(batch_size=2))) == 5
             with client.start_session() as session, session.start_transaction():
                 client.db.c.insert_one({"_id": 5}, session=session)
             assert client.db.c.count_documents({}) == 6
-    finally:
-        admin.command({"setParameter": 1, "requireApiVersion": False, "apiVersion": "1"})
+        finally:
+            wire.command({"setParameter": 1, "requireApiVersion": False, "apiVersion": "1"}, "admin")
     assert admin.command("ping")["ok"] == 1.0
 
 

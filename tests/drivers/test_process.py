@@ -30,6 +30,7 @@ from pymongo.monitoring import (
 from pymongo.write_concern import WriteConcern
 
 import mongottl
+from mongottl.cli.subcommands import SUBCOMMANDS
 from mongottl.config import SETTINGS
 from mongottl.javascript.library import missing_reason
 
@@ -119,6 +120,20 @@ def run(*options: str, environment: dict[str, str] | None = None) -> subprocess.
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), ""),
+        (("--enable-test-commands",), "clock can be moved"),
+        (("--enable-test-commands", "--freeze-clock"), "clock stands still"),
+    ],
+)
+def test_first_line_tells_of_the_clock(spawn: Callable[..., Process], options: tuple[str, ...], told: str) -> None:
+    line = spawn(*options).line
+    assert told in line if told else "clock" not in line
+
+
+@pytest.mark.slow
 def test_first_line_ends_with_the_uri(spawn: Callable[..., Process]) -> None:
     process = spawn("--enable-test-commands")
     assert re.fullmatch(r"mongottl accepts connections \(.*\): mongodb://127\.0\.0\.1:\d+/", process.line)
@@ -137,6 +152,7 @@ def test_test_commands_are_unknown_without_the_option(spawn: Callable[..., Proce
             with pytest.raises(OperationFailure) as caught:
                 client.admin.command(command, 1)
             assert caught.value.code == 59
+            assert "--enable-test-commands" in str(caught.value)
 
 
 @pytest.mark.slow
@@ -189,14 +205,17 @@ def test_host_that_does_not_exist() -> None:
     ("options", "environment", "said"),
     [
         (["--nonsense"], {}, "--nonsense"),
-        (["stop"], {}, "stop"),
+        (["stop"], {}, "there is no command 'stop'; the commands are serve, "),
+        (["ping", "--timeout", "0"], {}, "--timeout"),
+        (["version", "now"], {}, "'now'"),
         (["--port"], {}, "--port"),
         (["--port", "http"], {}, "--port"),
         (["--port", "70000"], {}, "65535"),
         (["--dialect", "oracle"], {}, "mongodb, cosmos"),
         (["--advertise-host", "nonsense"], {}, "host:port"),
-        ([], {"MONGOTTL_PORT": "-1"}, "--port"),
-        ([], {"MONGOTTL_QUIET": "perhaps"}, "--quiet"),
+        (["--max-connections", "0"], {}, "--max-connections: a number from 1 on is needed, not 0"),
+        ([], {"MONGOTTL_PORT": "-1"}, "MONGOTTL_PORT: a number from 0 on is needed, not -1"),
+        ([], {"MONGOTTL_QUIET": "perhaps"}, "MONGOTTL_QUIET: "),
     ],
 )
 def test_mistakes_on_the_command_line(options: list[str], environment: dict[str, str], said: str) -> None:
@@ -208,15 +227,59 @@ def test_mistakes_on_the_command_line(options: list[str], environment: dict[str,
 
 @pytest.mark.slow
 def test_version_and_help() -> None:
-    version = run("--version")
-    assert version.returncode == 0
-    assert version.stdout.startswith(f"mongottl {mongottl.__version__} ")
-    assert "compiled" in version.stdout or "interpreted" in version.stdout
+    for asked in ("--version", "version"):
+        version = run(asked)
+        assert version.returncode == 0
+        assert version.stdout.startswith(f"mongottl {mongottl.__version__} ")
+        assert "compiled" in version.stdout or "interpreted" in version.stdout
     shown = run("serve", "--help")
     assert shown.returncode == 0
     for setting in SETTINGS:
         assert setting.help in shown.stdout
         assert setting.option in shown.stdout or f"--no-{setting.option[2:]}" in shown.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [(), ("--auth",), ("--advertise-host", "db.example:27017"), ("--dialect", "cosmos")]
+)
+def test_ping(spawn: Callable[..., Process], options: tuple[str, ...]) -> None:
+    process = spawn(*options)
+    answered = run("ping", f"mongodb://127.0.0.1:{process.port}/")
+    assert (answered.returncode, answered.stderr) == (0, "")
+    assert re.fullmatch(rf"127\.0\.0\.1:{process.port} answered in \d+ ms\n", answered.stdout)
+
+
+@pytest.mark.slow
+def test_ping_with_a_wrong_password(spawn: Callable[..., Process]) -> None:
+    process = spawn("--auth")
+    refused = run("ping", f"mongodb://ann:secret@127.0.0.1:{process.port}/")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("mongottl ping: no answer: Authentication failed. ")
+    assert "full error" not in refused.stderr  # PyMongo's copy of the reply
+
+
+@pytest.mark.slow
+def test_ping_without_an_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"mongodb://ann:secret@127.0.0.1:{silent.getsockname()[1]}/"
+        ended = run("ping", uri, "--timeout", "0.2")
+    refused = run("ping", uri, "--timeout=0.2")
+    nonsense = run("ping", "http://127.0.0.1/")
+    for run_of_ping in (ended, refused, nonsense):
+        assert (run_of_ping.returncode, run_of_ping.stdout) == (1, "")
+        assert run_of_ping.stderr.startswith("mongottl ping: no answer: ")
+        assert "secret" not in run_of_ping.stderr
+        assert run_of_ping.stderr.count("\n") == 1
+    assert "refused" in refused.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", SUBCOMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    shown = run(command, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert f"usage: mongottl {command}" in shown.stdout.replace("[serve]", "serve")
 
 
 @pytest.mark.slow
@@ -242,7 +305,7 @@ def test_json_log(spawn: Callable[..., Process]) -> None:
     process = spawn("--log-format", "json")
     with socket.create_connection(("127.0.0.1", process.port)) as broken:
         broken.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert broken.recv(10) == b""
+        assert broken.recv(10) == b"HTTP/1.0 2"
     process.stop()
     entries = [json.loads(line) for line in process.log.read_text().splitlines()]
     for entry in entries:
@@ -255,6 +318,15 @@ def test_json_log(spawn: Callable[..., Process]) -> None:
     assert (protocol_error["c"], protocol_error["ctx"]) == ("NETWORK", "conn1")
     assert "HTTP" in protocol_error["attr"]["error"]
     assert entries[-1]["msg"] == "Stopped"
+
+
+@pytest.mark.slow
+def test_unknown_variables_are_warned_of(spawn: Callable[..., Process]) -> None:
+    process = spawn("--quiet", environment={"MONGOTTL_DATADIR": "data", "MONGOTTL_PURE": "1"})
+    process.stop()
+    [line] = process.log.read_text().splitlines()
+    assert " W CONTROL " in line and "Unknown environment variable" in line
+    assert '"MONGOTTL_DATADIR"' in line and "did you mean MONGOTTL_DATA_DIR?" in line
 
 
 @pytest.mark.slow

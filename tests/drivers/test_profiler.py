@@ -218,3 +218,22 @@ def test_the_profile_is_not_dropped_while_it_is_written(profiled: Database[Docum
     profiled.command("profile", 0)
     profiled.system.profile.drop()
     assert profiled.list_collection_names() == []
+
+
+def test_a_change_stream_that_waits_is_not_slow(client: Client, database: Database[Documents]) -> None:
+    with database.watch(max_await_time_ms=120) as stream:
+        assert stream.try_next() is None
+        database.command("profile", 1, slowms=60)
+        try:
+            assert stream.try_next() is None
+            database.c.insert_one({})
+            assert entries(database, op="getmore") == []
+            database.command("profile", 2)
+            assert stream.try_next() is not None
+            assert stream.try_next() is None
+            assert [entry["millis"] < 60 for entry in entries(database, op="getmore")] == [True, True]
+        finally:
+            database.command("profile", 0, slowms=100)
+    lines = [json.loads(line) for line in client.admin.command("getLog", "global")["log"] if '"Slow query"' in line]
+    of_stream = [line["attr"] for line in lines if line["attr"]["ns"].startswith(f"{database.name}.")]
+    assert [attributes for attributes in of_stream if "getMore" in str(attributes["command"])] == []

@@ -4,6 +4,7 @@ import socket
 import struct
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -125,7 +126,6 @@ FATAL = {
     "length over the maximum": struct.pack("<iiii", 48_000_001, 1, 0, OP_MSG),
     "greatest length": struct.pack("<iiii", 2**31 - 1, 1, 0, OP_MSG),
     "noise": b"\xff" * 64,
-    "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x11" * 32,
     "unknown opcode": message(b"\0" * 8, 4711),
     "OP_INSERT": message(b"\0" * 8, 2002),
@@ -152,6 +152,34 @@ FATAL = {
 def test_what_breaks_the_protocol_closes_its_own_connection_only(bystander: Raw, raw: Raw, data: bytes) -> None:
     raw.send(data)
     assert raw.is_closed()
+
+
+INSERT = bson.encode({"insert": "http", "documents": [{"_id": 1}], "$db": "test"})
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+@pytest.mark.parametrize("size", [0, 4_000_000])
+def test_http_is_answered_in_http_and_nothing_of_it_is_run(bystander: Raw, raw: Raw, method: str, size: int) -> None:
+    """Even if a web page makes a browser send a message of the wire protocol in the body of a request."""
+    run = message(struct.pack("<IB", 0, 0) + INSERT)
+    head = f"{method} /test HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(run) + size}\r\n\r\n".encode()
+    raw.send(head + run + b"x" * size)
+    raw.socket.shutdown(socket.SHUT_WR)
+    answer = b""
+    while data := raw.socket.recv(65536):
+        answer += data
+    head, _, body = answer.partition(b"\r\n\r\n")
+    first, *headers = head.decode().split("\r\n")
+    assert first == "HTTP/1.0 200 OK"
+    assert {"Content-Type: text/plain", f"Content-Length: {len(body)}", "Connection: close"} == set(headers)
+    assert body == b"It looks like you are trying to access MongoDB over HTTP on the native driver port.\r\n"
+    assert bystander.run({"find": "http"})["cursor"]["firstBatch"] == []
+
+
+def test_http_by_a_client_of_python(server: mongottl.RunningServer) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=10) as answer:
+        assert answer.status == 200
+        assert answer.read().startswith(b"It looks like you are trying to access MongoDB over HTTP")
 
 
 def test_truncated_message_is_not_answered(bystander: Raw, raw: Raw) -> None:
@@ -193,7 +221,7 @@ ANSWERED = {
     "empty body": (bson.encode({}), 59),
     "too deep": (bson.encode({"ping": 1, "$db": "admin", "comment": nested(250)}), 15),
     "unknown command": (bson.encode({"nonsense": 1, "$db": "admin"}), 59),
-    "known, not supported": (bson.encode({"applyOps": [], "$db": "admin"}), 115),
+    "known, not supported": (bson.encode({"appendOplogNote": 1, "$db": "admin"}), 115),
     "unknown field": (bson.encode({"ping": 1, "$db": "admin", "nonsense": 1}), 40415),
     "wrong type": (bson.encode({"find": "c", "filter": 1, "$db": "test"}), 14),
     "wrong type of $db": (bson.encode({"ping": 1, "$db": 1}), 14),

@@ -1,6 +1,7 @@
 """The pytest plugin in runs of its own: found by its entry point, or named with -p where nothing is installed."""
 
 import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -22,7 +23,6 @@ def sessions(mongottl_uri):
 
 def test_expires(sessions, mongottl_clock, mongottl_server):
     sessions.insert_one({"_id": "ann"})
-    mongottl_clock.freeze()
     assert mongottl_clock.advance(3598) == 0
     assert sessions.find_one() == {"_id": "ann"}
     assert mongottl_clock.advance(2) == 1
@@ -51,9 +51,9 @@ def test_by_entry_point(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPat
     root = Path(__file__).parents[2]
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = "\n".join(f"{name} = {module}" for name, module in project["entry-points"]["pytest11"].items())
-    metadata = tmp_path / "site" / f"{project['name']}-{project['version']}.dist-info"
+    metadata = tmp_path / "site" / f"{project['name']}-{mongottl.__version__}.dist-info"
     metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mongottl\nVersion: {project['version']}\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mongottl\nVersion: {mongottl.__version__}\n")
     (metadata / "entry_points.txt").write_text(f"[pytest11]\n{points}\n")
     run(pytester, monkeypatch, path=tmp_path / "site")
 
@@ -62,6 +62,74 @@ def test_by_entry_point(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPat
 def test_by_name(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     run(pytester, monkeypatch, "-p", "mongottl.pytest_plugin")
+
+
+SHOP = """
+import mongottl
+import pymongo
+import pytest
+
+@pytest.fixture(scope="module")
+def shop(mongottl_request_units):
+    with mongottl.start_server(dialect="cosmos") as server, pymongo.MongoClient(server.uri) as client:
+        yield client.shop
+        mongottl_request_units.add(server)
+
+def test_one(mongottl_cosmos):
+    with pymongo.MongoClient(mongottl_cosmos.uri) as client:
+        client.shop.orders.insert_one({"_id": 1})
+
+def test_another(mongottl_cosmos):
+    with pymongo.MongoClient(mongottl_cosmos.uri) as client, mongottl_cosmos.throttle("find", times=1):
+        client.shop.orders.insert_one({"_id": 1})
+        with pytest.raises(pymongo.errors.OperationFailure):
+            client.shop.orders.find_one()
+
+def test_with_a_server_of_its_own(shop):
+    assert shop.carts.find_one() is None
+"""
+SPENT = [
+    r"command +namespace +requests +request units +throttled",
+    r"insert +shop\.orders +2 +11 +0",
+    r"find +shop\.carts +1 +1 +0",
+    r"find +shop\.orders +1 +0\.38 +1",
+    r"total +4 +12\.38 +1",
+]
+
+
+def run_shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> pytest.RunResult:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.syspath_prepend(Path(mongottl.__file__).parents[1])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    pytester.makepyfile(SHOP)
+    result = pytester.runpytest_subprocess("-p", "mongottl.pytest_plugin", "-p", "no:cacheprovider", *arguments)
+    result.assert_outcomes(passed=3)
+    return result
+
+
+@pytest.mark.slow
+def test_request_units_of_a_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = run_shop(pytester, monkeypatch)
+    silent.stdout.no_fnmatch_line("*request units*")
+    shown = run_shop(pytester, monkeypatch, "--mongottl-request-units")
+    shown.stdout.re_match_lines([r"=+ mongottl request units =+", *SPENT])
+    assert (silent.ret, shown.ret) == (0, 0)
+
+
+@pytest.mark.slow
+def test_a_run_that_may_cost_no_more(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytester.makeini("[pytest]\nmongottl_request_units = true\nmongottl_max_request_units = 12.38\n")
+    assert run_shop(pytester, monkeypatch).ret == 0
+    exceeded = run_shop(pytester, monkeypatch, "--mongottl-max-request-units=12")
+    assert exceeded.ret == 1
+    exceeded.stdout.re_match_lines([*SPENT, "more than the 12 request units that are allowed"])
+
+
+@pytest.mark.slow
+def test_a_run_in_several_processes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    several = ["-p", "xdist", "-n", "2", "--mongottl-request-units"]
+    run_shop(pytester, monkeypatch, *several).stdout.re_match_lines(SPENT)
+    assert run_shop(pytester, monkeypatch, *several, "--mongottl-max-request-units=12").ret == 1
 
 
 @pytest.mark.slow
@@ -80,3 +148,181 @@ def test_who_does_not_use_it_does_not_pay(pytester: pytest.Pytester, monkeypatch
         """
     )
     pytester.runpytest_subprocess("-p", "mongottl.pytest_plugin").assert_outcomes(passed=1)
+
+
+MARKED = """
+import pymongo
+import pytest
+
+pytestmark = pytest.mark.mongottl(server_version="5.0", now="2026-01-01")
+
+def version(server):
+    with pymongo.MongoClient(server.uri) as client:
+        return client.server_info()["version"], server.clock.now().year
+
+def test_of_the_module(mongottl_server):
+    assert version(mongottl_server) == ("5.0.0", 2026)
+    assert mongottl_server.clock.frozen
+
+@pytest.mark.mongottl(now="2030-05-04", frozen=False)
+class TestOthers:
+    def test_of_the_class(self, mongottl_server):
+        assert version(mongottl_server) == ("5.0.0", 2030)
+        assert not mongottl_server.clock.frozen
+
+    @pytest.mark.mongottl(server_version="6.0", data_dir=True)
+    def test_of_its_own(self, mongottl_server, tmp_path):
+        assert version(mongottl_server) == ("6.0.0", 2030)
+        assert list((tmp_path / "mongottl").iterdir())
+
+@pytest.mark.mongottl(storage_engine="sqlite", dialect="mongodb")
+def test_of_another_engine(mongottl_server, mongottl_session):
+    assert mongottl_server is not mongottl_session
+    with pymongo.MongoClient(mongottl_server.uri) as client:
+        client.shop.orders.insert_one({})
+
+@pytest.mark.mongottl(dialect="mongodb", server_version="4.4")
+def test_that_the_fixture_decides(mongottl_server, mongottl_cosmos):
+    assert mongottl_cosmos.throttle("insert").__enter__() is None
+    with pytest.raises(Exception, match="needs the dialect cosmos"):
+        mongottl_server.throttle("insert").__enter__()
+
+@pytest.mark.mongottl(cosmos_backup="continuous", cosmos_capability=["EnableMongo16MBDocumentSupport"])
+def test_cosmos(mongottl_cosmos):
+    with pymongo.MongoClient(mongottl_cosmos.uri) as client:
+        was = client.admin.command("configureCosmos", {})["was"]
+    assert was["backup"] == "continuous"
+    assert was["capabilities"] == ["EnableMongo16MBDocumentSupport"]
+"""
+
+
+WRONGLY_MARKED = """
+import pytest
+
+@pytest.mark.mongottl("cosmos")
+def test_by_place(mongottl_server): pass
+
+@pytest.mark.mongottl(dialetc="cosmos")
+def test_misspelt(mongottl_server): pass
+
+@pytest.mark.mongottl(dialect="Cosmos")
+def test_wrong(mongottl_server): pass
+
+@pytest.mark.mongottl(data_dir=True, shared=True)
+def test_shared_files(mongottl_server): pass
+
+@pytest.mark.mongottl(shared="yes")
+def test_no_switch(mongottl_server): pass
+"""
+
+
+@pytest.mark.slow
+def test_settings_of_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By marks of a module, a class and a test, and by pytest's configuration."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))
+    pytester.makeini(
+        "[pytest]\naddopts = -p mongottl.pytest_plugin -p no:cacheprovider --strict-markers -W error\n"
+        "mongottl =\n    dialect = mongodb\n    server_version = 4.4\n    frozen = yes"
+        "\n    quiet = yes\n"
+    )
+    pytester.makepyfile(MARKED)
+    pytester.runpytest_subprocess().assert_outcomes(passed=6)
+    pytester.makepyfile(WRONGLY_MARKED)
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=5)
+    said = result.stdout.str()
+    assert "the mark mongottl takes settings by name, such as dialect='cosmos': ('cosmos',)" in said
+    assert "there is no setting dialetc; did you mean dialect?" in said
+    assert "dialect: one of mongodb, cosmos is needed, not 'Cosmos'" in said
+    assert "shared: only for data in memory" in said
+    assert "shared: True or False is needed, not 'yes'" in said
+    pytester.makeini("[pytest]\naddopts = -p mongottl.pytest_plugin\nmongottl =\n    colour = blue\n")
+    result = pytester.runpytest_subprocess()
+    assert "pytest's setting mongottl: 'colour = blue': there is no such setting" in result.stdout.str()
+
+
+SHARED = """
+import time
+import pymongo
+import pytest
+
+def databases(client):
+    return set(client.list_database_names()) - {"admin", "config", "local"}
+
+@pytest.fixture(scope="session")
+def client(mongottl_session):
+    with pymongo.MongoClient(mongottl_session.uri) as client:
+        client.shop.orders.create_index("_ts", expireAfterSeconds=100)
+        client.shop.orders.insert_many([{"_id": n} for n in range(3)])
+        yield client
+
+def test_changes(client, mongottl_server, mongottl_session):
+    assert mongottl_server is mongottl_session
+    client.shop.orders.delete_one({"_id": 1})
+    client.drop_database("shop")
+    client.other.things.insert_one({})
+    mongottl_server.clock.advance(1000)
+
+def test_that_they_are_undone(client, mongottl_server, mongottl_clock):
+    assert databases(client) == {"shop"}
+    mongottl_clock.advance(99)
+    assert client.shop.orders.count_documents({}) == 3
+    mongottl_clock.advance(1)
+    assert client.shop.orders.count_documents({}) == 0
+
+def test_which_stops_it(client, mongottl_server):
+    mongottl_server.stop()
+
+def test_then_it_runs_again_and_is_empty(mongottl_server, mongottl_uri):
+    with pymongo.MongoClient(mongottl_uri) as client:
+        assert databases(client) == set()
+
+def test_which_starts_it_again(mongottl_server):
+    mongottl_server.stop()
+    mongottl_server.start()
+    with pymongo.MongoClient(mongottl_server.uri) as client:
+        client.shop.orders.insert_one({})
+
+def test_is_empty(mongottl_server, mongottl_cosmos):
+    assert mongottl_cosmos is not mongottl_server
+    for server in (mongottl_server, mongottl_cosmos):
+        with pymongo.MongoClient(server.uri) as client:
+            assert databases(client) == set()
+            client.shop.orders.insert_one({})
+
+def test_is_empty_again(mongottl_server, mongottl_cosmos):
+    for server in (mongottl_server, mongottl_cosmos):
+        with pymongo.MongoClient(server.uri) as client:
+            assert databases(client) == set()
+    assert mongottl_cosmos.request_units().total < 1
+
+@pytest.mark.mongottl(shared=False)
+def test_of_its_own(mongottl_server, mongottl_session):
+    assert mongottl_server is not mongottl_session
+
+PASSED = []
+
+@pytest.mark.parametrize("n", range(100))
+def test_time(n, mongottl_server):
+    PASSED.append(time.perf_counter())
+
+def test_which_it_has_taken():
+    assert len(PASSED) == 100
+    print(f"{(PASSED[-1] - PASSED[0]) / 99 * 1000:.2f} ms a test")
+"""
+
+
+@pytest.mark.slow
+def test_tests_share_a_server_that_is_the_same_for_each(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))
+    pytester.makepyfile(SHARED)
+    result = pytester.runpytest_subprocess(
+        "-p", "mongottl.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "-rP"
+    )
+    result.assert_outcomes(passed=109)
+    (told,) = [line for line in result.outlines if line.endswith("ms a test")]
+    assert float(told.split()[0]) < 20, told

@@ -99,6 +99,7 @@ CASES = [
         40415,
     ),
     ("8.2", computed({"$sigmoid": 1}), 168),
+    ("8.0", command("insert", "coll", documents=[{"_id": 8}], bypassEmptyTsReplacement=True), 40415),
     ("8.2", command("find", "coll", rawData=False), 40415),
 ]
 

@@ -632,6 +632,26 @@ def test_two_transactions_that_make_one_collection(
     assert list(database.made.find()) == [{"_id": 1}]
 
 
+def test_databases_that_differ_in_case_in_a_transaction(
+    client: "pymongo.MongoClient[Documents]", session: ClientSession, other: ClientSession
+) -> None:
+    name = f"case_{uuid.uuid4().hex[:8]}"
+    lower, upper = client[name], client[name.upper()]
+    try:
+        session.start_transaction()
+        lower.made.insert_one({}, session=session)
+        assert failure(lambda: upper.made.insert_one({}, session=session)) == (13297, False)
+        session.abort_transaction()
+        session.start_transaction()
+        lower.made.insert_one({}, session=session)
+        upper.made.insert_one({})
+        assert failure(session.commit_transaction) == (112, True)
+        assert name not in client.list_database_names()
+    finally:
+        client.drop_database(upper)
+        client.drop_database(lower)
+
+
 def test_arrays_written_in_a_transaction_make_an_index_multikey(
     database: Database[Documents], session: ClientSession
 ) -> None:

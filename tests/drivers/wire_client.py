@@ -1,5 +1,6 @@
 """Commands over a socket, to servers of versions that PyMongo no longer speaks to."""
 
+import select
 import socket
 import struct
 from typing import Any
@@ -19,11 +20,21 @@ class WireClient:
         self._requests = 0
 
     def command(self, command: dict[str, Any], database: str = "test") -> dict[str, Any]:
+        self.send(command, database)
+        return self.reply()
+
+    def send(self, command: dict[str, Any], database: str = "test") -> None:
         self._requests += 1
         body = struct.pack("<IB", 0, 0) + bson.encode({**command, "$db": database})
         self._socket.sendall(struct.pack("<iiii", 16 + len(body), self._requests, 0, _OP_MSG) + body)
+
+    def reply(self) -> dict[str, Any]:
         (length,) = struct.unpack("<i", self._received(4))
         return bson.decode(self._received(length - 4)[12 + 5 :])
+
+    def has_reply(self) -> bool:
+        """Whether something has arrived that was not read."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def refusal(self, command: dict[str, Any], database: str = "test") -> tuple[int, str]:
         """Code and text of the error that answers a command, or of its first write error; (0, "") for success."""

@@ -22,7 +22,6 @@ from typing import Final
 
 import bson
 
-import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.clock import VirtualClock
 from mongottl.commands import COMMANDS
 from mongottl.config import ServerConfig

@@ -145,7 +145,8 @@ class Runner:
 
     def _start(self) -> None:
         self._server = self._stack.enter_context(mongottl.start_server(data_dir=str(self._folder), **self._settings))
-        self._server.clock.freeze()
+        if not self._settings.get("enable_test_commands", True):
+            return  # then the clock is the machine's
         # To a whole second, whatever instant the clock was frozen at.
         self._server.clock.advance(self._now_s - self._server.clock.now().timestamp())
 

@@ -118,7 +118,6 @@ class TTLMachine(RuleBasedStateMachine):
         self.server = self.context.__enter__()
         self.client: MongoClient[dict[str, Any]] = MongoClient(self.server.uri)
         self.collection = self.client["db"]["documents"]
-        self.server.clock.freeze()
         # Far in the future: a restarted server begins at the real time, when nothing of this can be due yet.
         target_s = self.model.now_s + 4_000_000_000
         self.server.clock.advance(target_s - self.server.clock.now().timestamp())

@@ -22,9 +22,8 @@ import trio
 import trio.testing
 from bson import Timestamp
 
-import mongottl.storage  # noqa: F401 (registers the engines)
-from mongottl.catalog.catalog import OPLOG_IDENT, SESSIONS_IDENT
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.entries import OPLOG_IDENT, SESSIONS_IDENT
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo

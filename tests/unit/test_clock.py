@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mongottl.clock import MAX_WALL_MS, Clock, SystemClock, VirtualClock
+from mongottl.clock import MAX_WALL_MS, Clock, SystemClock, VirtualClock, parse_date
 
 YEAR_S = 365 * 86_400
 
@@ -197,3 +197,61 @@ def test_moves_from_several_threads_all_count() -> None:
     finally:
         sys.setswitchinterval(switch_interval_s)
     assert clock.now_ms() == 1_700_000_000_000 + 2_000_000
+
+
+def test_a_clock_can_start_elsewhere_and_be_reset() -> None:
+    base = HandClock()
+    for frozen in (False, True):
+        clock = VirtualClock(base, 5_000, frozen)
+        base.wall_ms += 250
+        assert clock.now_ms() == (5_000 if frozen else 5_250)
+        clock.advance(10)
+        clock.freeze(not frozen)
+        assert clock.reset() == 5_000
+        assert (clock.now_ms(), clock.frozen) == (5_000, frozen)
+    clock = VirtualClock(base, None, True)
+    base.wall_ms += 250
+    assert clock.now_ms() == base.wall_ms - 250
+    clock.freeze(False)
+    assert clock.reset() == base.wall_ms - 250  # else a test that resets it would depend on how fast it is
+    clock = VirtualClock(base)
+    base.wall_ms += 250
+    clock.advance(10)
+    assert clock.reset() == base.wall_ms
+    for beyond in (10**400, -(10**400)):
+        with pytest.raises(ValueError, match="cannot be moved"):
+            clock.advance(beyond)
+    with pytest.raises(ValueError, match="1970"):
+        VirtualClock(base, -1)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_clock_goes_on_where_another_has_ended(frozen: bool) -> None:
+    base = HandClock()
+    ended = VirtualClock(base, None, frozen)
+    left_ms = ended.advance(1000)
+    base.wall_ms += 7_000
+    for is_frozen in (False, True):
+        clock = VirtualClock(base, None, is_frozen)
+        assert clock.resume(left_ms, ended.offset_ms) == (left_ms if frozen else left_ms + 7_000)
+        assert clock.frozen == is_frozen
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("1970-01-01", 0),
+        ("2026-01-01", 1_767_225_600_000),
+        ("2026-01-01T12:00:00Z", 1_767_268_800_000),
+        ("2026-01-01T12:00:00.5", 1_767_268_800_500),
+        ("2026-01-01T12:00:00.0005+02:00", 1_767_261_600_000),
+    ],
+)
+def test_dates_of_texts(text: str, ms: int) -> None:
+    assert parse_date(text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "now", "12:00", "2026-13-01", "1969-12-31", "0001-01-01T00:00+23:00"])
+def test_texts_that_are_no_dates(text: str) -> None:
+    with pytest.raises(ValueError, match="is needed"):
+        parse_date(text)

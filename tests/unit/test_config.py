@@ -1,27 +1,41 @@
 """The table of settings, and what the command line and the environment make of it."""
 
 import dataclasses
+import enum
+import os
 import re
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mongottl.cli import help_text, main, parse_arguments
+from mongottl.cli import main
+from mongottl.cli.options import configuration, help_text, parse_arguments
+from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
 from mongottl.config import (
     DEFAULT_VERSIONS,
     DIALECTS,
+    OTHER_VARIABLES,
     PARAMETERS,
+    SETTING_GROUPS,
     SETTINGS,
     WIRE_VERSIONS,
     MemoryLimits,
     ServerConfig,
+    SettingError,
     config_from,
     config_from_environment,
+    unknown_variables,
 )
 
+ROOT = Path(__file__).parents[2]
 KINDS = {
     "text": (str, type(None)),
+    "path": (str, type(None)),
     "address": (str, type(None)),
-    "number": (int,),
+    "number": (int, type(None)),
+    "time": (str, type(None)),
     "switch": (bool,),
     "names": (tuple,),
 }
@@ -77,6 +91,11 @@ def test_defaults_pass_their_own_rules() -> None:
 
 def test_help_names_every_setting_with_its_default() -> None:
     text = help_text()
+    assert {setting.group for setting in SETTINGS} == SETTING_GROUPS.keys()
+    for title in SETTING_GROUPS.values():
+        assert f"\n {title}:\n" in text
+    for subcommand in SUBCOMMANDS.values():
+        assert f"\n  {subcommand.name}" in text and subcommand.help in text
     for setting in SETTINGS:
         assert setting.help in text
     assert "--port N" in text
@@ -101,7 +120,8 @@ def test_help_names_every_setting_with_its_default() -> None:
         (["--no-quiet"], {"quiet": "false"}),
         (["--quiet=no"], {"quiet": "no"}),
         (["--no-ttl-monitor-enabled", "--quiet"], {"ttl_monitor_enabled": "false", "quiet": "true"}),
-        (["--data-dir", "--quiet"], {"data_dir": "--quiet"}),
+        (["--data-dir", "--strange"], {"data_dir": "--strange"}),
+        (["--data-dir=--quiet"], {"data_dir": "--quiet"}),
         (["--cosmos-allow", "a", "--cosmos-allow=b,c"], {"cosmos_allow": "a,b,c"}),
     ],
 )
@@ -113,15 +133,19 @@ def test_arguments(arguments: list[str], texts: dict[str, str]) -> None:
     ("arguments", "said"),
     [
         (["--prot", "1"], "unknown option --prot"),
-        (["port"], "unknown option port"),
+        (["port"], "an option is needed, not 'port'"),
         (["-p"], "unknown option -p"),
         (["--no-port"], "unknown option --no-port"),
+        (["--no-quiet=no"], "--no-quiet takes no value"),
         (["--port"], "--port needs a value"),
-        ([""], "unknown option"),
+        (["--data-dir", "--auth", "--quiet"], "--data-dir needs a value"),
+        (["--data-dir", "--no-auth"], "--data-dir needs a value"),
+        (["--data-dir", "--port=5"], "--data-dir needs a value"),
+        ([""], "an option is needed, not ''"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(UsageError, match=said):
         parse_arguments(arguments)
 
 
@@ -143,34 +167,151 @@ def test_values(field: str, text: str, value: object) -> None:
     assert getattr(config_from({field: text}), field) == value
 
 
+# Texts that the command line and the environment refuse, and values that Python refuses, for every setting.
+WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
+    "host": (("", "a\nb", "\udcff"), ("", 5, None, b"::1", "\ud800")),
+    "port": (("", "-1", "1.5", "²", "٣", "65536", "abc"), (-1, 99999, 1.0, "27017", True, None)),
+    "data_dir": (("", "a\0b"), ("", 5, b"data", "a\0b", "\ud800")),
+    "load": (("", "a\0b"), ("", 5, b"data", "a\0b")),
+    "storage_engine": (("", "wiredTiger"), ("SQLite", None, 1)),
+    "dialect": (("", "Cosmos"), ("Cosmos", "", None, ("cosmos",))),
+    "server_version": (("", "9.9", "8"), ("9.9", 8.2, "")),
+    "enable_test_commands": (("", "perhaps"), (1, "yes", None)),
+    "now": (("", "tomorrow", "1969-12-31"), ("", 0, "12:00", True, b"2026-01-01")),
+    "freeze_clock": (("", "perhaps"), (1, "yes", None)),
+    "replica_set": (("", "\udcff"), ("", None, 0, "\ud800")),
+    "advertise_host": (
+        (
+            "",
+            "db",
+            ":1",
+            "db:",
+            "db:0",
+            "db:65536",
+            "::1:5",
+            "mongodb://db:5",
+            "[db]:5",
+            "[]:5",
+            "a?b:5",
+            "a@b:5",
+            "\udcff:5",
+        ),
+        ("db", "", 27017, ("db", 1), "a b:1"),
+    ),
+    "refresh_on_noop": (("", "2"), ("false", 0, None)),
+    "ttl_monitor_enabled": (("", "on"), ("true", 1.0, None)),
+    "max_connections": (("", "0", "99999999999999999999", "-5"), (0, -1, 1_000_001, None, 10.5)),
+    "cursor_timeout_s": (("", "0", "-1", "soon"), (-1, 0, 1e3, None)),
+    "oplog_size_mb": (("", "0", "-64"), (0, -64, "64", float("nan"))),
+    "oplog_min_retention_hours": (("", "-1"), (-1, 0.5, None)),
+    "auth": (("", "maybe"), ("on", 1)),
+    "user": (("", "a\tb", "\udcff"), ("", 5)),
+    "password_file": (("",), ("", 5)),
+    "password": (("", "a\0b"), ("", 5, b"secret")),
+    "tls_cert": (("",), ("", 5)),
+    "tls_key": (("",), ("", 5)),
+    "tls_ca": (("",), ("", 5)),
+    "tls_allow_connections_without_certificates": (("", "x"), (1,)),
+    "tls_self_signed": (("", "x"), (1, "localhost")),
+    "log_format": (("", "xml", "JSON"), ("xml", None)),
+    "quiet": (("", "perhaps"), ("very", 1)),
+    "verbosity": (("", "-1", "6", "loud"), (-1, 6, "1", None)),
+    "scripting": (("", "js"), ("js", None)),
+    "cosmos_capability": (("EnableMagic", "EnableMongoRetryableWrites,x"), ("EnableMagic", ("EnableMagic",), None)),
+    "cosmos_backup": (("", "never"), ("Continuous", None)),
+    "cosmos_allow": (("everything", "bare-watch,all"), ("bare-watch", ["all"], (1,))),
+    "cosmos_throughput": (("", "400"), (400, None)),
+    "cosmos_account": (("",), ("", 5)),
+    "cosmos_key": (("",), ("", 5)),
+    "cosmos_key_file": (("",), ("", 5)),
+    "web_port": (("", "-1", "65536", "abc"), (-1, 65_536, "8081", True)),
+    "web_host": (("", "a\nb"), ("", 5, None)),
+}
+WRONG_TEXTS = [(field, text) for field, (texts, _) in WRONG.items() for text in texts]
+
+
+def test_every_setting_has_values_that_are_refused() -> None:
+    assert list(WRONG) == [setting.field for setting in SETTINGS]
+    assert all(texts and values for texts, values in WRONG.values())
+
+
+@pytest.mark.parametrize(("field", "text"), WRONG_TEXTS)
+def test_wrong_texts_are_refused_by_the_name_under_which_they_were_given(field: str, text: str) -> None:
+    [setting] = [setting for setting in SETTINGS if setting.field == field]
+    with pytest.raises(SettingError, match=f"^{field}: ") as refused:
+        config_from({field: text})
+    assert refused.value.field == field
+    with pytest.raises(UsageError, match=f"^{setting.variable}: "):
+        configuration([], {setting.variable: text})
+    if setting.on_command_line:
+        with pytest.raises(UsageError, match=f"^{setting.option}: "):
+            configuration([f"{setting.option}={text}"], {setting.variable: text})
+
+
 @pytest.mark.parametrize(
-    ("field", "text"),
+    ("field", "value"), [(field, value) for field, (_, values) in WRONG.items() for value in values]
+)
+def test_wrong_values_are_refused_by_name(field: str, value: object) -> None:
+    settings: dict[str, Any] = {field: value}
+    with pytest.raises(ValueError, match=f"^{field}: "):
+        ServerConfig(**settings)
+    with pytest.raises(SettingError, match=f"^{field}: "):
+        dataclasses.replace(ServerConfig(), **settings)
+    assigned = ServerConfig()
+    setattr(assigned, field, value)
+    with pytest.raises(SettingError, match=f"^{field}: "):
+        assigned.validate()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
     [
-        ("port", ""),
-        ("port", "-1"),
-        ("port", "1.5"),
-        ("port", "²"),
-        ("port", "٣"),
-        ("port", "65536"),
-        ("max_connections", "99999999999999999999"),
-        ("host", ""),
-        ("replica_set", ""),
-        ("quiet", "perhaps"),
-        ("dialect", "Cosmos"),
-        ("log_format", "xml"),
-        ("server_version", "9.9"),
-        ("advertise_host", "db"),
-        ("advertise_host", ":1"),
-        ("advertise_host", "db:0"),
-        ("advertise_host", "db:65536"),
-        ("advertise_host", "::1:5"),
-        ("advertise_host", "mongodb://db:5"),
+        ({"user": "ann"}, "--user: needs --password-file or MONGOTTL_PASSWORD"),
+        ({"password_file": "x"}, "--password-file: only together with --user"),
+        ({"password": "x"}, "MONGOTTL_PASSWORD: only together with --user"),
+        ({"user": "a", "password": "x", "password_file": "x"}, "MONGOTTL_PASSWORD: not together with --password-file"),
+        ({"tls_key": "x"}, "--tls-key: only together with --tls-cert"),
+        ({"tls_key": "x", "tls_self_signed": "1"}, "--tls-key: only together with --tls-cert"),
+        ({"tls_ca": "x"}, "--tls-ca: only together with --tls-cert or --tls-self-signed"),
+        (
+            {"tls_allow_connections_without_certificates": "1"},
+            "--tls-allow-connections-without-certificates: only together with --tls-ca",
+        ),
+        ({"tls_cert": "x", "tls_self_signed": "1"}, "--tls-self-signed: not together with --tls-cert"),
+        ({"cosmos_key": "x"}, "MONGOTTL_COSMOS_KEY: only together with --cosmos-account"),
+        ({"port": "5", "web_port": "5"}, "--web-port: needs another port than --port"),
+        ({"cosmos_account": "a", "cosmos_key": "x", "cosmos_key_file": "x"}, "MONGOTTL_COSMOS_KEY: not together with "),
+        ({"cosmos_account": "a"}, "--cosmos-account: only with --dialect cosmos"),
+        ({"cosmos_allow": "bare-watch", "dialect": "mongodb"}, "--cosmos-allow: only with --dialect cosmos"),
     ],
 )
-def test_wrong_values(field: str, text: str) -> None:
-    option = "--" + field.replace("_", "-")
-    with pytest.raises(ValueError, match=f"^{option}: "):
-        config_from({field: text})
+def test_settings_that_contradict_each_other(settings: dict[str, str], said: str) -> None:
+    on_command_line = {s.field: s.option for s in SETTINGS if s.on_command_line}
+    arguments = [f"{on_command_line[field]}={text}" for field, text in settings.items() if field in on_command_line]
+    environment = {"MONGOTTL_" + f.upper(): text for f, text in settings.items() if f not in on_command_line}
+    if settings.keys() & {"cosmos_key", "cosmos_key_file"}:
+        arguments.append("--dialect=cosmos")
+    with pytest.raises(UsageError) as refused:
+        configuration(arguments, environment)
+    assert str(refused.value).startswith(said)
+    with pytest.raises(SettingError) as refused_by_field:
+        config_from(settings | ({"dialect": "cosmos"} if "cosmos_key" in settings else {}))
+    assert str(refused_by_field.value).partition(":")[0] in settings
+    assert "--" not in str(refused_by_field.value)
+
+
+def test_errors_do_not_show_secrets() -> None:
+    for field in ("password", "cosmos_key"):
+        for secret in ("se\0cret", ["secret"], b"secret"):
+            with pytest.raises(SettingError) as refused:
+                ServerConfig(**{field: secret})  # type: ignore[arg-type]
+            assert "secret" not in str(refused.value)
+    assert "secret" not in repr(ServerConfig(user="ann", password="secret"))
+
+
+def test_paths_and_lists_are_taken() -> None:
+    config = ServerConfig(data_dir=Path("data"), dialect="cosmos", cosmos_allow=["bare-watch"])  # type: ignore[arg-type]
+    assert (config.data_dir, config.cosmos_allow) == ("data", ("bare-watch",))
 
 
 def test_environment() -> None:
@@ -178,6 +319,88 @@ def test_environment() -> None:
     texts = config_from_environment(environment)
     assert texts == {"port": "5", "quiet": "1"}
     assert config_from(texts) == ServerConfig(port=5, quiet=True)
+    assert configuration(["--port=7"], environment) == ServerConfig(port=7, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "fields"),
+    [
+        ({}, {"enable_test_commands": True, "freeze_clock": True, "quiet": True}),
+        ({"freeze_clock": "0", "port": "5"}, {"enable_test_commands": True, "quiet": True, "port": 5}),
+        ({"verbosity": "1"}, {"enable_test_commands": True, "freeze_clock": True, "verbosity": 1}),
+        ({"enable_test_commands": "false"}, {"quiet": True}),
+    ],
+)
+def test_defaults_for_test_suites(texts: dict[str, str], fields: dict[str, Any]) -> None:
+    """They give way to what is said, and never contradict it."""
+    assert config_from(texts, for_tests=True) == ServerConfig(**{"port": 0, **fields})
+    with pytest.raises(SettingError, match="freeze_clock: only together with enable_test_commands"):
+        config_from({"enable_test_commands": "0", "freeze_clock": "1"}, for_tests=True)
+
+
+class _Text(str, enum.Enum):  # noqa: UP042  # unlike members of StrEnum, written as _Text.HOST
+    HOST = "127.0.0.1"
+    DIALECT = "cosmos"
+    VERSION = "6.0"
+    REFUSAL = "bare-watch"
+
+
+class _Number(enum.IntEnum):
+    PORT = 5
+
+
+class _Index:
+    """A whole number as NumPy has them: no int, but an index."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "value"),
+    [
+        ("host", _Text.HOST, "127.0.0.1"),
+        ("dialect", _Text.DIALECT, "cosmos"),
+        ("server_version", _Text.VERSION, "6.0"),
+        ("cosmos_allow", [_Text.REFUSAL], ("bare-watch",)),
+        ("port", _Number.PORT, 5),
+        ("port", _Index(), 7),
+        ("data_dir", os.fsdecode(b"a\xff"), os.fsdecode(b"a\xff")),
+        ("now", date(2026, 1, 2), "2026-01-02"),
+        ("now", datetime(2026, 1, 2, 3, tzinfo=timezone(timedelta(hours=1))), "2026-01-02T03:00:00+01:00"),
+    ],
+)
+def test_values_of_other_types_that_mean_the_same(field: str, given: Any, value: object) -> None:
+    settings = {"dialect": "cosmos", "enable_test_commands": True, field: given}
+    kept = getattr(ServerConfig(**settings), field)
+    assert kept == value
+    assert type(kept) is type(value)
+    assert [type(name) for name in ServerConfig(**settings).cosmos_allow] == [str] * (field == "cosmos_allow")
+
+
+def test_unknown_variables_are_noticed() -> None:
+    services = ("MONGOTTL_SERVICE_HOST", "MONGOTTL_PORT_27017_TCP_ADDR", "MONGOTTL_SERVICE_PORT_MONGO")
+    environment = dict.fromkeys([*(s.variable for s in SETTINGS), *OTHER_VARIABLES, *services, "MONGODB_URI"], "x")
+    assert unknown_variables(environment) == []
+    assert unknown_variables(environment | {"MONGOTTL_PROT": "1", "MONGOTTL_": "1"}) == ["MONGOTTL_", "MONGOTTL_PROT"]
+
+
+def test_variables_that_scripts_and_tests_read_are_known() -> None:
+    known = {setting.variable for setting in SETTINGS} | OTHER_VARIABLES.keys()
+    paths = [
+        ROOT / "setup.py",
+        *(ROOT / "scripts").iterdir(),
+        *(ROOT / "tests").rglob("*.py"),
+        *(ROOT / "bench").rglob("*.py"),
+    ]
+    read: set[str] = set()
+    for path in paths:
+        if path.is_file() and path != Path(__file__):
+            text = path.read_text(encoding="utf-8")
+            read |= set(re.findall(r"environ(?:\.get\(|\[)\"(MONGOTTL_\w+)", text))
+            read |= set(re.findall(r"\$\{?(MONGOTTL_\w+)", text))
+    assert read <= known
+    assert OTHER_VARIABLES.keys() - read <= {"MONGOTTL_VOLUME_FIGURES"}  # which is looked for, not read
 
 
 def test_versions() -> None:
@@ -194,6 +417,8 @@ def test_main_refuses_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "mongottl: --port: a whole number is needed, not 'x'\nTry 'mongottl --help'.\n"
+    assert main(["--prot", "5"]) == 2
+    assert capsys.readouterr().err.startswith("mongottl: unknown option --prot; did you mean --port?\n")
 
 
 def test_main_helps(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def volume(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         with contextlib.closing(Connection(server.uri)) as connection:
             for shape in SHAPES:
                 stored_mb = loaded.stored_mb(shape.count * (shape.size_bytes + 150))
-                with server.watched(LOAD_MB + stored_mb):
+                with server.watched(LOAD_MB + stored_mb, loaded.write_stall_s(shape.size_bytes)):
                     connection.insert("volume", shape.name, shape.documents())
         loaded.loaded_bytes = server.memory_bytes()
         yield loaded

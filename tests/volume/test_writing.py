@@ -29,7 +29,7 @@ def many(count: int, size: int) -> list[Documents]:
 @pytest.mark.parametrize(("count", "size"), [(600, 79_900), (47_000, 970), (3, 15_990_000)])
 def test_insert_many_of_48_mb(volume: Volume, scratch: Database[Documents], count: int, size: int) -> None:
     documents = many(count, size)
-    with volume.server.watched(WRITE_MB + volume.stored_mb(MESSAGE_MB * MB)):
+    with volume.server.watched(WRITE_MB + volume.stored_mb(MESSAGE_MB * MB), volume.write_stall_s(size)):
         scratch.c.insert_many(documents)
     assert list(scratch.c.find()) == documents
 
@@ -142,7 +142,8 @@ def test_export_and_import(volume: Volume, scratch: Database[Documents]) -> None
 
     for shape in (SMALL, LARGE):
         size_bytes = shape.count * (shape.size_bytes + 200)
-        with volume.server.watched(WRITE_MB + volume.stored_mb(size_bytes)):
+        stall_s = volume.write_stall_s(shape.size_bytes)
+        with volume.server.watched(WRITE_MB + volume.stored_mb(size_bytes), stall_s):
             scratch[shape.name].insert_many(exported(shape.name))
         assert read(scratch[shape.name].find_raw_batches()) == shape.checksum("_id")
         scratch.drop_collection(shape.name)

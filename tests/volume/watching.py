@@ -25,6 +25,10 @@ Client = pymongo.MongoClient[Documents]
 # How long the server may compute while a ping waits: seconds of CPU of the thread that serves clients, so that a busy
 # machine makes no difference. And how long the ping may take by the clock, if the server waits for something else.
 STALL_S: Final = 0.3
+# With files a document of 16 MB is one statement of SQLite, and its entry in the oplog another: 0.25 s, and twice that
+# where another process takes half of the memory's bandwidth.
+LARGE_STALL_S: Final = 0.7
+LARGE_BYTES: Final = 10_000_000
 # Where many others are served at once, a ping may wait for a step of each: 0.33 s of eight that read 16 MB.
 CROWDED_STALL_S: Final = 1.0
 PING_S: Final = 20.0
@@ -209,6 +213,10 @@ class Volume:
     def stored_mb(self, size_bytes: float) -> float:
         """What documents of so many bytes may take of the server's memory, where it keeps them there."""
         return 2 * size_bytes / MB if self.engine == "memory" else 0.0
+
+    def write_stall_s(self, size_bytes: int) -> float:
+        """How long others may wait while documents of so many bytes each are written."""
+        return LARGE_STALL_S if self.engine == "sqlite" and size_bytes >= LARGE_BYTES else STALL_S
 
     def left_mb(self) -> float:
         """What the server holds more now than when all collections were there."""

@@ -1,4 +1,4 @@
-"""advanceClock, freezeClock and configureFailPoint: for tests, only with --enable-test-commands.
+"""advanceClock, setClock, resetClock, freezeClock and configureFailPoint: for tests, only with --enable-test-commands.
 
 `{advanceClock: 2592000}` moves the server's clock by 30 days and replies after all documents that became due were
 purged. So a test of a 30-day TTL takes a millisecond, without sleeping or polling.
@@ -19,6 +19,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cosmos_fail_points import COSMOS_FAIL_POINTS
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.write.expiry import reap_after_clock_change
 
 
@@ -46,13 +47,61 @@ def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Steps[R
 
     seconds: any number, also fractional or negative. ttlDeleted: documents purged because of this command.
     """
-    clock = _virtual_clock(op)
     try:
-        clock.advance(to_double(request.seconds))
+        _virtual_clock(op).advance(to_double(request.seconds))
     except ValueError as error:
         raise CommandError(ErrorCode.BadValue, f"advanceClock: {error}") from None
+    return (yield from _moved(op))
+
+
+class SetClockRequest(NamedTuple):
+    date: Annotated[Value, Field("setClock", ANY)]
+
+
+@command(
+    "setClock",
+    SetClockRequest,
+    access=on_cluster("setParameter"),
+    help="Sets the server's clock to a date and deletes the documents that have expired by then.",
+    admin_only=True,
+    test_only=True,
+)
+def set_clock(op: OperationContext, request: SetClockRequest) -> Steps[Reply]:
+    """`{setClock: date}` → `{now, ttlDeleted}`, as advanceClock. TypeMismatch (14), BadValue (2) for other years."""
+    if not isinstance(request.date, Date):
+        raise wrong_type("setClock.setClock", request.date, "date")
+    try:
+        _virtual_clock(op).set_wall(request.date.ms)
+    except ValueError as error:
+        raise CommandError(ErrorCode.BadValue, f"setClock: {error}") from None
+    return (yield from _moved(op))
+
+
+class ResetClockRequest(NamedTuple):
+    one: Annotated[Value, Field("resetClock", ONE)]
+
+
+@command(
+    "resetClock",
+    ResetClockRequest,
+    access=on_cluster("setParameter"),
+    help="Sets the server's clock as it was at the start: to the time of the start if it stood still, else to the"
+    " machine's or --now.",
+    admin_only=True,
+    test_only=True,
+)
+def reset_clock(op: OperationContext, request: ResetClockRequest) -> Steps[Reply]:
+    """`{resetClock: 1}` → `{now, ttlDeleted}`, as advanceClock."""
+    _virtual_clock(op).reset()
+    return (yield from _moved(op))
+
+
+def _moved(op: OperationContext) -> Steps[Reply]:
+    """Deletes what has expired on a clock that was moved, and replies."""
+    op.latest_ms = 0  # the time by which the clock was moved is not the command's
     deleted = yield from reap_after_clock_change(op.service)
-    return {"now": Date(clock.now_ms()), "ttlDeleted": deleted if deleted < 2**31 else Int64(deleted)}
+    op.check_interrupt()
+    return {"now": Date(op.service.clock.now_ms()), "ttlDeleted": deleted if deleted < 2**31 else Int64(deleted)}
 
 
 class FreezeClockRequest(NamedTuple):
@@ -72,7 +121,8 @@ def freeze_clock(op: OperationContext, request: FreezeClockRequest) -> Reply:
     if not isinstance(request.frozen, bool):
         raise wrong_type("freezeClock.freezeClock", request.frozen, "bool")
     now_ms = _virtual_clock(op).freeze(request.frozen)
-    op.service.wake_reaper()
+    keep_clock(op.service)
+    op.service.note_clock_change()
     return {"now": Date(now_ms)}
 
 

@@ -187,7 +187,7 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
             **_membership(op),
             "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
             "maxMessageSizeBytes": service.max_message_bytes,
-            "maxWriteBatchSize": service.dialect.max_write_batch_size,
+            "maxWriteBatchSize": service.max_write_batch_size,
             "localTime": Date(now_ms),
             "logicalSessionTimeoutMinutes": SESSION_TIMEOUT_MINUTES,
             "connectionId": op.client.connection_id,

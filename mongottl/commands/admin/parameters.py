@@ -10,7 +10,7 @@ from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.commands.security.login import KNOWN_MECHANISMS
-from mongottl.config import PARAMETERS, SETTINGS, Parameter
+from mongottl.config import MAX_LOG_LEVEL, PARAMETERS, SETTINGS, Parameter
 from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.numbers import is_true, to_double, whole
@@ -22,7 +22,6 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.query.expr.parser import type_of
 from mongottl.security.scram import MIN_ITERATIONS, SHA_1, SHA_256
 
-MAX_LOG_LEVEL: Final = 5
 # Of the documents of users: with credentials for SCRAM, as since MongoDB 3.0.
 AUTH_SCHEMA_VERSION: Final = 5
 _MAX_DESCRIPTOR_BYTES: Final = 64

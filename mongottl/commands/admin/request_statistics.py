@@ -51,9 +51,11 @@ class GetRequestUnitsRequest(NamedTuple):
     help="Tells what all operations have cost, by command and namespace.",
 )
 def get_request_units(op: OperationContext, request: GetRequestUnitsRequest) -> Reply:
-    """`{total, requests, operations: [{command, ns, requests, charge}]}`, the most expensive first.
+    """`{total, requests, throttled, operations: [{command, ns, requests, charge, throttled}]}`, the most expensive
+    first.
 
-    reset: whether to begin again from zero.
+    throttled: how many requests, and statements of batches, were refused with 16500. reset: whether to begin again from
+    zero.
     """
     account_of(op)
     units = op.service.request_units
@@ -66,7 +68,20 @@ def get_request_units(op: OperationContext, request: GetRequestUnitsRequest) -> 
 def described(report: UnitsReport) -> dict[str, Value]:
     """A report as the reply of `getRequestUnits`."""
     rows: list[Value] = [
-        encode({"command": row.command, "ns": row.namespace, "requests": row.requests, "charge": row.charge})
+        encode(
+            {
+                "command": row.command,
+                "ns": row.namespace,
+                "requests": row.requests,
+                "charge": row.charge,
+                "throttled": row.throttled,
+            }
+        )
         for row in report.rows
     ]
-    return {"total": report.total, "requests": report.requests, "operations": rows}
+    return {
+        "total": report.total,
+        "requests": report.requests,
+        "throttled": report.throttled,
+        "operations": rows,
+    }

@@ -3,10 +3,10 @@
 Source: MongoDB's reference for each.
 """
 
-from array import array
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.entry_sums import EntrySums, has_entry
 from mongottl.catalog.namespace import MAX_DATABASE_NAME_BYTES, check_collection_name, check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing, on_collection
@@ -23,7 +23,7 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.document.build import encode
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, successor
+from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.validate import validate_document
@@ -42,9 +42,6 @@ _BATCH: Final = 256
 _STEP_BYTES: Final = 64 * 1024
 # Index entries that are looked up in one step.
 _STEP_KEYS: Final = 256
-# Sums of entries for each index; see `_EntrySums`.
-_BUCKETS: Final = 16 * 1024
-_HASH_MASK: Final = (1 << 64) - 1
 # Maximum inconsistent entries that the reply lists.
 _MAX_TOLD: Final = 1000
 
@@ -57,36 +54,6 @@ class ValidateRequest(NamedTuple):
     repair: Annotated[Value, Field("repair", ANY)] = False
     fix_multikey: Annotated[Value, Field("fixMultikey", ANY)] = False
     check_bson: Annotated[Value, Field("checkBSONConformance", ANY)] = False
-
-
-class _EntrySums:
-    """For each bucket of records, the sum of the hashes of expected index entries minus that of existing ones.
-
-    Records share a fixed number of buckets, so that memory does not grow with their number. A bucket with sum zero has
-    no extra entries; in the others each entry is compared with its record, which is slow for large arrays. Concurrent
-    writes make some sums other than zero as well.
-    """
-
-    def __init__(self) -> None:
-        self._sums = array("Q", bytes(8 * _BUCKETS))
-
-    def add(self, key: bytes, rid: int) -> None:
-        """Adds an expected entry."""
-        bucket = rid % _BUCKETS
-        self._sums[bucket] = (self._sums[bucket] + hash((key, rid))) & _HASH_MASK
-
-    def subtract(self, key: bytes, rid: int) -> None:
-        """Subtracts an existing entry."""
-        bucket = rid % _BUCKETS
-        self._sums[bucket] = (self._sums[bucket] - hash((key, rid))) & _HASH_MASK
-
-    def differ(self) -> bool:
-        """Whether some record may have wrong entries."""
-        return any(self._sums)
-
-    def differ_at(self, rid: int) -> bool:
-        """Whether this record may have wrong entries."""
-        return self._sums[rid % _BUCKETS] != 0
 
 
 class _Findings:
@@ -103,7 +70,7 @@ class _Findings:
         self.missing: list[Value] = []
         self.extra: list[Value] = []
         self.keys: dict[str, int] = {}
-        self.sums: dict[str, _EntrySums] = {}
+        self.sums: dict[str, EntrySums] = {}
         self.broken_indexes: set[str] = set()
 
     def note_broken(self, index: IndexEntry, rid: int, into: list[Value]) -> None:
@@ -210,7 +177,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
     for index in list(collection.indexes):
         if not index.has_keys or not index.ready:
             continue
-        sums = found.sums.setdefault(index.name, _EntrySums())
+        sums = found.sums.setdefault(index.name, EntrySums())
         sought = 0
         for key in dict.fromkeys(index.keys_of(document)):
             if sought >= _STEP_KEYS:
@@ -219,7 +186,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
                 _check_alive(op, collection)
             sought += 1
             sums.add(key, rid)
-            if not _is_held(op.recovery_unit.index(index), key, rid):
+            if not has_entry(op.recovery_unit.index(index), key, rid):
                 # If the record was changed since it was read, its entries were changed with it.
                 if index in collection.indexes and op.recovery_unit.records(collection).find_record(rid) == record:
                     found.note_broken(index, rid, found.missing)
@@ -228,18 +195,12 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
                 found.keys[index.name] = found.keys.get(index.name, 0) + 1
 
 
-def _is_held(data: SortedDataInterface, key: bytes, rid: int) -> bool:
-    """Whether an index has an entry; the cost does not grow with the number of entries of the same key."""
-    after = (key, rid - 1) if rid > 1 else None
-    return data.scan(key, successor(key), after, 1)[0] == [(key, rid)]
-
-
 def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
     """Checks that an index has no entries without a document."""
     if not index.has_keys:
         return
     data = op.recovery_unit.index(index)
-    sums = found.sums.setdefault(index.name, _EntrySums())
+    sums = found.sums.setdefault(index.name, EntrySums())
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
         entries, more = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
@@ -259,7 +220,7 @@ def _find_extra(
     collection: Collection,
     index: IndexEntry,
     data: SortedDataInterface,
-    sums: _EntrySums,
+    sums: EntrySums,
     found: _Findings,
 ) -> Steps[None]:
     """Compares the entries of records whose sums differ with the records, one by one."""

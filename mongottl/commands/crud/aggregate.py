@@ -28,7 +28,7 @@ from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import plan_in_turns
 from mongottl.exec.results.aggregation import plan_aggregation
-from mongottl.exec.results.change_feed import feed_pipeline, open_change_feed
+from mongottl.exec.results.change_feed import feed_pipeline, is_of_feed, open_change_feed
 from mongottl.exec.results.change_stream import open_change_stream
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import first_reply
@@ -99,9 +99,11 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
             return (yield from aggregate_on_view(op, collection, request, context.let, batch_size))
         collection = None
     pipeline = request.pipeline
-    is_feed = watches and op.service.dialect.account is not None
+    account = op.service.dialect.account
+    is_feed = watches and is_of_feed(account, request.collection)
     if is_feed:
-        pipeline = feed_pipeline(op, request.collection, collection, pipeline)
+        assert account is not None
+        pipeline = feed_pipeline(op, account, name, collection, pipeline)
     specs = yield from in_turns(op, lambda: optimise(parse_pipeline(pipeline, context), context))
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")

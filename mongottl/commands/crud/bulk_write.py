@@ -35,6 +35,7 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.request_fields import (
     ArrayFilters,
+    BypassTimestamps,
     BypassValidation,
     Collation,
     CollectionUuid,
@@ -73,6 +74,7 @@ class BulkWriteRequest(NamedTuple):
     namespaces: Annotated[list[bytes], Field("nsInfo", DOCUMENTS)]
     ordered: Ordered = True
     bypass: BypassValidation = False
+    keep_empty_timestamps: BypassTimestamps = False
     let: Let = EMPTY_DOCUMENT
     errors_only: Annotated[bool, Field("errorsOnly", STRICT_BOOL)] = False
     cursor: Annotated[bytes, Field("cursor", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
@@ -131,10 +133,10 @@ _OPERATIONS: Final[dict[str, tuple[type[Any], RequestParser]]] = {
 class Outcome:
     """The results so far: the counters of the reply, and an entry for each operation."""
 
-    def __init__(self, errors_only: bool) -> None:
+    def __init__(self, op: OperationContext, errors_only: bool) -> None:
         self.errors_only = errors_only
         self.entries: list[bytes] = []
-        self.failures = WriteErrors()
+        self.failures = WriteErrors(op)
         self.errors = self.inserted = self.matched = self.modified = self.upserted = self.deleted = 0
 
     def succeeded(self, index: int, counts: dict[str, Value]) -> None:
@@ -205,6 +207,7 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     InvalidNamespace (73) for an invalid name in it, InvalidLength (16) for no or too many operations.
     """
     op.bypass_validation = request.bypass
+    op.keeps_empty_timestamps = request.keep_empty_timestamps
     check_batch(op, len(request.operations))
     if not request.namespaces:
         raise CommandError(ErrorCode.BadValue, "bulkWrite needs at least one entry in nsInfo")
@@ -253,7 +256,7 @@ def _run(
     batch_size: int,
     write: RetryableWrite | None,
 ) -> Steps[Reply]:
-    outcome = Outcome(request.errors_only)
+    outcome = Outcome(op, request.errors_only)
     home = op.database
     index = 0
     while index < len(operations):

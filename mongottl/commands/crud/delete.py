@@ -127,6 +127,7 @@ def _delete(
     if collection is not None and len(statements) == 1 and (write is None or not write.is_retry):
         reply = _delete_by_id(op, collection, statements[0])
         if reply is not None:
+            op.count_statements("delete")
             return reply
     return _run_deletes(op, request, statements, write)
 
@@ -152,7 +153,7 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
 def _run_deletes(
     op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement], write: RetryableWrite | None
 ) -> Steps[Reply]:
-    errors = WriteErrors()
+    errors = WriteErrors(op)
     deleted = 0
     gate = op.gate
     for index, statement in enumerate(statements):
@@ -187,6 +188,7 @@ def deleted_by(executed: Executed) -> int:
 
 def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> Steps[int]:
     """Executes one statement of `delete`; how many documents it deleted."""
+    op.count_statements("delete")
     context = context_of(op, name, let, statement.collation)
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")

@@ -268,6 +268,8 @@ def _distinct_query(op: OperationContext, request: DistinctRequest) -> Explained
 def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explained:
     _check_single(request.statements)
     statement = update.UpdateStatement._make(update.UPDATE_STATEMENT.parse(request.statements[0], [], None))
+    context = context_of(op, request.collection, request.let, statement.collation)
+    update.parse_update_statement(op, request.collection, statement, context)  # for its errors
     return Explained(
         request.collection,
         statement.query,
@@ -302,6 +304,7 @@ def _check_single(statements: list[bytes]) -> None:
 
 
 def _find_and_modify_query(op: OperationContext, request: modify.FindAndModifyRequest) -> Explained:
+    modify.parse_change(request, context_of(op, request.collection, request.let, request.collation))
     return Explained(
         request.collection,
         request.query,

@@ -20,6 +20,7 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.request_fields import (
     ArrayFilters,
+    BypassTimestamps,
     BypassValidation,
     Collation,
     CollectionUuid,
@@ -71,6 +72,7 @@ class FindAndModifyRequest(NamedTuple):
     let: Let = EMPTY_DOCUMENT
     collation: Collation = EMPTY_DOCUMENT
     bypass: BypassValidation = False
+    keep_empty_timestamps: BypassTimestamps = False
     statement_id: StatementId = None
     encryption: EncryptionInformation = None
     collection_uuid: CollectionUuid = None
@@ -103,6 +105,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     """
     check_request(request)
     op.bypass_validation = request.bypass
+    op.keeps_empty_timestamps = request.keep_empty_timestamps
     check_uuid_of(op, "findAndModify", request.collection_uuid, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if collection is not None and collection.time_series is not None and not request.remove:
@@ -119,7 +122,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     context = context_of(op, request.collection, request.let, request.collation)
     if is_long(op):
         return _modify_in_turns(op, request, executed, context)
-    projection, driver = _parse_change(request, context)
+    projection, driver = parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
     if op.service.dialect.account is not None and not is_empty(request.sort):
         plain = False  # the sort is not ignored: an index must serve it
@@ -136,16 +139,14 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
 def _modify_in_turns(
     op: OperationContext, request: FindAndModifyRequest, executed: Executed | None, context: ParseContext
 ) -> Steps[Reply]:
-    projection, driver = yield from in_turns(op, lambda: _parse_change(request, context))
+    projection, driver = yield from in_turns(op, lambda: parse_change(request, context))
     selection = yield from in_turns(op, lambda: _parse_selection(request, None, context))
     selection.collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     outcome = _modify(op, request, executed, selection, driver, projection, context)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
-def _parse_change(
-    request: FindAndModifyRequest, context: ParseContext
-) -> tuple[Projection | None, UpdateDriver | None]:
+def parse_change(request: FindAndModifyRequest, context: ParseContext) -> tuple[Projection | None, UpdateDriver | None]:
     """The parsed `fields` and `update`; None for no projection, and for a deletion."""
     projection: Projection | None = None
     if not is_empty(request.fields):

@@ -107,7 +107,7 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     if cursor.in_use:
         raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
     assert isinstance(cursor, ClientCursor)
-    if cursor.kept_snapshot is not None:
+    if cursor.kept_snapshot is not None and not cursor.why_dead:
         snapshot_reads.use(op, cursor.kept_snapshot)
     if cursor.script_steps is not None:
         op.continue_scripts(cursor.script_steps)
@@ -118,17 +118,17 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
 
 def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> Steps[Reply]:
     registry = op.service.cursors
+    tail = cursor.tail
+    op.reads_changes = tail is not None and tail.reads_changes
     if cursor.why_dead:
         registry.close(cursor)
         cursor.check_alive()
     cursor.in_use = True
-    tail = cursor.tail
     await_s = DEFAULT_AWAIT_S
     if tail is not None and op.has_max_time:
         # For awaitData cursors maxTimeMS is how long the getMore waits.
         await_s = max(0.0, op.time_left_s())
         op.deadline_s = 0.0
-    op.reads_changes = tail is not None and tail.reads_changes
     limited = cursor.time_left_s >= 0.0 and (tail is None or not tail.await_data)
     try:
         op.service.fail_points.fail_get_more()

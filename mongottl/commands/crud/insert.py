@@ -20,6 +20,7 @@ from mongottl.commands.request import (
     Field,
 )
 from mongottl.commands.request_fields import (
+    BypassTimestamps,
     BypassValidation,
     CollectionUuid,
     EncryptionInformation,
@@ -48,6 +49,7 @@ class InsertRequest(NamedTuple):
     documents: Annotated[list[bytes], Field("documents", DOCUMENTS)]
     ordered: Ordered = True
     bypass: BypassValidation = False
+    keep_empty_timestamps: BypassTimestamps = False
     statement_ids: StatementIds = None
     statement_id: StatementId = None
     encryption: EncryptionInformation = None
@@ -77,6 +79,7 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
     documents = request.documents
     check_batch(op, len(documents))
     op.bypass_validation = request.bypass
+    op.keeps_empty_timestamps = request.keep_empty_timestamps
     write = number_statements(op, "insert", len(documents), request.statement_id, request.statement_ids)
     refused = refused_by_uuid(
         op, "insert", request.collection_uuid, request.collection, len(documents), request.ordered
@@ -85,17 +88,19 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
         return refused
     collection = collection_for_write(op, request.collection)
     if len(documents) == 1 and (write is None or not write.is_retry):
-        errors = WriteErrors()
+        errors = WriteErrors(op)
         if write is not None:
             write.begin_inserts(0)
         try:
-            insert_document(op, collection, prepare_document(op, documents[0]))
+            insert_document(op, collection, prepare_document(op, collection, documents[0]))
             op.service.metrics.documents["inserted"] += 1
+            op.count_statements("insert")
             return {"n": 1}
         except ClaimedByTransaction:
             pass  # `_insert_many` waits
         except CommandError as error:
             errors.add(0, error)
+            op.count_statements("insert")
             return errors.add_to({"n": 0})
     return _insert_many(op, collection, request, write)
 
@@ -104,7 +109,7 @@ def _insert_many(
     op: OperationContext, collection: Collection, request: InsertRequest, write: RetryableWrite | None
 ) -> Steps[Reply]:
     documents = request.documents
-    errors = WriteErrors()
+    errors = WriteErrors(op)
     inserted = 0
     start = 0
     gate = op.gate
@@ -174,7 +179,8 @@ def insert_chunk(
     if write is not None:
         write.begin_inserts(start)
     try:
-        insert_batch(op, collection, prepare_documents(op, chunk))
+        insert_batch(op, collection, prepare_documents(op, collection, chunk))
+        op.count_statements("insert", len(chunk))
         return len(chunk)
     except (CommandError, DuplicateKey, WriteConflict):
         return (yield from _insert_one_by_one(op, collection, chunk, start, ordered, errors))
@@ -193,8 +199,9 @@ def _insert_one_by_one(
     for index, document in enumerate(documents):
         if write is not None:
             write.begin_inserts(start + index)
+        op.count_statements("insert")
         try:
-            yield from _insert_when_free(op, collection, prepare_document(op, document))
+            yield from _insert_when_free(op, collection, prepare_document(op, collection, document))
             inserted += 1
         except CommandError as error:
             errors.add(start + index, error)

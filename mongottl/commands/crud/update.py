@@ -118,6 +118,7 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     """
     check_batch(op, len(request.statements))
     op.bypass_validation = request.bypass
+    op.keeps_empty_timestamps = request.keep_empty_timestamps
     write = number_statements(op, "update", len(request.statements), request.statement_id, request.statement_ids)
     if is_long(op):
         return _update_in_turns(op, request, write)
@@ -150,6 +151,7 @@ def _update(
     if collection is not None and len(statements) == 1 and not is_long(op) and (write is None or not write.is_retry):
         reply = _update_by_id(op, collection, statements[0], request.let)
         if reply is not None:
+            op.count_statements("update")
             return reply
     return _run_updates(op, request, statements, write)
 
@@ -166,7 +168,7 @@ def _update_by_id(
     record = express_record(op, collection, key)
     if record is None or len(record[1]) >= LARGE_DOCUMENT_BYTES:
         return None
-    errors = WriteErrors()
+    errors = WriteErrors(op)
     result = UpdateResult()
     try:
         driver = parse_update_statement(op, collection.name, statement, context_of(op, collection.name, let))
@@ -183,7 +185,7 @@ def _update_by_id(
 def _run_updates(
     op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement], write: RetryableWrite | None
 ) -> Steps[Reply]:
-    errors = WriteErrors()
+    errors = WriteErrors(op)
     upserted: list[Value] = []
     matched = modified = 0
     gate = op.gate
@@ -233,6 +235,7 @@ def result_of(executed: Executed) -> UpdateResult:
 
 def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> Steps[UpdateResult]:
     """Executes one statement of `update`."""
+    op.count_statements("update")
     context = context_of(op, name, let, statement.collation)
     driver = yield from in_turns(op, lambda: parse_update_statement(op, name, statement, context))
     if statement.multi:

@@ -11,6 +11,7 @@ from mongottl.catalog.namespace import check_database_name, check_new_collection
 from mongottl.commands.collection_uuid import mismatch_in_batch
 from mongottl.commands.request import COLLECTION, DOCUMENTS, Field, RequestParser
 from mongottl.commands.request_fields import (
+    BypassTimestamps,
     BypassValidation,
     CollectionUuid,
     EncryptionInformation,
@@ -41,6 +42,7 @@ class StatementsRequest(NamedTuple):
     ordered: Ordered = True
     let: Let = EMPTY_DOCUMENT
     bypass: BypassValidation = False
+    keep_empty_timestamps: BypassTimestamps = False
     statement_ids: StatementIds = None
     statement_id: StatementId = None
     encryption: EncryptionInformation = None
@@ -48,10 +50,11 @@ class StatementsRequest(NamedTuple):
 
 
 class WriteErrors:
-    """The failed statements of a batch."""
+    """The failed statements of a batch, which are those of its operation, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, op: OperationContext) -> None:
         self.entries: list[Value] = []
+        op.statement_errors = self.entries
         self._size = 0
 
     def add(self, index: int, error: CommandError) -> Value:
@@ -88,7 +91,7 @@ def refused_by_uuid(
     error = mismatch_in_batch(op, command, uuid, name)
     if error is None:
         return None
-    errors = WriteErrors()
+    errors = WriteErrors(op)
     for index in range(1 if ordered else statements):
         errors.add(index, error)
     return errors.add_to({"n": 0})
@@ -96,7 +99,7 @@ def refused_by_uuid(
 
 def check_batch(op: OperationContext, size: int) -> None:
     """InvalidLength (16) for a batch without statements or with too many."""
-    limit = op.service.dialect.max_write_batch_size
+    limit = op.service.max_write_batch_size
     if size < 1 or size > limit:
         raise CommandError(
             ErrorCode.InvalidLength, f"Write batch sizes must be between 1 and {limit}. Got {size} operations."

@@ -24,12 +24,16 @@ from mongottl.document.build import encode_fields
 from mongottl.document.numbers import is_true
 from mongottl.document.render import render_document
 from mongottl.document.types import Value, is_number
-from mongottl.document.walk import fields
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.expiry import count_expired
 
+# The refusals of `account.REFUSALS` that switch off what is refused here.
 LATE_UNIQUE_INDEX: Final = "late-unique-index"
+UNIQUE_WITHOUT_SHARD_KEY: Final = "unique-without-shard-key"
+INDEX_KINDS: Final = "index-kinds"
+INDEX_LIMITS: Final = "index-limits"
 NOT_EMPTY: Final = "Cannot create unique index when collection contains documents"
 FROZEN: Final = (
     "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one."
@@ -49,70 +53,100 @@ _REFUSED_OPTIONS: Final = ("collation", "wildcardProjection")
 _FIRST_WITH_CAPABILITIES: Final = (4, 2)
 
 
-def accepted_spec(spec: bytes) -> bytes:
+def accepted_spec(op: OperationContext, account: Account, spec: bytes) -> bytes:
     """A specification without `sparse`, which Cosmos DB accepts and ignores.
 
     CommandNotSupported (115) for kinds that it does not have: text, 2d, hashed. InvalidIndexSpecificationOption (197)
-    for a collation, a `wildcardProjection`, and `unique` on `_id`. All else is left to `parse_index_spec`.
+    for a collation, a `wildcardProjection`, and `unique` on `_id`, which MongoDB refuses too. BadValue (2) for a TTL of
+    any value on another field than `_ts`, unless the account has the capability for it. All else is left to
+    `parse_index_spec`.
     """
+    limited = account.refuses(INDEX_KINDS)
     accepted: list[tuple[str, Value]] = []
-    on_id = unique = False
+    on_id = unique = on_another_field = expires = False
     for option, value in fields(spec):
         if option == "key" and isinstance(value, bytes):
             pattern = fields(value)
             for _, kind in pattern:
-                if isinstance(kind, str) and kind not in _KINDS:
+                if limited and isinstance(kind, str) and kind not in _KINDS:
                     raise CommandError(ErrorCode.CommandNotSupported, f"'{kind}' is not supported")
             on_id = [path for path, _ in pattern] == ["_id"]
-        elif option in _REFUSED_OPTIONS:
+            on_another_field = len(pattern) == 1 and pattern[0][0] != "_ts" and not is_wildcard(pattern[0][0])
+        elif limited and option in _REFUSED_OPTIONS:
             raise CommandError(
                 ErrorCode.InvalidIndexSpecificationOption,
                 f"The field '{option}' is not valid for an index specification. Specification: {render_document(spec)}",
             )
         elif option == "unique":
             unique = value is True or (is_number(value) and is_true(value))
-        if option != "sparse":
+        elif option == "expireAfterSeconds":
+            expires = True
+        if option != "sparse" or not limited:
             accepted.append((option, value))
     if on_id and unique:
         raise CommandError(ErrorCode.InvalidIndexSpecificationOption, UNIQUE_ID)
+    refusal = op.service.dialect.date_ttl_refusal
+    if (
+        expires
+        and on_another_field
+        and refusal is not None
+        and not _has_capability(op, account, "EnableTtlOnCustomPath")
+    ):
+        raise CommandError(ErrorCode.BadValue, refusal)
     return encode_fields(accepted)
+
+
+def _has_capability(op: OperationContext, account: Account, capability: str) -> bool:
+    """Whether the account has it, and its version can have it."""
+    major, minor = op.service.config.announced_version().split(".")
+    return (int(major), int(minor)) >= _FIRST_WITH_CAPABILITIES and account.can(capability)
+
+
+def warn_of_sparse(op: OperationContext, account: Account, collection: str, specs: list[bytes]) -> None:
+    """Logs a warning for each specification whose `sparse` `accepted_spec` ignores: users report unique indexes that
+    then refuse a second document without the field."""
+    if not account.refuses(INDEX_KINDS):
+        return
+    for spec in specs:
+        sparse = get_value(spec, "sparse")
+        if sparse is True or (is_number(sparse) and is_true(sparse)):
+            name = get_value(spec, "name")
+            op.service.log_ignored_sparse(op.client, f"{op.database}.{collection}", str(name))
 
 
 def check_requested(op: OperationContext, account: Account, wanted: list[IndexDescriptor]) -> None:
     """Checks each index of a request by itself.
 
     CannotCreateIndex (67) beyond the limits of an index, and for a wildcard index that is compound, unique or TTL;
-    CommandNotSupported (115) for a nested path in a unique or compound index, and for a partial index; BadValue (2) for
-    a TTL on another field than `_ts`: unless the account has the capability for it.
+    CommandNotSupported (115) for a nested path in a unique or compound index, and for a partial index, unless the
+    account has the capability for it. BadValue (2) for a TTL of 0 seconds.
     """
-    major, minor = op.service.config.announced_version().split(".")
-    extended = (int(major), int(minor)) >= _FIRST_WITH_CAPABILITIES
     for descriptor in wanted:
         _check_paths(account, descriptor)
-        if descriptor.partial_filter is not None:
-            possible = extended and account.can("EnablePartialUniqueIndex")
-            if not possible or not descriptor.unique:
-                raise CommandError(ErrorCode.CommandNotSupported, "'partialFilterExpression' is not supported")
-        refusal = op.service.dialect.date_ttl_refusal
-        if descriptor.expire_after_s is not None:
-            if refusal is not None and not (extended and account.can("EnableTtlOnCustomPath")):
-                raise CommandError(ErrorCode.BadValue, refusal)
-            if descriptor.expire_after_s == 0:
-                # Reported for Cosmos DB, which has no TTL of 0, but not for this capability.
-                raise CommandError(ErrorCode.BadValue, "The 'expireAfterSeconds' option must be greater than 0.")
+        possible = descriptor.unique and _has_capability(op, account, "EnablePartialUniqueIndex")
+        if descriptor.partial_filter is not None and not possible and account.refuses(INDEX_KINDS):
+            raise CommandError(ErrorCode.CommandNotSupported, "'partialFilterExpression' is not supported")
+        if descriptor.expire_after_s == 0 and account.refuses(INDEX_LIMITS):
+            # Reported for Cosmos DB, which has no TTL of 0, but not for this capability.
+            raise CommandError(ErrorCode.BadValue, "The 'expireAfterSeconds' option must be greater than 0.")
 
 
 def _check_paths(account: Account, descriptor: IndexDescriptor) -> None:
     paths = [path.dotted for path in descriptor.paths]
     compound = len(paths) > 1
     wildcard = any(is_wildcard(path) for path in paths)
-    if wildcard and (compound or descriptor.unique or descriptor.expire_after_s is not None):
+    if (
+        wildcard
+        and (compound or descriptor.unique or descriptor.expire_after_s is not None)
+        and account.refuses(INDEX_KINDS)
+    ):
         raise _cannot_create("A wildcard index can be neither compound nor unique, and cannot have a TTL")
-    if len(paths) > MAX_COMPOUND_FIELDS:
+    limited = account.refuses(INDEX_LIMITS)
+    if limited and len(paths) > MAX_COMPOUND_FIELDS:
         raise _cannot_create(f"A compound index can have at most {MAX_COMPOUND_FIELDS} fields, but has {len(paths)}")
     for path in paths:
         names = [name for name in path.split(".") if name != "$**"]
-        if len(names) > MAX_PATH_NAMES:
+        if limited and len(names) > MAX_PATH_NAMES:
             raise _cannot_create(f"The path of an index can have at most {MAX_PATH_NAMES} names: {path}")
         if len(names) > 1 and (compound or descriptor.unique) and not account.can("EnableUniqueCompoundNestedDocs"):
             raise CommandError(ErrorCode.CommandNotSupported, NESTED)
@@ -141,11 +175,12 @@ def check_new_indexes(
     if not new:
         return
     present = [] if collection is None else [index.descriptor for index in collection.listed_indexes]
-    _check_together([descriptor for descriptor in present if descriptor.name not in dropped], new)
+    if account.refuses(INDEX_LIMITS):
+        _check_together([descriptor for descriptor in present if descriptor.name not in dropped], new)
     unique = [descriptor for descriptor in new if descriptor.unique]
     if not unique:
         return
-    if collection is not None:
+    if collection is not None and account.refuses(UNIQUE_WITHOUT_SHARD_KEY):
         for descriptor in unique:
             _check_has_shard_key(collection, descriptor)
     if account.is_continuous and not with_collection and account.refuses(LATE_UNIQUE_INDEX):

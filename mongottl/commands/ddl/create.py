@@ -43,7 +43,7 @@ from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
 from mongottl.document.render import render_document
-from mongottl.document.types import MISSING, Int64, Value, integer
+from mongottl.document.types import MISSING, BinData, Int64, Value, integer
 from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -114,6 +114,14 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
 
     In a transaction, NamespaceExists whatever the options of the existing collection are.
     """
+    return create_with_uuid(op, request, None)
+
+
+def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData | None) -> Reply:
+    """Creates a collection with a given UUID, or a view, as `applyOps` does it; without one it gets a new UUID.
+
+    NamespaceExists (48) also if the existing collection has another UUID, or another collection has this one.
+    """
     name = request.collection
     options = parse_options(op, request)
     existing = op.catalog.find(op.database, name)
@@ -126,7 +134,7 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
     if existing is not None:
         if op.in_transaction:
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
-        if compare_values(existing.options.listed, options.raw) == 0:
+        if compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid):
             return {}
         raise CommandError(
             ErrorCode.NamespaceExists,
@@ -134,7 +142,15 @@ def create(op: OperationContext, request: CreateRequest) -> Reply:
             f" {render_document(existing.options.listed)}",
         )
     op.catalog.check_new_name(op.database, name)
-    op.catalog.create_collection(op.database, name, options)
+    if uuid is None:
+        op.catalog.create_collection(op.database, name, options)
+        return {}
+    for other in op.service.catalog.all_collections():
+        if other.uuid == uuid:
+            raise CommandError(
+                ErrorCode.NamespaceExists, f"collection {other.namespace} has the UUID of {op.database}.{name} already"
+            )
+    op.catalog.create_collection(op.database, name, options, uuid.data)
     return {}
 
 

@@ -21,6 +21,7 @@ from mongottl.commands.ddl.cosmos_indexes import (
     check_new_indexes,
     check_requested,
     listed_index,
+    warn_of_sparse,
 )
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
@@ -107,7 +108,7 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     collection = op.catalog.lookup(op.database, name, time_series=True)
     inherited = None if collection is None else collection.collation
     account = op.service.dialect.account
-    specs = request.indexes if account is None else [accepted_spec(spec) for spec in request.indexes]
+    specs = request.indexes if account is None else [accepted_spec(op, account, spec) for spec in request.indexes]
     wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in specs]
     if name == SYSTEM_VIEWS and any(_has_ttl(descriptor) for descriptor in wanted):
         raise CommandError(ErrorCode.CannotCreateIndex, "the definitions of views cannot expire")
@@ -115,6 +116,7 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
         _check_version(op.service.features, wanted)
     if account is not None:
         check_requested(op, account, wanted)
+        warn_of_sparse(op, account, name, request.indexes)
     return wanted
 
 

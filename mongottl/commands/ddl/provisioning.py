@@ -16,7 +16,7 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
 from mongottl.commands.admin.cosmos import account_of
-from mongottl.commands.ddl.cosmos_indexes import accepted_spec, check_new_indexes, listed_index
+from mongottl.commands.ddl.cosmos_indexes import accepted_spec, check_new_indexes, listed_index, warn_of_sparse
 from mongottl.commands.ddl.indexes import (
     CreateIndexesRequest,
     DropIndexesRequest,
@@ -203,6 +203,7 @@ def update_database(op: OperationContext, request: CustomActionRequest) -> Reply
         raise refused("UpdateDatabase needs offerThroughput or autoScaleSettings")
     _check_change(databases.shared(op.database), throughput)
     databases.put(op.database, throughput)
+    op.service.request_units.wake_waiting()
     return {}
 
 
@@ -224,16 +225,17 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     it, as Microsoft's samples show.
     """
     name = named_collection(request)
-    check_name(name)
+    check_name(account_of(op), name)
     shard_key = request.shard_key or ""
     if request.shard_key is not None:
         check_shard_key(shard_key)
     throughput = _asked_throughput(request, sharded=shard_key != "")
-    wanted = None if request.indexes is None else _checked_indexes(request.indexes)
+    wanted = None if request.indexes is None else _checked_indexes(op, name, request.indexes)
     if op.catalog.find(op.database, name) is not None:
         raise already_exists()
     op.catalog.check_new_name(op.database, name)
     collection = op.catalog.create_collection(op.database, name, NO_OPTIONS.provisioned(shard_key, throughput))
+    op.service.request_units.wake_waiting()
     if wanted is not None:
         try:
             yield from _set_indexes(op, collection, wanted, with_collection=True)
@@ -249,7 +251,7 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     """Changes the throughput of a collection, or replaces its indexes by `indexes`, or both."""
     collection = found_collection(op, request)
     throughput = _asked_throughput(request, collection.shard_key is not None)
-    wanted = None if request.indexes is None else _checked_indexes(request.indexes)
+    wanted = None if request.indexes is None else _checked_indexes(op, collection.name, request.indexes)
     if throughput is None and wanted is None:
         raise refused("UpdateCollection needs offerThroughput, autoScaleSettings or indexes")
     if throughput is not None:
@@ -259,6 +261,7 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Ste
         yield from _set_indexes(op, collection, wanted)
     if throughput is not None:
         op.catalog.set_options(collection, collection.options.provisioned(collection.options.shard_key, throughput))
+        op.service.request_units.wake_waiting()
     return {}
 
 
@@ -296,18 +299,19 @@ def get_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
     budget = throughput_of(op.service, op.database, collection.name)
     if budget.holder == collection.namespace:
         reply.update(budget.throughput.described())
-    reply["maxContentLength"] = max_document_bytes(account_of(op))
+    reply["maxContentLength"] = max_document_bytes(account_of(op), collection.options.large_documents)
     if request.show_indexes:
         reply["indexes"] = [listed_index(collection, index.descriptor) for index in collection.listed_indexes]
     return reply
 
 
-def _checked_indexes(specs: list[bytes]) -> list[tuple[bytes, IndexDescriptor]]:
+def _checked_indexes(op: OperationContext, collection: str, specs: list[bytes]) -> list[tuple[bytes, IndexDescriptor]]:
     """Each specification of `indexes` as it is stored, and as parsed. BadValue (2) without one on `_id`, which is
     required; the errors of `parse_index_spec`."""
     wanted: list[tuple[bytes, IndexDescriptor]] = []
+    warn_of_sparse(op, account_of(op), collection, specs)
     for spec in specs:
-        accepted = accepted_spec(spec)
+        accepted = accepted_spec(op, account_of(op), spec)
         stored = _stored_form(accepted, parse_index_spec(accepted))
         wanted.append((stored, parse_index_spec(stored)))
     if not any(descriptor.is_id for _, descriptor in wanted):
@@ -339,22 +343,33 @@ def _set_indexes(
     wanted: list[tuple[bytes, IndexDescriptor]],
     with_collection: bool = False,
 ) -> Steps[None]:
-    """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key. What
-    can be refused is refused before.
+    """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key.
+
+    What can be refused is refused before. An index that cannot be built, because documents have equal values of a
+    unique key or because it takes too long, leaves the collection with the indexes that it had.
 
     with_collection: whether the collection was created just now.
     """
     descriptors = [descriptor for _, descriptor in wanted]
     names = [index.name for index in collection.listed_indexes]
-    gone = [index.name for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)]
+    replaced = [index for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)]
+    gone = [index.name for index in replaced]
     new = [spec for spec, descriptor in wanted if not descriptor.is_id]
     request = CreateIndexesRequest(collection.name, new)
     made = [one for one in requested_indexes(op, request) if one.name not in names or one.name in gone]
     check_new_indexes(op, account_of(op), collection, made, with_collection, gone)
     if gone:
         yield from _finished(drop_indexes(op, DropIndexesRequest(collection.name, [*gone])))
-    if new:
+    if not new:
+        return
+    try:
         yield from create_requested(op, request, with_collection)
+    except CommandError:
+        if gone and not collection.dropped:
+            op.latest_ms = 0
+            before = CreateIndexesRequest(collection.name, [index.descriptor.spec for index in replaced])
+            yield from create_requested(op, before, with_collection)
+        raise
 
 
 def _is_kept(collection: Collection, index: IndexEntry, wanted: list[IndexDescriptor]) -> bool:

@@ -1,10 +1,11 @@
-"""saslStart, saslContinue, authenticate, logout, connectionStatus.
+"""getnonce, saslStart, saslContinue, authenticate, logout, connectionStatus.
 
 Source: the driver specifications' "Authentication"; MongoDB's command reference.
 """
 
 from typing import Annotated, NamedTuple
 
+from mongottl.catalog.catalog import new_uuid
 from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, IGNORED, ONE, TEXT, Field
@@ -16,6 +17,22 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.security.names import EXTERNAL
+
+
+class GetNonceRequest(NamedTuple):
+    command: Annotated[Value, Field("getnonce", ONE)]
+
+
+@command(
+    "getnonce",
+    GetNonceRequest,
+    access=ANYONE,
+    help="Returns a nonce, with which clients logged in before there was SCRAM.",
+    strict=False,
+)
+def get_nonce(op: OperationContext, request: GetNonceRequest) -> Reply:
+    """`{nonce}`: 16 hexadecimal digits. The login that used it (MONGODB-CR) is gone; Cosmos DB lists the command."""
+    return {"nonce": new_uuid()[8:].hex()}
 
 
 class SaslStartRequest(NamedTuple):

@@ -26,6 +26,11 @@ X509: Final = "MONGODB-X509"
 KNOWN_MECHANISMS: Final = (X509, *scram.MECHANISMS)
 # A connection has one conversation at a time.
 _CONVERSATION_ID: Final = 1
+_NO_USERS: Final = (
+    "This server has no users: leave the user and its password out of the connection string, or start the server with "
+    "--user, or as the account of a connection string of Cosmos DB with --dialect cosmos, --cosmos-account and its key "
+    "in MONGOTTL_COSMOS_KEY"
+)
 # Characters of a user name that the log shows; clients choose the name.
 _LOGGED_CHARACTERS: Final = 200
 
@@ -60,16 +65,16 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
     user: UserName | None = None
     try:
         conversation = ScramConversation(mechanism, _payload_bytes("saslStart", payload))
-        user = UserName(conversation.user, op.database)
+        user = op.service.accounts.named(conversation.user, op.database)
         mechanisms = op.service.accounts.mechanisms(user)
         if mechanisms is not None and mechanism not in mechanisms:
             raise authentication_failed()  # `hello` tells it as well, and clients then try the other mechanism
         accounts = op.service.accounts
         second = accounts.second_credentials.get((user, mechanism))
         answer = conversation.set_first(accounts.credential(user, mechanism), second)
-    except CommandError:
+    except CommandError as error:
         _log(op, mechanism, user, False)
-        raise
+        raise _explained(op, error) from None
     op.client.conversation = Conversation(conversation, user, skip_empty_exchange)
     return _reply(answer, False)
 
@@ -98,10 +103,17 @@ def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Rep
         if conversation.skip_empty_exchange:
             _finish(op, user, mechanism)
         return _reply(answer, conversation.skip_empty_exchange)
-    except CommandError:
+    except CommandError as error:
         op.client.conversation = None
         _log(op, mechanism, user, False)
-        raise
+        raise _explained(op, error) from None
+
+
+def _explained(op: OperationContext, error: CommandError) -> CommandError:
+    """The error of a login; on a server without any user it says what to do instead."""
+    if error.code != ErrorCode.AuthenticationFailed or op.service.accounts.any_user():
+        return error
+    return CommandError(ErrorCode.AuthenticationFailed, f"{error.message} {_NO_USERS}")
 
 
 def log_in_by_certificate(op: OperationContext, name: str) -> UserName:

@@ -29,7 +29,7 @@ _KIND: Final = 1
 def check_pipeline(pipeline: list[Value]) -> None:
     """BadValue (2) for a pipeline that begins with `$changeStream` and is not the one above.
 
-    That fields which events do not have are refused with the same words is assumed.
+    That another `fullDocument`, and fields which events do not have, are refused with the same words is assumed.
     """
     stages = [fields(stage)[0] for stage in pipeline if isinstance(stage, bytes) and fields(stage)]
     if tuple(name for name, _ in stages) != _STAGES or len(pipeline) != len(_STAGES):
@@ -79,7 +79,7 @@ def feed_token(collection: BinData, position: str) -> bytes:
     """
     state = {
         "V": 2,
-        "Rid": base64.b64encode(collection.data[:_RID_BYTES]).decode("ascii"),
+        "Rid": _rid(collection),
         "Continuation": [
             {
                 "FeedRange": {"type": "Effective Partition Key Range", "value": {"min": "", "max": "FF"}},
@@ -91,14 +91,21 @@ def feed_token(collection: BinData, position: str) -> bytes:
     return encode({"_data": BinData(data), "_kind": _KIND})
 
 
-def position_of(token: bytes) -> str:
-    """The position of a token. InvalidResumeToken (260) for one that is not of `feed_token`; the code is assumed."""
+def position_of(token: bytes, collection: BinData) -> str:
+    """The position of a token. collection: the UUID of the one that it must be of, which one with the same name that is
+    created later does not have. InvalidResumeToken (260, assumed) for one that is not of `feed_token`."""
     data = get_value(token, "_data")
     try:
         if isinstance(data, BinData):
-            state = json.loads(data.data)["Continuation"][0]["State"]["value"]
-            if isinstance(state, str):
-                return state.strip('"')
+            state = json.loads(data.data)
+            position = state["Continuation"][0]["State"]["value"]
+            if isinstance(position, str) and state["Rid"] == _rid(collection):
+                return position.strip('"')
     except (ValueError, LookupError, TypeError):
         pass
     raise CommandError(ErrorCode.InvalidResumeToken, "the resume token is not one of this collection's change stream")
+
+
+def _rid(collection: BinData) -> str:
+    """The id of a collection in the service's form."""
+    return base64.b64encode(collection.data[:_RID_BYTES]).decode("ascii")

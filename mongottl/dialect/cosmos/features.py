@@ -9,13 +9,15 @@ compares them.
 
 Source: Microsoft's articles "Supported features and syntax in Azure Cosmos DB for MongoDB" for the server versions 3.6,
 4.0, 4.2, 5.0, 6.0 and 7.0. They list what is supported, and some of what is not: what they do not name is taken to be
-missing ("Not listed" below). Lines that have another source say so.
+missing ("Not listed" below). Lines that have another source say so. They have no codes: missing commands and stages are
+refused as users report; that other missing names are refused as MongoDB refuses unknown ones is assumed.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
 from mongottl.account import Account
+from mongottl.document.types import Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.versions import (
@@ -27,6 +29,7 @@ from mongottl.versions import (
     Features,
     Version,
     parse_version,
+    unknown_command,
 )
 
 # In place of a version: no version has it.
@@ -35,6 +38,11 @@ NEVER: Final = "never"
 MISSING_FEATURES: Final = "missing-features"
 # That of updates by a pipeline: no article says whether there are any.
 _NO_UPDATE_PIPELINE: Final = "update-pipeline"
+
+# That of array literals in these expressions. Articles: "Comparison expressions", where $in and $nin are listed, too;
+# that their second operand, which is an array, is not meant is assumed.
+_NO_ARRAY_LITERALS: Final = "array-literal-comparison"
+_COMPARISONS: Final = ("$cmp", "$eq", "$gt", "$gte", "$lt", "$lte", "$ne")
 
 # Kind to versions to names. A version stands for itself and all later ones; "3.6 to 4.0" for these two alone.
 # Each version's rows are followed by those of `NEVER`, of which the first row of a kind is what the articles deny, and
@@ -56,7 +64,7 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         # Not listed, but every driver sends them, and works.
         ("3.6", "endSessions isMaster ping saslContinue saslStart"),
         # What mongottl adds.
-        ("3.6", "getRequestUnits"),
+        ("3.6", "getRequestUnits mongottlBackup"),
         # Denied by the articles, but Microsoft's samples for Python and Node show that these versions answer it.
         ("3.6 to 4.0", "serverStatus"),
         # Articles since 4.0: "Transaction commands".
@@ -76,9 +84,10 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         (
             NEVER,
             """
-            createRole createUser dropAllRolesFromDatabase dropAllUsersFromDatabase dropRole dropUser
-            grantPrivilegesToRole grantRolesToRole grantRolesToUser invalidateUserCache revokePrivilegesFromRole
-            revokeRolesFromRole revokeRolesFromUser rolesInfo updateRole updateUser usersInfo
+            _mergeAuthzCollections createRole createUser dropAllRolesFromDatabase dropAllUsersFromDatabase
+            dropRole dropUser grantPrivilegesToRole grantRolesToRole grantRolesToUser invalidateUserCache
+            revokePrivilegesFromRole revokeRolesFromRole revokeRolesFromUser rolesInfo updateRole updateUser
+            usersInfo
             """,
         ),
         # Articles: "Sharding" and "Replication": both are automatic, and have no commands of their own.
@@ -142,7 +151,7 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
             "3.6",
             """
             $and $not $or $allElementsTrue $anyElementTrue $setDifference $setEquals $setIntersection $setIsSubset
-            $setUnion $cmp $eq $gt $gte $in $lt $lte $ne $abs $add $ceil $divide $exp $floor $ln $log $log10 $mod
+            $setUnion $cmp $eq $gt $gte $in $lt $lte $ne $nin $abs $add $ceil $divide $exp $floor $ln $log $log10 $mod
             $multiply $pow $sqrt $subtract $trunc
             """,
         ),
@@ -251,10 +260,11 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 # Fields of commands and of stages that no version takes: owner to names, in the order in which they are refused. An
 # owner is a command or stage, or documents in a field of a command. What is false or null counts as absent.
 REFUSED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
-    # Articles, below "Aggregation stages": an error whose text contains "let is not supported".
+    # Articles, below "Aggregation stages": `let` with `pipeline` is refused with a text that contains "let is not
+    # supported". The code is assumed, and that a `pipeline` without `let` is refused, with these words.
     "$lookup": ("let", "pipeline"),
-    # Not listed.
-    "$changeStream": ("allChangesForCluster", "fullDocumentBeforeChange", "showExpandedEvents"),
+    # Not listed; that they are refused, and how, is assumed.
+    "$changeStream": ("fullDocumentBeforeChange", "showExpandedEvents"),
     # Articles, "Index properties": there are no case-insensitive indexes; Microsoft's answer to a question about
     # collations (learn.microsoft.com/answers, question 1304496): there are none. The code and the text are assumed.
     "aggregate": ("collation",),
@@ -345,6 +355,15 @@ class CosmosFeatures(Features):
         self._refuse_fields(owner, argument)
         super().check_options(owner, argument)
 
+    def check_operands(self, operator: str, operands: list[Value]) -> None:
+        """BadValue (2) for a comparison with an array literal; the code and the text are assumed."""
+        if operator not in _COMPARISONS or not self._account.refuses(_NO_ARRAY_LITERALS):
+            return
+        for operand in operands:
+            literal = get_value(operand, "$literal") if isinstance(operand, bytes) else operand
+            if isinstance(literal, list):
+                raise CommandError(ErrorCode.BadValue, f"{operator} with an array literal is not supported")
+
     def _refuse_fields(self, owner: str, document: bytes) -> None:
         refused = REFUSED_FIELDS.get(owner)
         if refused is None or not self._account.refuses(MISSING_FEATURES):
@@ -357,6 +376,10 @@ class CosmosFeatures(Features):
     def refused_command(self, name: str) -> CommandError:
         """CommandNotSupported (115); the text is from users' reports."""
         return CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
+
+    def unknown_command(self, name: str) -> CommandError:
+        """As for the commands of MongoDB that Cosmos DB does not have, which shells try, too (`atlasVersion`)."""
+        return self.refused_command(name) if self._account.refuses(MISSING_FEATURES) else unknown_command(name)
 
     def refused_stage(self, name: str) -> CommandError:
         """40324; users' reports show the name without quotes."""

@@ -9,31 +9,72 @@ from typing import Final
 
 from mongottl.account import Account
 from mongottl.dialect.cosmos.wording import wrapped
+from mongottl.document.validate import MAX_DEPTH
 from mongottl.errors import CommandError, ErrorCode, WriteError
 
-FORBIDDEN_IN_NAMES: Final = "/\\#?"
-MAX_OPERATION_S: Final = 60.0
+# The refusals of `account.REFUSALS` that switch them off, apart from that of documents, which has a capability.
+_SIZE_LIMITS: Final = "size-limits"
+_TIME_LIMITS: Final = "time-limits"
+_COLLECTION_NAMES: Final = "collection-names"
+_LARGE_DOCUMENTS: Final = "EnableMongo16MBDocumentSupport"
+
+_FORBIDDEN_IN_NAMES: Final = "/\\#?"
+_MAX_OPERATION_S: Final = 60.0
+_MAX_TRANSACTION_MS: Final = 5_000
 _SMALL_BYTES: Final = 2 * 1024 * 1024
 _LARGE_BYTES: Final = 16 * 1024 * 1024
-MAX_ID_BYTES: Final = 1023
+_MAX_ID_BYTES: Final = 1023
+_MAX_SHARD_KEY_BYTES: Final = 2048
+# Microsoft's page has 128 levels of embedded documents and arrays. That the document itself is not among them is
+# assumed.
+_MAX_DEPTH: Final = 129
+# Both as an account of 3.2 has told them in its `hello`; of later versions nothing is known.
+_MAX_WRITE_BATCH_SIZE: Final = 1000
 # Pages of replies are smaller, as Microsoft's page has it (4 MB).
-MAX_MESSAGE_BYTES: Final = 4_194_304
-_LARGE_MESSAGE_BYTES: Final = 48_000_000
+_SMALL_MESSAGE_BYTES: Final = 4_194_304
+# MongoDB's.
+_LARGE_WRITE_BATCH_SIZE: Final = 100_000
 
 
-def max_document_bytes(account: Account) -> int:
-    """The largest document that an account stores."""
-    return _LARGE_BYTES if account.can("EnableMongo16MBDocumentSupport") else _SMALL_BYTES
+class Limits:
+    """The limits of an account, as it is configured now; 0 or "" for none.
+
+    max_document_bytes: of a stored document, unless the collection takes larger ones. max_id_bytes: of an `_id` that is
+    a string. max_shard_key_bytes: of a value of the shard key. max_depth: levels of documents and arrays in a stored
+    document, itself included. max_write_batch_size: writes of one command. max_message_bytes: of a message; with
+    documents of 16 MB it must be larger than the 4 MB that are reported, and how much is assumed to be as
+    `usual_message_bytes`, MongoDB's. max_operation_s, max_transaction_ms: how long they may take. forbidden_in_names:
+    characters that names of collections may not have, besides those that MongoDB forbids.
+    """
+
+    def __init__(self, account: Account, usual_message_bytes: int) -> None:
+        sizes = account.refuses(_SIZE_LIMITS)
+        times = account.refuses(_TIME_LIMITS)
+        self.max_document_bytes = _SMALL_BYTES
+        self.max_id_bytes = _MAX_ID_BYTES if sizes else 0
+        self.max_shard_key_bytes = _MAX_SHARD_KEY_BYTES if sizes else 0
+        self.max_depth = _MAX_DEPTH if sizes else MAX_DEPTH
+        self.max_write_batch_size = _MAX_WRITE_BATCH_SIZE if sizes else _LARGE_WRITE_BATCH_SIZE
+        small = sizes and not account.can(_LARGE_DOCUMENTS)
+        self.max_message_bytes = _SMALL_MESSAGE_BYTES if small else usual_message_bytes
+        self.max_operation_s = _MAX_OPERATION_S if times else 0.0
+        self.max_transaction_ms = _MAX_TRANSACTION_MS if times else 0
+        self.forbidden_in_names = _FORBIDDEN_IN_NAMES if account.refuses(_COLLECTION_NAMES) else ""
 
 
-def max_message_bytes(account: Account) -> int:
-    """The largest message. With documents of 16 MB it must be larger than the 4 MB that are reported; how much is
-    assumed to be as in MongoDB."""
-    return _LARGE_MESSAGE_BYTES if account.can("EnableMongo16MBDocumentSupport") else MAX_MESSAGE_BYTES
+def has_large_documents(account: Account) -> bool:
+    """Whether collections that are created now take documents of 16 MB. Those of before do not: "16-MB document
+    support" in Microsoft's articles on the features of 4.2 to 7.0."""
+    return account.can(_LARGE_DOCUMENTS)
+
+
+def max_document_bytes(account: Account, has_large_documents: bool) -> int:
+    """The largest document in a collection. has_large_documents: whether the account had them when it was created."""
+    return _LARGE_BYTES if has_large_documents and account.can(_LARGE_DOCUMENTS) else _SMALL_BYTES
 
 
 def too_large() -> WriteError:
-    """InvalidLength (16), for a document beyond the limit."""
+    """InvalidLength (16), for a document beyond the limit. The words of the reason are assumed."""
     reason = 'Message: {"Errors":["Request size is too large"]}'
     return WriteError(ErrorCode.InvalidLength, wrapped(16, reason, "RequestEntityTooLarge (413)"))
 
@@ -46,6 +87,19 @@ def check_id_length(document: bytes, position: int, max_bytes: int) -> None:
         raise WriteError(ErrorCode.BadValue, wrapped(2, reason))
 
 
+def shard_key_too_long() -> WriteError:
+    """BadValue (2, assumed) for a value of the shard key beyond the limit."""
+    reason = f'Message: {{"Errors":["The value of the shard key is longer than {_MAX_SHARD_KEY_BYTES} bytes"]}}'
+    return WriteError(ErrorCode.BadValue, wrapped(2, reason))
+
+
+def too_deep() -> WriteError:
+    """BadValue (2, assumed) for a document with too many levels of documents and arrays."""
+    reason = f'Message: {{"Errors":["The document has more than {_MAX_DEPTH - 1} levels of nesting"]}}'
+    return WriteError(ErrorCode.BadValue, wrapped(2, reason))
+
+
 def time_is_up() -> CommandError:
-    """ExceededTimeLimit (50), for an operation that takes longer than the limit or its `maxTimeMS`."""
+    """ExceededTimeLimit (50), for an operation that takes longer than the limit; that it is the same for one that takes
+    longer than its `maxTimeMS` is assumed."""
     return CommandError(ErrorCode.MaxTimeMSExpired, "Request timed out.")

@@ -2,10 +2,14 @@
 
 Source: Microsoft's "Custom commands to manage data in Azure Cosmos DB for MongoDB", "Request units" and "Service quotas
 and default limits"; what users of the service have reported where that is said.
+
+Throughput, shard keys and what exists have no refusal that can be allowed: MongoDB has no such commands to fall back
+on, and the storage needs what they say.
 """
 
 from typing import Final
 
+from mongottl.account import Account
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.errors import CommandError, ErrorCode
 
@@ -59,10 +63,10 @@ def check_units(units_per_s: int, autoscale: bool, sharded: bool) -> None:
         raise refused(f"{name} of a collection without shardKey must be at most {_MAX_UNSHARDED_UNITS}")
 
 
-def check_name(collection: str) -> None:
+def check_name(account: Account, collection: str) -> None:
     """InvalidNamespace (73) for a name with spaces, which CreateCollection does not take. That this is the code is
     assumed."""
-    if " " in collection:
+    if " " in collection and account.refuses("collection-names"):
         raise CommandError(ErrorCode.InvalidNamespace, "Collection name contains invalid character.")
 
 

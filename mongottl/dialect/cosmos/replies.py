@@ -5,6 +5,8 @@ Source: Microsoft's feature-support articles for server versions 3.6 to 7.0.
 
 from typing import Final
 
+# Users have seen that of buildInfo, hello and isMaster in accounts of 3.2; that later versions send them is assumed but
+# for those of `BRIEF_VERSIONS`. Microsoft's pages show the others.
 REPLY_TYPES: Final = {
     "buildInfo": "BuildInfoResponse",
     "createIndexes": "CreateIndexesResponse",
@@ -33,4 +35,3 @@ INDEX_CONFLICT: Final = "Index with name {name} already exists with different op
 URI_OPTIONS: Final = "retryWrites=false"
 
 DATE_TTL_REFUSAL: Final = "The 'expireAfterSeconds' option is supported on '_ts' field only."
-MAX_WRITE_BATCH_SIZE: Final = 1000

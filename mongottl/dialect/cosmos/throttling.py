@@ -57,6 +57,7 @@ def timed_out(form: str) -> CommandError:
 
 
 def unavailable() -> CommandError:
-    """InternalError (1), as users have met it for a moment after a collection was made."""
+    """InternalError (1), as users have met it for a moment after a collection was made. The words of the reason are
+    assumed."""
     reason = 'Message: {"Errors":["The request failed because the service is not available. Please retry."]}'
     return CommandError(ErrorCode.InternalError, wrapped(1, reason, "ServiceUnavailable (503)"))

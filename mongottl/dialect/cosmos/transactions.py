@@ -1,4 +1,4 @@
-"""Transactions of Cosmos DB: within one collection that is not sharded, and of five seconds.
+"""Transactions of Cosmos DB: within one collection that is not sharded, and of five seconds (`limits`).
 
 Source: "Transactions" in Microsoft's articles on the features that the service supports since 4.0; codes and texts from
 users' reports.
@@ -11,7 +11,6 @@ from mongottl.account import Account
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.errors import CommandError, ErrorCode
 
-LIFETIME_MS: Final = 5_000
 _OPERATION_NOT_SUPPORTED_IN_SHARDS: Final = 50841
 _NO_LONGER_ACTIVE_SUBSTATUS: Final = 1101
 
@@ -19,7 +18,7 @@ _NO_LONGER_ACTIVE_SUBSTATUS: Final = 1101
 def check_collection(account: Account, namespace: str, is_sharded: bool, used: Iterable[str]) -> None:
     """50841 for a sharded collection, and for another one than the transaction already uses; that it is the code of the
     second, and its words, are assumed. used: the namespaces that the transaction has named."""
-    if is_sharded:
+    if is_sharded and account.refuses("sharded-transaction"):
         raise _refused("Multi-document transactions cannot be run in a sharded collection")
     if account.refuses("cross-collection-transaction"):
         for other in used:

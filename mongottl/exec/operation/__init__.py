@@ -5,10 +5,17 @@ context        OperationContext: state of one operation; state: the part of it t
 steps          how long operations yield to others, and wait
 turns          long computations in steps: parsing and planning of long requests
 recovery_unit  an operation's access to records and index entries; write_unit: one unit of work on a collection
+snapshot_reads, snapshots, snapshot_catalog: reads of one point in time
+transactions, transaction_unit: multi-document transactions; retryable_writes, stored_sessions: writes sent again
 arming         arming the timing wheel after writes
+restoring      saving the state of a server and restoring it; saved_states: those that are kept
 registry       running operations; current_op: their description for `$currentOp`
 cursor_registry  open cursors
 failpoints, fail_mode, cosmos_fail_points: errors on purpose
 request_meter, metering, request_units: what operations cost in the dialect `cosmos`; gate, statement_gate: throttling
-client, sessions, signal, metrics, usage, object_ids, query_settings, temporary_files: parts of these
+provisioned, throughput, index_builds: what else Cosmos DB's accounts have
+cluster_clock  `$clusterTime`; stored_clock: a clock that tests have moved
+observation    what is recorded of each command while the server's page is served
+client, sessions, session_ids, signal, metrics, usage, profiler, object_ids, query_settings, cluster_parameters,
+connection_rate, script_steps, loading_unit, temporary_files: parts of these
 """

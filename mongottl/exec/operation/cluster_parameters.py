@@ -46,12 +46,21 @@ class ClusterParameters:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._values: dict[str, dict[str, Value]] = {name: dict(values) for name, values in DEFAULTS.items()}
+        self._values: dict[str, dict[str, Value]] = {}
         self.set_at: dict[str, Timestamp] = {}
         self.default_max_time_ms = 0
         self.images_kept_s: int | None = None
         self.images_from_ms: int = 0
-        stored = catalog.server_entry(_ENTRY)
+        self.reload()
+
+    def reload(self) -> None:
+        """Reads what is stored: at the start, and after a saved state was restored."""
+        self._values = {name: dict(values) for name, values in DEFAULTS.items()}
+        self.set_at = {}
+        self.default_max_time_ms = 0
+        self.images_kept_s = None
+        self.images_from_ms = 0
+        stored = self._catalog.server_entry(_ENTRY)
         if stored is not None:
             self._load(stored)
 

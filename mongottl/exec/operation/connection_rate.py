@@ -30,6 +30,16 @@ class ConnectionRate:
         """Begins with a full bucket again, after a change of the parameters."""
         self._full = True
 
+    def setting(self) -> tuple[bool, int, float, int]:
+        """The parameters, for `restore`."""
+        return self.enabled, self.per_second, self.burst_s, self.queue_depth
+
+    def restore(self, setting: tuple[bool, int, float, int]) -> None:
+        """Sets the parameters as they were."""
+        if setting != self.setting():
+            self.enabled, self.per_second, self.burst_s, self.queue_depth = setting
+            self.refill()
+
     def admit(self, now_s: float) -> float:
         """Seconds that a new connection has to wait, 0.0 for none; -1.0 if it is to be closed. now_s: monotonic."""
         capacity = self.per_second * self.burst_s

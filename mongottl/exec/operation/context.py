@@ -37,6 +37,7 @@ STEP_S: Final = 0.002
 # Plans of one command that the profiler sums up.
 MAX_NOTED_PLANS: Final = 8
 _NO_PLANS: Final[list[object]] = []
+_NO_ERRORS: Final[list[Value]] = []
 # Functions, and other values, that scripts of a database have as global variables; how many of them at most.
 _STORED_FUNCTIONS: Final = "system.js"
 _MAX_STORED_FUNCTIONS: Final = 1000
@@ -56,7 +57,9 @@ class OperationContext(OperationState):
     reads_changes: whether it opens or continues a change stream, so that drivers resume it after some errors.
     adds_labels: whether its errors get the labels of their codes; not if a fail point names the labels.
     deadline_s: monotonic time (`clock.monotonic_s`) at which `maxTimeMS` is over; 0.0 for none.
+    latest_ms: wall time (`clock.now_ms`) at which it has taken as long as the dialect `cosmos` lets it; 0 for no limit.
     bypass_validation: whether documents that the collection's validator refuses may be written.
+    keeps_empty_timestamps: whether empty timestamps in inserts and replacements are stored as they are.
     recovery_unit: all reads and writes of stored data go through it.
     transaction: the transaction of which the command is a statement, or which it ends; None before it is known.
     repeats_commit: whether it is a commit that an earlier run of the server has carried out.
@@ -68,6 +71,7 @@ class OperationContext(OperationState):
     gate: what a batch of writes asks before each statement, or None. meter: counts its request units, or None. charge:
     what it has cost at its end, in hundredths of units. All three are of the dialect `cosmos`.
     script_steps: set if something that it evaluates is in JavaScript.
+    statement_errors: the failed statements of a batch of writes, as `writeErrors` has them.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
     """
 
@@ -92,23 +96,28 @@ class OperationContext(OperationState):
         self.reads_changes = False
         self.adds_labels = True
         self.deadline_s = 0.0
+        self.latest_ms: int = 0
         self.has_max_time = False
         self.has_write_concern = False
         self.raw_data = False
         # The level of the read concern, empty if none was given.
         self.read_level = ""
         self.bypass_validation = False
+        self.keeps_empty_timestamps = False
         self.script_steps: ScriptSteps | None = None
         self.gate: Gate | None = None
         self.meter: RequestMeter | None = None
         self.charge: int = 0
         self.needs: list[Need] = _NO_NEEDS
         self.comment: Value = None
+        self.statement_errors: list[Value] = _NO_ERRORS
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).
         self.extra_fields: dict[str, Value] = {}
         # Monotonic time at which the command began to use its collection.
         self._used_since_s = 0.0
         self.used_micros = 0
+        # Seconds for which it has waited to be woken, as a getMore does for new data.
+        self.waited_s = 0.0
         # For the profiler: the command's document and document sequences, and the monotonic time at which it began, 0.0
         # if nothing is profiled.
         self.body: bytes = b""
@@ -222,6 +231,14 @@ class OperationContext(OperationState):
         since_s = self.began_s or self._used_since_s
         return int((self.service.clock.monotonic_s() - since_s) * MICROS_PER_S) if since_s else 0
 
+    def working_micros(self) -> int:
+        """`elapsed_micros` without what it has waited for new data."""
+        return self.elapsed_micros() - int(self.waited_s * MICROS_PER_S)
+
+    def count_statements(self, kind: str, number: int = 1) -> None:
+        """Counts statements of a write command in `opcounters` as they are executed. kind: insert, update, delete."""
+        self.service.metrics.operations[kind] += number
+
     def record_usage(self, latency: LatencyGroup, counter: str) -> None:
         """Records the usage of the command's namespace, at its end."""
         self.used_micros = int((self.service.clock.monotonic_s() - self._used_since_s) * MICROS_PER_S)
@@ -248,10 +265,8 @@ class OperationContext(OperationState):
         self.deadline_s = self.service.clock.monotonic_s() + seconds
 
     def bound_time(self, seconds: float) -> None:
-        """Sets the deadline, so many seconds from now, unless there is an earlier one."""
-        latest_s = self.service.clock.monotonic_s() + seconds
-        if self.deadline_s <= 0.0 or self.deadline_s > latest_s:
-            self.deadline_s = latest_s
+        """Lets the operation take so many seconds of the server's clock, which tests may move or stop."""
+        self.latest_ms = self.now_ms + int(seconds * MS_PER_S)
 
     def time_left_s(self) -> float:
         """Seconds until the deadline, at least 0.0; -1.0 without a deadline."""
@@ -271,7 +286,9 @@ class OperationContext(OperationState):
         """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""
         if self.deadline_s > 0.0 and self.service.clock.monotonic_s() >= self.deadline_s:
             raise self._time_is_up()
+        if self.latest_ms > 0 and self.service.clock.now_ms() >= self.latest_ms:
+            raise self._time_is_up()
         if self.killed:
-            raise CommandError(ErrorCode.Interrupted, "operation was interrupted")
+            raise CommandError(ErrorCode.Interrupted, self.why_killed)
         if self.service.stopping:
             raise CommandError(ErrorCode.InterruptedAtShutdown, "interrupted at shutdown")

@@ -14,6 +14,7 @@ are one of its `writeErrors`. A throttled getMore of a change stream gets an emp
 They act whatever the account's capabilities are: with DisableRateLimitingResponses, too, cosmosThrottle answers 16500.
 """
 
+from collections.abc import Container
 from typing import Final
 
 from mongottl.dialect.cosmos.throttling import (
@@ -26,8 +27,10 @@ from mongottl.dialect.cosmos.throttling import (
     timed_out,
     unavailable,
 )
-from mongottl.document.numbers import clamp_to_int
-from mongottl.document.types import Value
+from mongottl.document.bson_field import unknown_field, wrong_type
+from mongottl.document.numbers import whole_int32
+from mongottl.document.render import render_value
+from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.fail_mode import Mode
@@ -40,9 +43,13 @@ COSMOS_FAIL_POINTS: Final = (UNAVAILABLE, TIMEOUT, THROTTLE)
 
 
 class CosmosFailPoint:
-    """An active fail point. name: one of `COSMOS_FAIL_POINTS`. item: the statement of a batch that fails."""
+    """An active fail point. name: one of `COSMOS_FAIL_POINTS`. item: the statement of a batch that fails.
 
-    def __init__(self, name: str, data: bytes, mode: Mode) -> None:
+    command_names: what `commands` may name. 40415 for an unknown field of `data`, TypeMismatch (14), BadValue (2) for
+    what no command could match, and for a number that is negative or not whole.
+    """
+
+    def __init__(self, name: str, data: bytes, mode: Mode, command_names: Container[str]) -> None:
         self.name = name
         self.mode = mode
         self.item = 0
@@ -52,29 +59,61 @@ class CosmosFailPoint:
         self._form = ""
         self._retry_after_ms = DEFAULT_RETRY_AFTER_MS
         for field, value in fields(data):
-            self._take(field, value)
+            self._take(field, value, command_names)
 
-    def _take(self, field: str, value: Value) -> None:
-        """BadValue (2) for an unknown field or a value that is not allowed."""
-        if field == "commands" and isinstance(value, list) and all(isinstance(command, str) for command in value):
-            self._commands = [str(command) for command in value]
-        elif field == "namespace" and isinstance(value, str):
-            self._namespace = value
-        elif field == "appName" and isinstance(value, str):
-            self._app_name = value
-        elif field == "item" and isinstance(value, (int, float)) and value >= 0:
-            self.item = clamp_to_int(value)
-        elif field == "retryAfterMs" and self.name == THROTTLE and isinstance(value, (int, float)) and value >= 0:
-            self._retry_after_ms = clamp_to_int(value)
-        elif field == "form" and value in self._forms():
-            self._form = str(value)
+    def _take(self, field: str, value: Value, command_names: Container[str]) -> None:
+        if field == "commands":
+            self._commands = self._checked_commands(value, command_names)
+        elif field == "namespace":
+            self._namespace = self._checked_string(field, value)
+            if "." not in self._namespace:
+                raise self._wrong_value(field, value, "<database>.<collection>")
+        elif field == "appName":
+            self._app_name = self._checked_string(field, value)
+        elif field == "item":
+            self.item = self._checked_number(field, value)
+        elif field == "retryAfterMs" and self.name == THROTTLE:
+            self._retry_after_ms = self._checked_number(field, value)
+        elif field == "form" and self.name != UNAVAILABLE:
+            forms: tuple[str, ...] = FORMS if self.name == THROTTLE else tuple(TIMEOUT_TEXTS)
+            self._form = self._checked_string(field, value)
+            if self._form not in forms:
+                raise self._wrong_value(field, value, f"one of {', '.join(forms)}")
         else:
-            raise CommandError(ErrorCode.BadValue, f"{self.name}: data field '{field}' is unknown or has a wrong value")
+            raise unknown_field(self._path(field))
 
-    def _forms(self) -> list[str]:
-        if self.name == THROTTLE:
-            return list(FORMS)
-        return list(TIMEOUT_TEXTS) if self.name == TIMEOUT else []
+    def _checked_commands(self, value: Value, command_names: Container[str]) -> list[str]:
+        commands = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+        if not isinstance(value, list) or len(commands) < len(value):
+            raise wrong_type(self._path("commands"), value, "array of strings")
+        if not commands:
+            raise CommandError(ErrorCode.BadValue, f"{self._path('commands')} names no command")
+        for command in commands:
+            if command not in command_names:
+                raise CommandError(
+                    ErrorCode.BadValue, f"{self._path('commands')}: there is no command '{command}' that could fail"
+                )
+        return commands
+
+    def _checked_string(self, field: str, value: Value) -> str:
+        if not isinstance(value, str):
+            raise wrong_type(self._path(field), value, "string")
+        return value
+
+    def _checked_number(self, field: str, value: Value) -> int:
+        if not is_number(value):
+            raise wrong_type(self._path(field), value, "number")
+        number = whole_int32(value)
+        if number is None or number < 0:
+            raise self._wrong_value(field, value, "a whole number of at least 0")
+        return number
+
+    def _wrong_value(self, field: str, value: Value, expected: str) -> CommandError:
+        text = f"{self._path(field)} is {render_value(value)}, but must be {expected}"
+        return CommandError(ErrorCode.BadValue, text)
+
+    def _path(self, field: str) -> str:
+        return f"{self.name}.data.{field}"
 
     def acts_on(
         self, names: tuple[str, ...], on_documents: bool, namespace: str, app_name: str, statements: int

@@ -18,7 +18,8 @@ class OpenCursor(ABC):
 
     cursor_id: positive int64, 0 while it is not registered. session_key: the session that opened it, or None.
     last_used_s: monotonic time. in_use: whether a command is pulling from it now.
-    why_dead: the message of the next getMore's error if the collection is gone, else empty. killed: it was closed.
+    why_dead: the message of the next getMore's error if what it reads is gone, else empty; dead_code: its code.
+    killed: it was closed.
     outlives_collection: whether it is a change stream, which tells that its collection is gone.
     signal: wakes the getMore that waits for documents now, or None.
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
@@ -37,6 +38,7 @@ class OpenCursor(ABC):
         self.in_use = False
         self.killed = False
         self.why_dead = ""
+        self.dead_code: int = ErrorCode.QueryPlanKilled
         self.outlives_collection = False
         self.time_left_s = -1.0
         self.signal: Signal | None = None
@@ -60,9 +62,11 @@ class OpenCursor(ABC):
         raise NotImplementedError
 
     def check_alive(self) -> None:
-        """QueryPlanKilled (175) if its collection is gone, CursorKilled (237) if it was closed while in use."""
+        """QueryPlanKilled (175) if its collection is gone, CursorKilled (237) if it was closed while in use.
+
+        ChangeStreamHistoryLost (286) for a change stream that ended because a saved state was restored."""
         if self.why_dead:
-            raise CommandError(ErrorCode.QueryPlanKilled, self.why_dead)
+            raise CommandError(self.dead_code, self.why_dead)
         if self.killed:
             raise CommandError(ErrorCode.CursorKilled, f"cursor id {self.cursor_id} was killed while in use")
 
@@ -153,6 +157,15 @@ class CursorRegistry:
         for cursor in [c for c in self._cursors.values() if c.namespace == namespace and not c.outlives_collection]:
             self.close(cursor)
             cursor.why_dead = f"{why}: {namespace}"
+            self._dead[cursor.cursor_id] = cursor
+
+    def end_all(self, why: str) -> None:
+        """Closes all cursors because a saved state is restored. why: for the error of their next getMore."""
+        for cursor in list(self._cursors.values()):
+            self.close(cursor)
+            cursor.why_dead = why
+            if cursor.outlives_collection:
+                cursor.dead_code = ErrorCode.ChangeStreamHistoryLost
             self._dead[cursor.cursor_id] = cursor
 
     def close_where_session(self, session_key: bytes) -> None:

@@ -1,6 +1,6 @@
 """When fail points act: the `mode` of `configureFailPoint`."""
 
-from mongottl.document.numbers import clamp_to_long
+from mongottl.document.numbers import whole
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -37,11 +37,13 @@ def parse_mode(mode: Value) -> Mode | None:
     times: int | None = None
     skip = 0
     for option, value in fields(mode):
-        if option in ("times", "skip") and isinstance(value, (int, float)) and value >= 0:
-            if option == "times":
-                times = clamp_to_long(value)
-            else:
-                skip = clamp_to_long(value)
-        else:
+        number = whole(value)
+        if option not in ("times", "skip"):
             raise CommandError(ErrorCode.BadValue, f"'mode' option '{option}' is not supported")
+        if number is None or number < 0:
+            raise CommandError(ErrorCode.BadValue, f"'mode' option '{option}' must be a whole number of at least 0")
+        if option == "times":
+            times = number
+        else:
+            skip = number
     return Mode(times, skip)

@@ -129,11 +129,40 @@ _NAMES: Final = frozenset(
 )
 
 
+class FailPointSetting:
+    """All fail points of a server at one time. counts: `times` and `skip` of each of them."""
+
+    def __init__(
+        self,
+        transactional_write: FailTransactionalWrite | None,
+        fail_command: FailCommand | None,
+        fail_get_more: FailCommand | None,
+        time_out: Mode | None,
+        cosmos: list[CosmosFailPoint],
+    ) -> None:
+        self.transactional_write = transactional_write
+        self.fail_command = fail_command
+        self.fail_get_more = fail_get_more
+        self.time_out = time_out
+        self.cosmos = cosmos
+        modes: list[Mode] = [point.mode for point in cosmos]
+        if transactional_write is not None:
+            modes.append(transactional_write.mode)
+        if fail_command is not None:
+            modes.append(fail_command.mode)
+        if fail_get_more is not None:
+            modes.append(fail_get_more.mode)
+        if time_out is not None:
+            modes.append(time_out)
+        self.counts: list[tuple[Mode, int | None, int]] = [(mode, mode.times, mode.skip) for mode in modes]
+
+
 class FailPoints:
     """The fail points of a server: `failCommand`, `maxTimeAlwaysTimeOut`, `onPrimaryTransactionalWrite`,
     `failGetMoreAfterCursorCheckout`, and those of the dialect `cosmos`.
 
-    cosmos: the active ones of `COSMOS_FAIL_POINTS`, in that order.
+    cosmos: the active ones of `COSMOS_FAIL_POINTS`, in that order. command_names: of the commands that they can make
+    fail.
     """
 
     def __init__(self) -> None:
@@ -142,17 +171,19 @@ class FailPoints:
         self._fail_get_more: FailCommand | None = None
         self._time_out: Mode | None = None
         self.cosmos: list[CosmosFailPoint] = []
+        self.command_names: frozenset[str] = frozenset()
         self.entered = 0
 
     def configure(self, name: str, mode: Value, data: bytes) -> None:
-        """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name."""
+        """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name; the
+        errors of `CosmosFailPoint`."""
         if name not in _NAMES:
             raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
         active = parse_mode(mode)
         if name in COSMOS_FAIL_POINTS:
             others = [point for point in self.cosmos if point.name != name]
             if active is not None:
-                others.append(CosmosFailPoint(name, data, active))
+                others.append(CosmosFailPoint(name, data, active, self.command_names))
             self.cosmos = sorted(others, key=lambda point: COSMOS_FAIL_POINTS.index(point.name))
         elif name == _MAX_TIME_ALWAYS_TIME_OUT:
             self._time_out = active
@@ -164,6 +195,23 @@ class FailPoints:
                 self._fail_get_more.error_message = f"Hit failpoint '{_GET_MORE}'"
         else:
             self._fail_command = None if active is None else FailCommand(data, active)
+
+    def setting(self) -> "FailPointSetting":
+        """What is set, and how often it has still to act, for `restore`."""
+        return FailPointSetting(
+            self._transactional_write, self._fail_command, self._fail_get_more, self._time_out, list(self.cosmos)
+        )
+
+    def restore(self, setting: "FailPointSetting") -> None:
+        """Sets all fail points as they were."""
+        self._transactional_write = setting.transactional_write
+        self._fail_command = setting.fail_command
+        self._fail_get_more = setting.fail_get_more
+        self._time_out = setting.time_out
+        self.cosmos = list(setting.cosmos)
+        for mode, times, skip in setting.counts:
+            mode.times = times
+            mode.skip = skip
 
     def fails_commands(self) -> bool:
         """Whether `failCommand` is set, for whichever commands."""

@@ -11,6 +11,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
+    DueEntry,
     FetchedEntry,
     NewRecord,
     Record,
@@ -109,6 +110,12 @@ class MeteredRecords(RecordStore):
 
     def own_seconds(self, after_due: int, limit: int) -> list[int]:
         return self.inner_records.own_seconds(after_due, limit)
+
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self.inner_records.count_default_behind(after, max_ts, limit)
+
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self.inner_records.count_own_behind(after, max_due, limit)
 
 
 class MeteredEntries(SortedDataInterface):

@@ -77,6 +77,21 @@ class Profiler:
             del self._databases[database]
         self.attentive = bool(self._databases)
 
+    def copied(self) -> "Profiler":
+        """A profiler with the same settings."""
+        copy = Profiler()
+        copy.set_slow_ms(self.slow_ms)
+        copy.sample_rate = self.sample_rate
+        copy.attentive = self.attentive
+        for name, profile in self._databases.items():
+            copied = DatabaseProfile()
+            copied.level = profile.level
+            copied.since_s = profile.since_s
+            copied.filter = profile.filter
+            copied.tree = profile.tree
+            copy._databases[name] = copied
+        return copy
+
     def set_slow_ms(self, slow_ms: int) -> None:
         self.slow_ms = slow_ms
         self.slow_micros = slow_ms * _MICROS_PER_MS

@@ -21,7 +21,12 @@ class ProvisionedDatabases:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._databases: dict[str, Throughput | None] = {}
-        for name, stored in fields(catalog.server_entry(_ENTRY) or EMPTY_DOCUMENT):
+        self.reload()
+
+    def reload(self) -> None:
+        """Reads what is stored: at the start, and after a saved state was restored."""
+        self._databases = {}
+        for name, stored in fields(self._catalog.server_entry(_ENTRY) or EMPTY_DOCUMENT):
             self._databases[name] = throughput_from(stored)
 
     def names(self) -> list[str]:

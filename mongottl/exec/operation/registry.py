@@ -11,11 +11,17 @@ _MAX_OPID: Final = 2**31 - 1
 
 
 class RunningOperation:
-    """One command that runs in steps. body: the raw command. counter: its group in `opcounters`."""
+    """One command that runs in steps. body: the raw command. counter: its group in `opcounters`.
 
-    def __init__(self, opid: int, op: OperationState, body: bytes, counter: str, started_s: float) -> None:
+    reads_data: whether it reads or writes what is stored, unlike the `hello` that waits for changes of the topology.
+    """
+
+    def __init__(
+        self, opid: int, op: OperationState, body: bytes, counter: str, started_s: float, reads_data: bool
+    ) -> None:
         self.opid = opid
         self.op = op
+        self.reads_data = reads_data
         self.body = body
         self.counter = counter
         self.started_s = started_s
@@ -29,10 +35,12 @@ class OperationRegistry:
         self._running: dict[int, RunningOperation] = {}
         self._last_opid = 0
 
-    def begin(self, op: OperationState, body: bytes, counter: str, started_s: float) -> RunningOperation:
+    def begin(
+        self, op: OperationState, body: bytes, counter: str, started_s: float, reads_data: bool = True
+    ) -> RunningOperation:
         """Registers an operation. started_s: monotonic time (`clock.monotonic_s`)."""
         self._last_opid = self._last_opid % _MAX_OPID + 1
-        running = RunningOperation(self._last_opid, op, body, counter, started_s)
+        running = RunningOperation(self._last_opid, op, body, counter, started_s, reads_data)
         self._running[running.opid] = running
         return running
 

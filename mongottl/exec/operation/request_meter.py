@@ -13,12 +13,13 @@ class RequestMeter:
     """now_s: the time of the operation; expired documents that it meets cost nothing, purged or not.
 
     paused: whether reads are not counted: those of candidate plans that are tried. refused: how many statements were
-    throttled.
+    refused by the gateway. throttled: how many of them because the throughput was used up.
     """
 
     def __init__(self, now_s: int) -> None:
         self.paused = False
         self.refused = 0
+        self.throttled = 0
         self._now_s: int = now_s
         self._point_reads = 0
         self._loaded_bytes = 0
@@ -68,6 +69,12 @@ class RequestMeter:
             self._point_reads = max(0, self._point_reads - charges.point_read(len(document)))
         else:
             self._loaded_bytes = max(0, self._loaded_bytes - len(document))
+
+    def refuse(self, is_throttled: bool) -> None:
+        """Counts a request or statement that the gateway refuses."""
+        self.refused += 1
+        if is_throttled:
+            self.throttled += 1
 
     def cost(self, returned_bytes: int = 0) -> int:
         """Hundredths of request units so far. returned_bytes: results, which are part of a point read."""

@@ -11,9 +11,11 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_named
-from mongottl.dialect.cosmos.limits import max_document_bytes, max_message_bytes
+from mongottl.dialect.cosmos.features import MISSING_FEATURES
+from mongottl.dialect.cosmos.limits import Limits, has_large_documents
 from mongottl.document.build import encode
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp, Value
+from mongottl.document.validate import MAX_DEPTH
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
@@ -22,11 +24,13 @@ from mongottl.exec.operation.cursor_registry import CursorRegistry
 from mongottl.exec.operation.failpoints import FailPoints
 from mongottl.exec.operation.metrics import Metrics
 from mongottl.exec.operation.object_ids import ObjectIdGenerator
+from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.profiler import Profiler
 from mongottl.exec.operation.provisioned import ProvisionedDatabases
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.registry import OperationRegistry
 from mongottl.exec.operation.request_units import RequestUnits
+from mongottl.exec.operation.saved_states import SavedStates
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
 from mongottl.exec.operation.stored_sessions import StoredSessions
@@ -42,6 +46,7 @@ from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
+from mongottl.wire.messages import MAX_MESSAGE_SIZE
 
 if TYPE_CHECKING:
     from mongottl.javascript.processes import ScriptProcesses
@@ -51,6 +56,10 @@ MS_PER_S: Final = 1000
 # How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
 _SCRIPT_LIMIT_MS: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
+# What a reply may have besides the documents of its page.
+_AROUND_PAGE_BYTES: Final = 64 * 1024
+_LEVEL_BYTES: Final = 7
+_MAX_WRITE_BATCH_SIZE: Final = 100_000
 
 
 class ConcernDefaults:
@@ -62,32 +71,37 @@ class ConcernDefaults:
         self.updated_ms = 0
 
 
-# What a reply may have besides the documents of its page.
-_AROUND_PAGE_BYTES: Final = 64 * 1024
-
-
 class ServiceContext:
     """The state that all commands and background tasks of one server share."""
 
     def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
         self.config = config
         self.dialect: Dialect = dialect_named(config.dialect, config.announced_version())
-        # Bounds on a stored document, on an `_id` (0 for none), and on the time of an operation (0.0 for none).
+        # Bounds on a stored document, its levels, on an `_id` and a shard key's value (0 for none). The length from
+        # which on a document may have too many levels, each of which takes seven bytes: type, empty name, length and
+        # end.
         self.max_document_bytes: int = MAX_DOCUMENT_BYTES
-        self.max_id_bytes: int = self.dialect.max_id_bytes
-        # Bounds on the array of documents in a reply, and on a message.
+        self.max_depth: int = MAX_DEPTH
+        self.deep_bytes: int = _LEVEL_BYTES * MAX_DEPTH
+        self.max_id_bytes: int = 0
+        self.max_shard_key_bytes: int = 0
+        # Bounds on the array of documents in a reply, on a message, and on the writes of a command.
         self.max_page_bytes: int = MAX_DOCUMENT_BYTES
-        self.max_message_bytes: int = self.dialect.max_message_size_bytes
-        self.max_operation_s: float = self.dialect.max_operation_s
-        if self.dialect.account is not None:
-            self.configure_account(
-                config.cosmos_capability, config.cosmos_backup, config.cosmos_allow, config.cosmos_throughput
-            )
+        self.max_message_bytes: int = MAX_MESSAGE_SIZE
+        self.max_write_batch_size: int = _MAX_WRITE_BATCH_SIZE
+        # Bounds on the time of an operation, and of a transaction besides its lifetime, 0 for none.
+        self.max_operation_s: float = 0.0
+        self.max_transaction_ms: int = 0
         self.clock = clock
         self.engine = engine
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()
-        self.catalog = Catalog(engine, clock, self.dialect.forbidden_in_names)
+        self.catalog = Catalog(engine, clock)
+        self.request_units = RequestUnits()
+        if self.dialect.account is not None:
+            self.configure_account(
+                config.cosmos_capability, config.cosmos_backup, config.cosmos_allow, config.cosmos_throughput
+            )
         self.accounts = Accounts(self.catalog)
         # Whether clients may do only what their users are allowed (--auth).
         self.authorizes: bool = config.auth or config.cosmos_account is not None
@@ -99,10 +113,11 @@ class ServiceContext:
         self.transactions = TransactionRegistry()
         self.transaction_lifetime_s = TRANSACTION_LIFETIME_S
         self.metrics = Metrics()
+        # Set while the server's page is served.
+        self.observation: Observation | None = None
         # What the announced version has; None if it has everything.
         self.features = self.dialect.features
         self.fail_points = FailPoints()
-        self.request_units = RequestUnits()
         self.profiler = Profiler()
         self.operations = OperationRegistry()
         # The connected clients, by connection id.
@@ -124,7 +139,7 @@ class ServiceContext:
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()
-        self.log_settings = LogSettings(config.quiet)
+        self.log_settings = LogSettings(config.quiet, config.verbosity)
         self.concern_defaults = ConcernDefaults()
         self.cluster_parameters = ClusterParameters(self.catalog)
         # Of the dialect `cosmos`; in another there are none.
@@ -134,6 +149,11 @@ class ServiceContext:
         self.purging = False
         # Numbers of collections whose expiry times are not all in the wheel; see `exec.write.expiry`.
         self.unarmed: set[int] = set()
+        # How many tasks are filling the wheel with the expiry times of a collection.
+        self.arming: int = 0
+        self.saved_states = SavedStates()
+        # Whether a saved state is about to be restored: new commands wait, and what runs ends.
+        self.restoring = False
         # "database.collection" of collections under copy; new commands that write to them wait.
         self.exclusive: set[str] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
@@ -142,6 +162,8 @@ class ServiceContext:
         self.log_lines: Callable[[str], list[str] | None] = _no_log
         # Logs a document that fails its collection's validator: client, namespace, document, errInfo.
         self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
+        # Logs that `sparse` has no effect, in the dialect `cosmos`: client, namespace, name of the index.
+        self.log_ignored_sparse: Callable[[ClientInfo, str, str], None] = _no_sparse_warning
         # Logs a login: client, mechanism, user, whether it succeeded.
         self.log_login: Callable[[ClientInfo, str, str, bool], None] = _no_login
         # Logs a line that a script has printed.
@@ -172,9 +194,25 @@ class ServiceContext:
         account = self.dialect.account
         assert account is not None
         account.configure(capabilities, backup, allowed, throughput)
-        self.max_document_bytes = max_document_bytes(account)
-        self.max_message_bytes = max_message_bytes(account)
+        limits = Limits(account, MAX_MESSAGE_SIZE)
+        self.max_document_bytes = limits.max_document_bytes
+        self.max_depth = limits.max_depth
+        self.deep_bytes = _LEVEL_BYTES * limits.max_depth
+        self.max_id_bytes = limits.max_id_bytes
+        self.max_shard_key_bytes = limits.max_shard_key_bytes
+        self.max_message_bytes = limits.max_message_bytes
         self.max_page_bytes = min(MAX_DOCUMENT_BYTES, self.max_message_bytes - _AROUND_PAGE_BYTES)
+        self.max_write_batch_size = limits.max_write_batch_size
+        self.max_operation_s = limits.max_operation_s
+        self.max_transaction_ms = limits.max_transaction_ms
+        self.catalog.forbidden_in_names = limits.forbidden_in_names
+        self.catalog.large_documents = has_large_documents(account)
+        self.request_units.wake_waiting()
+
+    def note_clock_change(self) -> None:
+        """Called after the clock was moved, stopped or started: wakes what waits for a time."""
+        self.wake_reaper()
+        self.request_units.wake_waiting()
 
     def script_opener(self, name: str, now_ms: int) -> "Callable[[Pause], Scripts]":
         """What opens the scripts of an operation, given its function that lets other operations run.
@@ -202,7 +240,8 @@ class ServiceContext:
         """Why the server runs no JavaScript, or "" if it does."""
         from mongottl.javascript.library import missing_reason
 
-        if not self.dialect.runs_scripts:
+        account = self.dialect.account
+        if account is not None and account.refuses(MISSING_FEATURES):
             return "Cosmos DB runs no JavaScript"
         return missing_reason() if self.config.scripting else "JavaScript is turned off (--no-scripting)"
 
@@ -278,6 +317,10 @@ class ServiceContext:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _no_sparse_warning(client: ClientInfo, namespace: str, index: str) -> None:
     pass
 
 

@@ -143,6 +143,15 @@ class SessionRegistry:
         for session in [s for s in self._sessions.values() if s.last_used_s < before_s and s.running == 0]:
             self._forget(session)
 
+    def forget_writes(self) -> None:
+        """Forgets what the latest writes have done, because a saved state is restored: retries of them are carried out
+        again. Their numbers are kept, since those of later writes are higher."""
+        for session in self._sessions.values():
+            history = session.history
+            self._release(history)
+            history.dropped = False
+            history.written_at = None
+
     def _drop_oldest(self) -> None:
         for session in self._sessions.values():
             if session.running == 0:

@@ -55,8 +55,8 @@ def use(op: OperationContext, kept: KeptSnapshot) -> None:
 def _too_old() -> CommandError:
     return CommandError(
         ErrorCode.SnapshotTooOld,
-        "Read timestamp is older than the oldest available timestamp: snapshots are kept for 300 seconds, and as long"
-        " as the changes since then fit into memory",
+        "Read timestamp is older than the oldest available timestamp: snapshots are kept for 300 seconds, as long as"
+        " the changes since then fit into memory, and until a saved state is restored",
     )
 
 

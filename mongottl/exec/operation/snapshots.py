@@ -54,6 +54,12 @@ class SnapshotRegistry:
                 del self._kept[key]
                 self._give_up(kept)
 
+    def close_all(self) -> None:
+        """Gives up all snapshots, because a saved state is restored."""
+        for kept in self._kept.values():
+            self._give_up(kept)
+        self._kept = {}
+
     def _give_up(self, kept: KeptSnapshot) -> None:
         kept.closed = True
         kept.snapshot.close()

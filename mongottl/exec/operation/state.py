@@ -23,11 +23,15 @@ class OperationState:
         self.session_key: bytes | None = None
         self.used_namespace = ""
         self.killed = False
+        self.why_killed = "operation was interrupted"
         self.builds_on: Collection | None = None
         self.waits_for: Signal | None = None
 
-    def kill(self) -> None:
-        """Makes the operation fail with Interrupted (11601), at its next step, or now if it waits."""
+    def kill(self, why: str = "") -> None:
+        """Makes the operation fail with Interrupted (11601), at its next step, or now if it waits. why: the error's
+        message, if not the usual one."""
         self.killed = True
+        if why:
+            self.why_killed = why
         if self.waits_for is not None:
             self.waits_for.notify()

@@ -2,56 +2,88 @@
 
 from typing import Final
 
-from mongottl.dialect.cosmos.throttling import throttled, timed_out
+from mongottl.account import ENFORCED, Account
+from mongottl.dialect.cosmos.throttling import TOO_MANY_REQUESTS, throttled, timed_out
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.request_meter import RequestMeter
-from mongottl.exec.operation.request_units import RequestUnits
+from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.throughput import Budget, throughput_of
 
 # How long a throttled request waits in the server, by the server's clock, in an account whose requests wait.
 MAX_WAIT_MS: Final = 60_000
-# How often it checks whether there is something left of its budget.
-_POLL_S: Final = 0.005
+# The machine's wall clock may be set without notice. So a request that waits looks at least so often.
+_LOOK_S: Final = 1.0
 
 
 class Purse:
-    """What one request takes out of a budget. units_per_s: of the budget that `holder` has. waits: whether the request
-    waits in the server instead of being refused."""
+    """What one request takes out of the budget of its collection, or of the database whose collections share one.
 
-    def __init__(
-        self, op: OperationContext, units: RequestUnits, holder: str, units_per_s: int, meter: RequestMeter, waits: bool
-    ) -> None:
+    The account and the throughput are asked each time, because both may change while the request waits.
+    """
+
+    def __init__(self, op: OperationContext, account: Account, meter: RequestMeter) -> None:
         self._op = op
-        self._units = units
-        self._holder = holder
-        self._units_per_s = units_per_s
+        self._account = account
+        self._units = op.service.request_units
         self._meter = meter
         self._spent = 0
         self._began_ms: int = op.now_ms
-        self.waits = waits
+        database, _, collection = op.used_namespace.partition(".")
+        self._database = database
+        self._collection = collection
+
+    @property
+    def waits(self) -> bool:
+        """Whether the request waits in the server instead of being refused."""
+        return self._account.can("DisableRateLimitingResponses")
+
+    def _budget(self) -> Budget:
+        return throughput_of(self._op.service, self._database, self._collection)
 
     def spend(self, total: int) -> None:
         """Takes out what the request has cost so far, in hundredths of units."""
         if total != self._spent:
-            self._units.spend(self._holder, total - self._spent, self._op.service.clock.now_ms())
+            self._units.spend(self._budget().holder, total - self._spent, self._op.service.clock.now_ms())
             self._spent = total
 
     def wait_ms(self) -> int:
         """Milliseconds until the request can go on; 0 for now."""
         self.spend(self._meter.cost())
-        return self._units.wait_ms(self._holder, self._units_per_s, self._op.service.clock.now_ms())
+        if self._account.throughput != ENFORCED:
+            return 0
+        budget = self._budget()
+        return self._units.wait_ms(budget.holder, budget.throughput.units_per_s, self._op.service.clock.now_ms())
 
-    def wait(self) -> Steps[None]:
-        """Waits until the request can go on. ExceededTimeLimit (50) after `MAX_WAIT_MS`."""
+    def wait(self) -> Steps[int]:
+        """Waits until the request can go on, or as long as it does not have to be refused: then the milliseconds until
+        it can go on, else 0. ExceededTimeLimit (50) after `MAX_WAIT_MS`."""
+        wait_ms = self.wait_ms()
+        if not wait_ms or not self.waits:
+            return wait_ms
         op = self._op
-        while self.wait_ms():
-            yield Wait(_POLL_S)
-            if op.service.clock.now_ms() - self._began_ms >= MAX_WAIT_MS:
-                raise timed_out("rateLimited")
-            op.check_interrupt()
+        clock = op.service.clock
+        signal = Signal()
+        op.waits_for = signal
+        self._units.add_waiting(signal)
+        try:
+            while wait_ms and self.waits:
+                ends_ms = min(clock.now_ms() + wait_ms, self._began_ms + MAX_WAIT_MS)
+                left_s = op.time_left_s()
+                seconds = min(clock.wait_s(ends_ms), _LOOK_S, _LOOK_S if left_s < 0.0 else left_s)
+                yield Wait(seconds, signal, may_abandon=True)
+                signal.clear()
+                if op.time_left_s() == 0.0 or clock.now_ms() - self._began_ms >= MAX_WAIT_MS:
+                    raise timed_out("rateLimited")
+                op.check_interrupt()
+                wait_ms = self.wait_ms()
+        finally:
+            op.waits_for = None
+            self._units.remove_waiting(signal)
         op.refresh_now()
+        return wait_ms
 
 
 class StatementGate(Gate):
@@ -78,13 +110,10 @@ class StatementGate(Gate):
         error = self._refusals.get(index)
         purse = self._purse
         if error is None and purse is not None:
-            if purse.waits:
-                yield from purse.wait()
-            else:
-                wait_ms = purse.wait_ms()
-                if wait_ms:
-                    error = throttled(self._operation, self._form, wait_ms)
+            wait_ms = yield from purse.wait()
+            if wait_ms:
+                error = throttled(self._operation, self._form, wait_ms)
         if error is not None:
             if self._meter is not None:
-                self._meter.refused += 1
+                self._meter.refuse(error.code == TOO_MANY_REQUESTS)
             raise error

@@ -19,13 +19,22 @@ class Wait:
 
     file: also resumes when this file descriptor can be read, or written to if `to_write`; -1 for none. It must not be
     closed meanwhile.
+    may_abandon: whether the command ends there when its client disconnects, even if it changes data.
     """
 
-    def __init__(self, seconds: float, signal: Signal | None = None, file: int = -1, to_write: bool = False) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        signal: Signal | None = None,
+        file: int = -1,
+        to_write: bool = False,
+        may_abandon: bool = False,
+    ) -> None:
         self.seconds = seconds
         self.signal = signal
         self.file = file
         self.to_write = to_write
+        self.may_abandon = may_abandon
 
 
 class Flush:

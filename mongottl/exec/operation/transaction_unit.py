@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.namespace import spelled_otherwise
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.dialect.cosmos.transactions import check_collection
@@ -34,8 +35,8 @@ def begin(service: ServiceContext, session_key: bytes, number: int) -> Transacti
     transaction.started_ms = service.clock.now_ms()
     transaction.read_at = service.cluster_clock.operation_time
     transaction.deadline_s = now_s + service.transaction_lifetime_s
-    if service.dialect.max_transaction_ms:
-        transaction.deadline_ms = transaction.started_ms + service.dialect.max_transaction_ms
+    if service.max_transaction_ms:
+        transaction.deadline_ms = transaction.started_ms + service.max_transaction_ms
     service.transactions.add(transaction)
     return transaction
 
@@ -192,8 +193,15 @@ class TransactionCatalog(SnapshotCatalog):
             check_collection(self._account, collection.namespace, collection.shard_key is not None, used)
         transaction.uses(collection)
 
-    def create_collection(self, database: str, name: str, options: CollectionOptions = NO_OPTIONS) -> Collection:
-        collection = self.shared.create_pending(database, name, options)
+    def database_spelled_otherwise(self, database: str) -> str | None:
+        shared = super().database_spelled_otherwise(database)
+        created = [collection.database for collection in self._transaction.pending.values()]
+        return spelled_otherwise(database, created) if shared is None else shared
+
+    def create_collection(
+        self, database: str, name: str, options: CollectionOptions = NO_OPTIONS, uuid: bytes | None = None
+    ) -> Collection:
+        collection = self.shared.create_pending(database, name, options, uuid)
         self._transaction.pending[collection.namespace] = collection
         self._use(collection)
         return collection

@@ -50,6 +50,8 @@ class Transaction:
         self.deadline_s = 0.0
         self.deadline_ms = 0
         self.state = IN_PROGRESS
+        # What the error of a later statement adds to saying that the transaction was aborted.
+        self.why_aborted = ""
         self.busy = False
         self.expired = False
         self.collections: Final[dict[int, Collection]] = {}
@@ -130,6 +132,13 @@ class TransactionRegistry:
             self.committed_total += 1
         else:
             self.aborted_total += 1
+
+    def void_all(self, why: str) -> None:
+        """Makes the ended transactions aborted ones, because a saved state is restored: what they have committed is not
+        in it. None is in progress. why: for the error of their next statement."""
+        for transaction in self._latest.values():
+            transaction.state = ABORTED
+            transaction.why_aborted = why
 
     def forget_unknown(self, sessions: SessionRegistry) -> None:
         """Forgets the ended transactions of sessions that have expired."""

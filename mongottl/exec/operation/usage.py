@@ -66,6 +66,15 @@ def bucket_micros(micros: int) -> int:
     return half if power >= 2048 and micros >= half else power
 
 
+def next_bucket_micros(floor: int) -> int:
+    """The lower bound of the bucket behind that of `floor`, one of `bucket_micros`."""
+    if floor < 2:
+        return 2
+    if floor < 2048:
+        return 2 * floor
+    return floor + (1 << (floor.bit_length() - 2))  # half of the power of two at or below it
+
+
 class NamespaceUsage:
     """The usage of one collection or view since the server started."""
 

@@ -211,6 +211,7 @@ class WriteUnit:
             arm_records(service, collection, self._rows)
         if self.purged:
             service.metrics.ttl_deleted_documents += self.purged
+            collection.purged_documents += self.purged
         if self.inserted and collection.options.capped:
             service.cursors.notify_inserted(collection.number)
 

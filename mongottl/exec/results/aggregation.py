@@ -368,8 +368,8 @@ class OperationRun(RunContext):
     def open_output(self, database: str, collection: str, time_series: bytes | None) -> str:
         return output.open_output(self._pull.op, database, collection, time_series)
 
-    def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
-        output.insert_output(self._pull.op, database, temporary, documents)
+    def insert_output(self, database: str, temporary: str, collection: str, documents: list[bytes]) -> None:
+        output.insert_output(self._pull.op, database, temporary, collection, documents)
 
     def stamp_output(self, database: str, temporary: str, after: int) -> int:
         return output.stamp_output(self._pull.op, database, temporary, after)

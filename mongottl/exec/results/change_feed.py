@@ -4,10 +4,13 @@
 
 A document that was changed several times is told once, in its latest version, if it was not read in between; one that
 is gone, deleted or expired, is not told. All events that were read at once have the same token, that behind the last.
+No source shows the documentKey of a sharded collection; that it is without the shard key, which MongoDB's has, is
+assumed.
 
 Source: Microsoft's "Change streams in Azure Cosmos DB's API for MongoDB" and "Change feed modes".
 """
 
+from mongottl.account import Account
 from mongottl.catalog.collection import Collection
 from mongottl.dialect.cosmos.change_feed import check_pipeline, feed_token, position_of, without_operation_types
 from mongottl.dialect.cosmos.provisioning import not_found
@@ -27,22 +30,32 @@ _TOLD = ("insert", "update", "replace")
 _GONE = ("drop", "rename", "dropDatabase", "invalidate")
 
 
-def feed_pipeline(
-    op: OperationContext, named: Value, collection: Collection | None, pipeline: list[Value]
-) -> list[Value]:
-    """The pipeline with which a change stream runs. named: the `aggregate` field. collection: None if there is none.
+def is_of_feed(account: Account | None, named: Value) -> bool:
+    """Whether a change stream is told as Cosmos DB tells it: those of a collection. named: the `aggregate` field.
 
-    TypeMismatch (14; the code is assumed) for a stream of a database or deployment, BadValue (2) for another pipeline
-    than the one that Cosmos DB takes, unless the account allows it, NamespaceNotFound (26) without the collection.
+    TypeMismatch (14; the code is assumed) for a stream of a database or of the deployment, which the feed does not
+    have. If that is allowed, it is told as in MongoDB.
     """
-    if not isinstance(named, str):
+    if account is None:
+        return False
+    if not isinstance(named, str) and account.refuses("database-watch"):
         found = type_name(type_code_of(named))
         raise CommandError(ErrorCode.TypeMismatch, f"Expected type string but found {found}.")
-    account = op.service.dialect.account
-    if account is not None and account.refuses("bare-watch"):
+    return isinstance(named, str)
+
+
+def feed_pipeline(
+    op: OperationContext, account: Account, name: str, collection: Collection | None, pipeline: list[Value]
+) -> list[Value]:
+    """The pipeline with which the change stream of a collection runs. collection: None if there is none.
+
+    BadValue (2) for another pipeline than the one that Cosmos DB takes, unless the account allows it, NamespaceNotFound
+    (26) without the collection, which cannot be allowed: the feed and its tokens are of one collection.
+    """
+    if account.refuses("bare-watch"):
         check_pipeline(pipeline)
     if collection is None:
-        raise missing_collection(op.database, named)
+        raise missing_collection(op.database, name)
     return without_operation_types(pipeline)
 
 
@@ -57,7 +70,7 @@ class ChangeFeed(ChangeStream):
 
     def __init__(self, op: OperationContext, spec: ChangeStreamSpec, collection: Collection) -> None:
         if spec.resume is not None:
-            spec.resume = encode({"_data": position_of(spec.resume)})
+            spec.resume = encode({"_data": position_of(spec.resume, collection.uuid)})
         spec.full_document = "updateLookup"
         super().__init__(op, spec, False)
         self.keeps_to_page = True

@@ -3,11 +3,13 @@
 from functools import cmp_to_key
 from typing import Final
 
+from mongottl.catalog.catalog import new_uuid
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
 from mongottl.catalog.view import View
+from mongottl.dialect.cosmos.wording import duplicate_key
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
@@ -15,8 +17,9 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
-from mongottl.errors import CommandError, ErrorCode, WriteError
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.stages.stage import uuid_text
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
 from mongottl.exec.write.writes import (
     check_size,
@@ -41,7 +44,8 @@ _MAX_CONFLICTS: Final = 100
 
 
 def check_out(op: OperationContext, database: str, name: str, time_series: bytes | None) -> None:
-    """IllegalOperation (20) for a target name that is not allowed, 17152 for a capped target.
+    """IllegalOperation (20) for a target name that is not allowed, InvalidNamespace (73) in the dialect `cosmos`; 17152
+    for a capped target.
 
     time_series: the `timeseries` options of `$out`, or None. With options: 7268700 if the target exists and is no time
     series collection, 7406103 if its options differ.
@@ -97,8 +101,8 @@ def _check_publishable(op: OperationContext, database: str, name: str) -> None:
     try:
         op.catalog.check_new_name(database, name)
     except CommandError as error:
-        if error.code != ErrorCode.InvalidNamespace:
-            raise
+        if error.code != ErrorCode.InvalidNamespace or op.service.dialect.account is not None:
+            raise  # Cosmos DB has one code for such names
         raise CommandError(ErrorCode.IllegalOperation, error.message) from None
 
 
@@ -115,7 +119,7 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
     time_series: as for `check_out`.
     """
     target = op.catalog.lookup(database, name, time_series=True)
-    temporary = f"tmp.agg_out.{op.service.object_ids.generate(op.now_s)}"
+    temporary = f"tmp.agg_out.{uuid_text(new_uuid())}"
     op.catalog.check_new_name(database, temporary)
     options = NO_OPTIONS
     if target is not None:
@@ -140,14 +144,24 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
     return temporary
 
 
-def insert_output(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> None:
+def insert_output(op: OperationContext, database: str, temporary: str, name: str, documents: list[bytes]) -> None:
+    """Inserts documents into a temporary collection.
+
+    DuplicateKeyError (11000) names the temporary collection, as mongod does; in the dialect `cosmos` the target `name`,
+    because clients know of no other (assumed).
+    """
     collection = _temporary(op, database, temporary)
-    prepared = prepare_documents(op, documents)
+    prepared = prepare_documents(op, collection, documents)
     try:
         insert_batch(op, collection, prepared)
     except (DuplicateKey, WriteConflict, WriteError):
         for document in prepared:
-            insert_document(op, collection, document)
+            try:
+                insert_document(op, collection, document)
+            except DuplicateKeyError as error:
+                if op.service.dialect.account is None:
+                    raise
+                raise DuplicateKeyError(error.code, duplicate_key(f"{database}.{name}")) from None
 
 
 def _temporary(op: OperationContext, database: str, temporary: str) -> Collection:
@@ -317,8 +331,8 @@ def _insert(op: OperationContext, collection: Collection | None, database: str, 
     if collection is None:
         op.catalog.check_new_name(database, name)
         collection = op.catalog.create_collection(database, name)
-    prepared = prepare_document(op, document)
-    check_size(op, prepared)
+    prepared = prepare_document(op, collection, document)
+    check_size(op, collection, prepared)
     insert_document(op, collection, prepared)
     op.service.metrics.documents["inserted"] += 1
 

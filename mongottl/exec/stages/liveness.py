@@ -5,11 +5,11 @@
     getMore             buffered records are checked by the `_ts` and `ttl` that are stored now, by record id
 
 A buffered record keeps the content with which it was read, as documents in a blocking sort of mongod do. Records that
-are no longer stored are left out where the collection has a TTL, because a deleted one cannot be told from an expired
+are no longer stored are left out: mongod would not have read them yet, and a deleted one cannot be told from an expired
 one.
 
-The check costs nothing as long as neither the second nor the collection's indexes have changed since the records were
-read, and needs no storage access unless the collection was written to as well.
+The check needs no storage access unless the collection was written to since the records were read. It costs nothing
+then without a TTL, and with one as long as neither the second nor the collection's indexes have changed.
 """
 
 from typing import Final
@@ -49,14 +49,13 @@ class ReadMark:
         self._has_stored_ttl: bool = just_read and collection.default_ttl_s != NO_TTL
 
     def is_current(self, op: OperationContext) -> bool:
-        """Whether records that were not expired when they were read cannot be expired now, even if written since.
-
-        A write within the same second cannot make a document expire before the next second.
-        """
+        """Whether records that were stored and not expired when they were read are so now for certain."""
         collection = self.collection
-        if collection.default_ttl_s == NO_TTL:
-            return True
-        return op.now_s == self._now_s and collection.generation == self._generation
+        if collection.writes != self._writes:
+            return False
+        return collection.default_ttl_s == NO_TTL or (
+            op.now_s == self._now_s and collection.generation == self._generation
+        )
 
     def is_unchanged(self) -> bool:
         """Whether the `_ts` and `ttl` with which the records were read are those that are stored.

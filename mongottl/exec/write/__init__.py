@@ -5,6 +5,8 @@ modifying    running updates and deletes over the records that match
 validation   checking documents against their collection's validator
 capped       deleting the oldest documents of capped collections beyond their limits
 index_build  building indexes over collections in use
-copying      copying collections
-expiry       deleting expired documents, and refilling the timing wheel
+copying      copying collections; loading: collections from files
+commit       committing transactions; transaction_records: config.transactions; waiting: for what they have written
+sharding     what the shard key of Cosmos DB's collections asks of writes
+expiry       deleting expired documents, and refilling the timing wheel; schedule: when documents expire
 """

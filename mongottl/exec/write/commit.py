@@ -32,13 +32,15 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     remembers the commit, with a data directory in the same unit of work.
 
     If it raises, the transaction is still in progress, and must be aborted: SnapshotConflict if a collection that it
-    has created exists meanwhile, or one that it has written was dropped; DuplicateKeyError (11000) for an index that
-    became ready meanwhile.
+    has created exists meanwhile, or a database whose name differs in case only, or if a collection that it has written
+    was dropped; DuplicateKeyError (11000) for an index that became ready meanwhile.
     """
     catalog = service.catalog
     for collection in transaction.pending.values():
         if catalog.find(collection.database, collection.name) is not None:
             raise SnapshotConflict("a collection of the transaction was created by others")
+        if catalog.database_spelled_otherwise(collection.database) is not None:
+            raise SnapshotConflict("a database that differs from one of the transaction in case only was created")
     commit = _Commit(service, transaction)
     session = service.sessions.find(transaction.session_key)
     note: RetryableWrite | None = None

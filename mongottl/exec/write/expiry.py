@@ -11,12 +11,13 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
-from mongottl.document.keystring import bracket_range, encode_value, successor
+from mongottl.document.keystring import bracket_range, value_range
 from mongottl.document.types import INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.arming import arm_date, date_due_s, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.storage.interface import NO_BYTE_LIMIT, EngineUnavailable, Record, RecordStore, WriteConflict
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.ttl.policy import (
@@ -57,7 +58,8 @@ def count_expired(records: RecordStore, collection: Collection, now_s: int) -> i
 def reap_due(service: ServiceContext) -> Steps[int]:
     """Deletes all documents that are due now; how many. Does nothing while TTL deletion is paused.
 
-    Waits for a purge that is already running, so that afterwards nothing that was due at the start is left.
+    Waits for a purge that is already running, so that afterwards nothing that was due at the start is left. Ends
+    early if a saved state is about to be restored.
     """
     while service.purging:
         yield Wait(_PURGE_POLL_S)
@@ -70,8 +72,10 @@ def reap_due(service: ServiceContext) -> Steps[int]:
     try:
         for number in list(service.unarmed):
             yield from _arm_all(service, number)
+            if _must_end(service):
+                return deleted
             service.unarmed.discard(number)
-        while service.ttl_monitor_enabled:
+        while service.ttl_monitor_enabled and not _must_end(service):
             now_s = service.clock.now_ms() // _MS_PER_S
             due = service.wheel.advance_to(now_s)
             if not due:
@@ -84,6 +88,8 @@ def reap_due(service: ServiceContext) -> Steps[int]:
                 if service.clock.now_ms() // _MS_PER_S < now_s:
                     # The clock was set back meanwhile: what the wheel returned as due may not be due any more.
                     yield from rearm_collection(service, number)
+            if _must_end(service):
+                break
             purged_all = True
     finally:
         service.purging = False
@@ -94,12 +100,22 @@ def reap_due(service: ServiceContext) -> Steps[int]:
 
 
 def reap_after_clock_change(service: ServiceContext) -> Steps[int]:
-    """Purges everything that is due after the clock was moved, and wakes the reaper; how many documents were purged
-    meanwhile, by whomever."""
+    """Keeps where the clock stands after it was moved, purges everything that is due, and wakes what waits for a time;
+    how many documents were purged meanwhile, by whomever."""
+    keep_clock(service)
     before = service.metrics.ttl_deleted_documents
     yield from reap_due(service)
-    service.wake_reaper()
+    service.note_clock_change()
     return service.metrics.ttl_deleted_documents - before
+
+
+def _must_end(service: ServiceContext) -> bool:
+    """Whether a saved state is about to be restored, so that what runs ends at its next step.
+
+    A function, since mypy takes an attribute that was False for False until it is assigned here, and mypyc would leave
+    out what follows when another task has set it between two steps.
+    """
+    return service.restoring
 
 
 def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
@@ -108,7 +124,7 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
     deleted = 0
     while True:
         collection = service.catalog.by_number(number)
-        if collection is None:
+        if collection is None or _must_end(service):
             return deleted
         with_numbers = numbers_are_dates(service)
         records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers)
@@ -213,9 +229,7 @@ def _due_between(
     not count.
     """
     descending = index.descriptor.descending[0]
-    oldest = encode_value(first, descending)
-    newest = encode_value(last, descending)
-    low, high = (newest, successor(oldest)) if descending else (oldest, successor(newest))
+    low, high = value_range(first, last, descending)
     found: dict[int, Record] = {}
     stored = unit.records(collection)
     entries = unit.index(index)
@@ -248,7 +262,7 @@ def rearm_collection(service: ServiceContext, number: int) -> Steps[None]:
     complete = False
     try:
         yield from _arm_all(service, number)
-        complete = True
+        complete = not _must_end(service)
     except (EngineUnavailable, WriteConflict):
         pass
     finally:
@@ -258,6 +272,15 @@ def rearm_collection(service: ServiceContext, number: int) -> Steps[None]:
 
 
 def _arm_all(service: ServiceContext, number: int) -> Steps[None]:
+    """Fills the wheel with one collection's expiry times; not with all if a saved state is about to be restored."""
+    service.arming += 1
+    try:
+        yield from _arm_collection(service, number)
+    finally:
+        service.arming -= 1
+
+
+def _arm_collection(service: ServiceContext, number: int) -> Steps[None]:
     service.wheel.disarm_all(number)
     unit = RecoveryUnit(service)
     after_s = NO_CUTOFF_S
@@ -269,6 +292,8 @@ def _arm_all(service: ServiceContext, number: int) -> Steps[None]:
             break
         after_s = seconds[-1]
         yield None
+        if _must_end(service):
+            return
     after_s = NO_CUTOFF_S
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s != NO_TTL:
         seconds = unit.records(collection).own_seconds(after_s, REFILL_BATCH)
@@ -278,6 +303,8 @@ def _arm_all(service: ServiceContext, number: int) -> Steps[None]:
             break
         after_s = seconds[-1]
         yield None
+        if _must_end(service):
+            return
     yield from _rearm_dates(service, unit, number)
 
 
@@ -295,7 +322,7 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> St
             number_low, number_high = bracket_range(BRACKET_NUMBER, descending)
             bracket_low = min(bracket_low, number_low)
             bracket_high = max(bracket_high, number_high)
-        while index.ready and not collection.dropped and index.has_keys:
+        while index.ready and not collection.dropped and index.has_keys and not _must_end(service):
             batch, more = unit.index(index).scan_fetch(
                 unit.records(collection), bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
             )

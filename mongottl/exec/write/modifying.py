@@ -32,6 +32,7 @@ from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.write.sharding import check_targets_shard_key
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
+    check_new_id,
     check_size,
     delete_batch,
     insert_document,
@@ -375,10 +376,12 @@ def upsert(
     """Inserts the new document of an update with `upsert: true` that matched nothing."""
     document = new_document_for_upsert(driver, match, context)
     _check_after_scripts(op, collection, [])
-    type_code, _ = find_field_at(document, 0, b"_id")
+    type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
         document = with_new_id(op, document)
-    check_size(op, document)
+    else:
+        check_new_id(op, document, int(type_code), int(pos))
+    check_size(op, collection, document)
     insert_document(op, collection, document)
     op.service.metrics.documents["inserted"] += 1
     result = UpdateResult()

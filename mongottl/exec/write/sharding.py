@@ -4,35 +4,55 @@ Source: Microsoft's error table for the service (61, 66) and its page on partiti
 but that of ImmutableField, which is assumed.
 """
 
+from typing import Final
+
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.shard_key import ShardKey
+from mongottl.dialect.cosmos.limits import shard_key_too_long
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AndExpression
 
-
-def check_has_shard_key(shard_key: ShardKey, document: bytes) -> None:
-    """ShardKeyNotFound (61) for a document that is to be stored without a value of the shard key."""
-    if shard_key.value_of(document) is None:
-        raise WriteError(
-            ErrorCode.ShardKeyNotFound, f"document does not contain shard key at '{shard_key.path.dotted}'"
-        )
+# Bytes of a string's KeyString around the string itself: its type and its end.
+_AROUND_STRING: Final = 2
 
 
-def check_keeps_shard_key(shard_key: ShardKey, before: bytes, after: bytes, replaces: bool) -> None:
+def check_has_shard_key(op: OperationContext, shard_key: ShardKey, document: bytes) -> None:
+    """ShardKeyNotFound (61) for a document that is to be stored without a value of the shard key. If that is allowed,
+    it is stored among those whose value is null, of which it must differ by `_id`. BadValue (2) for a value that is too
+    long."""
+    value = shard_key.value_of(document)
+    if value is None:
+        if _refuses(op, "missing-shard-key"):
+            raise WriteError(
+                ErrorCode.ShardKeyNotFound, f"document does not contain shard key at '{shard_key.path.dotted}'"
+            )
+    elif 0 < op.service.max_shard_key_bytes < len(value) - _AROUND_STRING:
+        raise shard_key_too_long()
+
+
+def check_keeps_shard_key(
+    op: OperationContext, shard_key: ShardKey, before: bytes, after: bytes, replaces: bool
+) -> None:
     """ImmutableField (66) for an update that changes or removes the value of the shard key; ShardKeyNotFound (61) for a
     replacement without it."""
     value = shard_key.value_of(after)
     if value is None and replaces:
-        check_has_shard_key(shard_key, after)
-    if value is None or value != shard_key.value_of(before):
+        check_has_shard_key(op, shard_key, after)
+    if value != shard_key.value_of(before) and _refuses(op, "shard-key-change"):
         path = shard_key.path.dotted
         raise WriteError(
             ErrorCode.ImmutableField,
             f"Performing an update on the path '{path}' would modify the immutable field '{path}'",
         )
+
+
+def _refuses(op: OperationContext, refusal: str) -> bool:
+    """Whether a refusal is in force; in a data directory of the dialect `cosmos` that another dialect opens, it is."""
+    account = op.service.dialect.account
+    return account is None or account.refuses(refusal)
 
 
 def check_targets_shard_key(op: OperationContext, collection: Collection, match: MatchExpression, many: bool) -> None:
@@ -44,7 +64,7 @@ def check_targets_shard_key(op: OperationContext, collection: Collection, match:
     account = op.service.dialect.account
     if shard_key is None or account is None or not account.refuses("untargeted-write"):
         return
-    if many and not account.can("EnableMongoRetryableWrites"):
+    if many and not op.service.dialect.account_retries_writes():
         return
     if not _names(match, shard_key.path.dotted):
         raise CommandError(ErrorCode.ShardKeyNotFound, "query in command must target a single shard key")

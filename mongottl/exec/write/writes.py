@@ -7,7 +7,7 @@ deleted first, and the write is tried again.
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.dialect.cosmos.limits import check_id_length, too_large
+from mongottl.dialect.cosmos.limits import check_id_length, max_document_bytes, too_deep, too_large
 from mongottl.dialect.cosmos.wording import duplicate_key
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.keystring import encode_value
@@ -24,7 +24,7 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
-from mongottl.document.validate import MAX_DEPTH, check_depth
+from mongottl.document.validate import check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
@@ -50,40 +50,35 @@ _MAX_RECORD_ID_BYTES: Final = 8 * 1024 * 1024
 _EMPTY_TIMESTAMP: Final = bytes(8)
 # Where the name of a document's first field begins.
 _FIRST_NAME_AT: Final = 5
-# A level of documents takes seven bytes: type, empty name, length and end.
-_TOO_SHORT_TO_BE_DEEP: Final = 7 * MAX_DEPTH
 
 
-def prepare_documents(op: OperationContext, documents: list[bytes]) -> list[bytes]:
+def prepare_documents(op: OperationContext, collection: Collection, documents: list[bytes]) -> list[bytes]:
     """Documents that a client inserts, as they will be stored: see `prepare_document`."""
-    return [prepare_document(op, document) for document in documents]
+    return [prepare_document(op, collection, document) for document in documents]
 
 
-def prepare_document(op: OperationContext, document: bytes) -> bytes:
+def prepare_document(op: OperationContext, collection: Collection, document: bytes) -> bytes:
     """A document that a client inserts, as it will be stored: with `_id` as its first field.
 
-    Empty timestamps among its root fields are replaced by new ones of the operation's time. BSONObjectTooLarge (10334)
-    beyond 16 MiB, InvalidIdField (53) for an `_id` of a type that is not allowed, BadValue (2) for two `_id` fields,
-    Overflow (15) beyond 180 levels.
+    Empty timestamps among its root fields are replaced by new ones of the operation's time, unless its command keeps
+    them. BSONObjectTooLarge (10334) beyond 16 MiB, InvalidIdField (53) for an `_id` of a type that is not allowed,
+    BadValue (2) for two `_id` fields, Overflow (15) beyond 180 levels.
     """
-    if len(document) > op.service.max_document_bytes:
-        if op.service.dialect.account is not None:
-            raise too_large()
+    if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
         raise WriteError(
             ErrorCode.BSONObjectTooLarge,
             f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}",
         )
-    if len(document) > _TOO_SHORT_TO_BE_DEEP:
-        check_depth(document)
+    if len(document) > op.service.deep_bytes:
+        _check_levels(op, document)
     # As a number: a search for bytes by `in` costs an exception inside the interpreter.
-    if TIMESTAMP in document and _EMPTY_TIMESTAMP in document:
+    if TIMESTAMP in document and _EMPTY_TIMESTAMP in document and not op.keeps_empty_timestamps:
         document = with_timestamps(document, op.service.timestamps, op.now_ms)
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
         return with_new_id(op, document)
     if type_code != OBJECT_ID:
-        if type_code == STRING and op.service.max_id_bytes > 0:
-            check_id_length(document, int(pos), op.service.max_id_bytes)
+        check_new_id(op, document, int(type_code), int(pos))
         if type_code in (ARRAY, REGEX, UNDEFINED):
             raise WriteError(ErrorCode.InvalidIdField, f"can't use a value of type {type_name(int(type_code))} for _id")
         check_id(document, int(type_code), int(pos))
@@ -126,18 +121,46 @@ def _with_id_first(document: bytes) -> bytes:
     return builder.finish()
 
 
-def check_size(op: OperationContext, document: bytes) -> None:
-    """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels; InvalidLength (16) in
-    the dialect `cosmos`."""
-    check_depth(document)
-    if len(document) > op.service.max_document_bytes:
-        if op.service.dialect.account is not None:
-            raise too_large()
+def _check_levels(op: OperationContext, document: bytes) -> None:
+    """Overflow (15) beyond 180 levels of documents and arrays; in the dialect `cosmos` `too_deep` beyond its own."""
+    service = op.service
+    if service.dialect.account is None:
+        check_depth(document)
+        return
+    try:
+        check_depth(document, service.max_depth)
+    except CommandError:
+        check_depth(document)
+        raise too_deep() from None
+
+
+def _takes_large_document(op: OperationContext, collection: Collection, document: bytes) -> bool:
+    """Whether a collection takes a document that is longer than most may be. In the dialect `cosmos` InvalidLength (16)
+    for what it does not take."""
+    account = op.service.dialect.account
+    if account is None:
+        return False
+    if len(document) > max_document_bytes(account, collection.options.large_documents):
+        raise too_large()
+    return True
+
+
+def check_size(op: OperationContext, collection: Collection, document: bytes) -> None:
+    """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels; in the dialect `cosmos`
+    InvalidLength (16) and `too_deep`."""
+    _check_levels(op, document)
+    if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
         raise WriteError(
             ErrorCode.BSONObjectTooLarge,
             f"BSONObj size: {len(document)} (0x{len(document):X}) is invalid. Size must be between 0 and"
             f" {MAX_DOCUMENT_BYTES}({MAX_DOCUMENT_BYTES // 1024 // 1024}MB)",
         )
+
+
+def check_new_id(op: OperationContext, document: bytes, type_code: int, pos: int) -> None:
+    """BadValue (2) in the dialect `cosmos` for a string that is too long for an `_id`. type_code, pos: of its value."""
+    if type_code == STRING and op.service.max_id_bytes > 0:
+        check_id_length(document, pos, op.service.max_id_bytes)
 
 
 def check_id(document: bytes, type_code: int, pos: int) -> None:
@@ -173,7 +196,7 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
             collection.time_series.check(document)
     if collection.shard_key is not None:
         for document in documents:
-            check_has_shard_key(collection.shard_key, document)
+            check_has_shard_key(op, collection.shard_key, document)
     if collection.validator is not None and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     unit = op.recovery_unit.write(collection)
@@ -250,7 +273,7 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
     if collection.time_series is not None:
         collection.time_series.check(document)
     if collection.shard_key is not None:
-        check_has_shard_key(collection.shard_key, document)
+        check_has_shard_key(op, collection.shard_key, document)
     if collection.validator is not None:
         check_document(op, collection, document)
     ttl_s = int(meaningful_ttl_s(document))
@@ -385,10 +408,10 @@ def update_record(
     record has changed since it was read.
     """
     if not own:
-        check_size(op, document)
+        check_size(op, collection, document)
     if collection.shard_key is not None:
         replaces = driver is not None and driver.kind == "replacement"
-        check_keeps_shard_key(collection.shard_key, old[1], document, replaces)
+        check_keeps_shard_key(op, collection.shard_key, old[1], document, replaces)
     if collection.validator is not None and document != old[1]:
         check_document(op, collection, document, old[1])
     ttl_s = int(meaningful_ttl_s(document))
@@ -425,7 +448,7 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
     collection = unit.collection
     if collection.shard_key is not None:
         for record, document in changes:
-            check_keeps_shard_key(collection.shard_key, record[1], document, False)
+            check_keeps_shard_key(op, collection.shard_key, record[1], document, False)
     if collection.validator is not None:
         changed = [document for record, document in changes if document != record[1]]
         if not all_valid(op, collection, changed):
@@ -435,7 +458,7 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
     rows: list[NewRecord] = []
     now_s = unit.now_s
     for record, document in changes:
-        check_size(op, document)
+        check_size(op, collection, document)
         ttl_s = int(meaningful_ttl_s(document))
         old.append(record)
         new.append((record[0], document, now_s, ttl_s))

@@ -12,10 +12,12 @@ from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
+    EXPRESSIONS,
     CollatedExpression,
     Constant,
     EvaluationContext,
     Expression,
+    Operator,
     Scope,
     collated_expression,
     expression,
@@ -126,11 +128,27 @@ class InConstantExpression(CollatedExpression):
 
 def in_(values: list[Value], collation: Collation | None) -> Value:
     """`[value, array]`."""
+    return _is_in("$in", values, collation)
+
+
+def _is_in(name: str, values: list[Value], collation: Collation | None) -> bool:
     array = values[1]
     if not isinstance(array, list):
-        raise CommandError(40081, f"$in requires an array as a second argument, found: {type_of(array)}")
+        raise CommandError(40081, f"{name} requires an array as a second argument, found: {type_of(array)}")
     wanted = values[0]
     return any(compare_values(item, wanted, collation) == 0 for item in array)
+
+
+def _nin(values: list[Value], collation: Collation | None) -> Value:
+    return not _is_in("$nin", values, collation)
+
+
+def parse_nin(name: str, argument: Value, scope: Scope) -> Expression:
+    """`$nin`, which MongoDB has among the query operators alone: `[value, array]`, the opposite of `$in`."""
+    return CollatedExpression(name, _nin, parse_arguments(name, argument, scope, 2, 2), scope.ctx.collation)
+
+
+EXPRESSIONS.add_removed("$nin", Operator(parser=parse_nin))
 
 
 @collated_expression("$indexOfArray", 2, 4)

@@ -6,6 +6,7 @@ import decimal
 import math
 import re
 import struct
+from functools import cache
 from typing import Final
 
 from mongottl.document.numbers import decimal_of, is_true, to_double, whole, whole_int32
@@ -64,8 +65,6 @@ _CODES: Final[dict[str, int]] = {
     )
 }  # fmt: skip
 
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)$")
-_HEXADECIMAL: Final = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?$")
 _SPECIAL: Final[dict[str, float]] = {
     "nan": math.nan,
     "-nan": math.nan,
@@ -88,6 +87,16 @@ _TRUNCATING: Final = decimal.Context(
     clamp=DECIMAL_CONTEXT.clamp,
     traps=[decimal.Overflow, decimal.Underflow],
 )
+
+
+@cache
+def _number_pattern() -> re.Pattern[str]:
+    return re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)$")
+
+
+@cache
+def _hexadecimal_pattern() -> re.Pattern[str]:
+    return re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?$")
 
 
 class ConversionError(Exception):
@@ -290,10 +299,10 @@ def _double_in(text: str) -> float:
     special = _SPECIAL.get(text.lower())
     if special is not None:
         return special
-    if _NUMBER.match(text) is None:
+    if _number_pattern().match(text) is None:
         if text.startswith("0x"):
             raise ConversionError(f"Illegal hexadecimal input in $convert: {text}")
-        if _HEXADECIMAL.match(text) is not None:
+        if _hexadecimal_pattern().match(text) is not None:
             return float.fromhex(text)
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
     number = float(text)
@@ -320,7 +329,7 @@ def _decimal_in(text: str) -> Value:
     special = _SPECIAL.get(text.lower())
     if special is not None:
         return from_decimal(decimal.Decimal("-NaN" if text[0] == "-" and special != special else special))
-    if _NUMBER.match(text) is None:
+    if _number_pattern().match(text) is None:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Failed to parse string to decimal")
     # mongod cuts digits off here, and refuses what loses digits because its exponent is too small.
     try:

@@ -146,6 +146,8 @@ def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
         if scope.ctx.lacks(EXPRESSIONS.kind, name):
             raise _unrecognized(name)
         scope.ctx.check_options(name, argument)
+        if operator is None and scope.ctx.features.keeps(EXPRESSIONS.kind, name):
+            operator = EXPRESSIONS.removed(name)
     if operator is None:
         reason = EXPRESSIONS.unsupported_reason(name)
         if reason is not None:

@@ -100,7 +100,9 @@ class OutSource(TransformSource):
         if self._position < len(self._batch):
             start = self._position
             self._position = end_of_write(self._batch, start)
-            self._run.insert_output(spec.database, self._temporary, self._batch[start : self._position])
+            self._run.insert_output(
+                spec.database, self._temporary, spec.collection, self._batch[start : self._position]
+            )
             return []
         if not self._read:
             batch = self.source.next_batch()

@@ -187,8 +187,8 @@ class RunContext:
         """
         raise NotImplementedError
 
-    def insert_output(self, database: str, temporary: str, documents: list[bytes]) -> None:
-        """Inserts a batch of documents into a temporary collection. DuplicateKeyError (11000)."""
+    def insert_output(self, database: str, temporary: str, collection: str, documents: list[bytes]) -> None:
+        """Inserts a batch of documents into the temporary collection of a target. DuplicateKeyError (11000)."""
         raise NotImplementedError
 
     def stamp_output(self, database: str, temporary: str, after: int) -> int:

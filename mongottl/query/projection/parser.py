@@ -142,6 +142,8 @@ class ProjectionParser:
             self.has_meta = True
             return True
         is_known = EXPRESSIONS.get(operator) is not None or EXPRESSIONS.unsupported_reason(operator) is not None
+        if not is_known and self.ctx.features is not None:
+            is_known = self.ctx.features.keeps(EXPRESSIONS.kind, operator)
         if not is_known or self.ctx.lacks(EXPRESSIONS.kind, operator):
             try:
                 check_field_path(operator)

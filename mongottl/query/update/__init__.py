@@ -6,6 +6,7 @@
     arrayfilters, registry, describe
     fields, rename, arithmetic, arrays, push    the modifiers
     stages      pipeline-style updates
+    logged      updates as the oplog has them
 
 Selecting and writing documents and maintaining indexes is not done here.
 """
@@ -21,9 +22,11 @@ from mongottl.query.update.driver import (
     parse_update,
     with_timestamps,
 )
+from mongottl.query.update.logged import LoggedReplacement, parse_logged_update
 from mongottl.query.update.registry import modifiers
 
 __all__ = [
+    "LoggedReplacement",
     "UpdateDriver",
     "UpdateOutcome",
     "arithmetic",
@@ -32,6 +35,7 @@ __all__ = [
     "id_first",
     "modifiers",
     "new_document_for_upsert",
+    "parse_logged_update",
     "parse_pipeline_update",
     "parse_update",
     "push",

@@ -10,7 +10,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match.filter import parse_condition
 from mongottl.query.update.nodes import ArrayFilter
 
-_IDENTIFIER: Final = re.compile(r"[a-z][a-zA-Z0-9]*\Z")
+_IDENTIFIER: Final = "[a-z][a-zA-Z0-9]*"
 _LOGICAL: Final = ("$and", "$or", "$nor")
 _NEAR: Final = ("$near", "$nearSphere", "$geoNear")
 _CONTEXT: Final = "Error parsing array filter :: caused by :: "
@@ -41,7 +41,7 @@ def parse_array_filters(filters: list[bytes], ctx: ParseContext) -> dict[str, Ar
                 ErrorCode.FailedToParse,
                 f"{_CONTEXT}Expected a single top-level field name, found '{names[0]}' and '{names[1]}'",
             )
-        if _IDENTIFIER.match(identifier) is None:
+        if re.fullmatch(_IDENTIFIER, identifier) is None:
             raise CommandError(
                 ErrorCode.BadValue,
                 f"{_CONTEXT}The top-level field name must be an alphanumeric string beginning with a lowercase letter, "

@@ -57,7 +57,8 @@ class UpdateOutcome:
 class UpdateDriver:
     """A parsed update.
 
-    kind: "modifiers", "replacement" or "pipeline". needs_positional: a path uses `$`, so match with MatchDetails.
+    kind: "modifiers", "replacement", "pipeline", or "diff" of an oplog entry.
+    needs_positional: a path uses `$`, so match with MatchDetails.
     touched_paths: the paths that it may change, None if it may change any; see `may_touch`.
     """
 
@@ -96,7 +97,7 @@ def _plain_parts(path: str) -> list[str]:
     return [part for part in path.split(".") if not part.startswith("$") and not part.isdigit()]
 
 
-def _check_size(document: bytes) -> None:
+def check_size(document: bytes) -> None:
     if len(document) > MAX_DOCUMENT_BYTES:
         raise CommandError(17419, f"Resulting document after update is larger than {MAX_DOCUMENT_BYTES}")
 
@@ -115,19 +116,21 @@ class ModifierDriver(UpdateDriver):
         state = ApplyState(doc, is_insert, matched)
         if self.root.apply(state, doc, DOCUMENT, 0, i64(len(doc)), False) == KEEP:
             return UpdateOutcome(doc, False)
-        _check_size(state.out)
+        check_size(state.out)
         return UpdateOutcome(state.out, True)
 
 
 class ReplacementDriver(UpdateDriver):
     """A replacement update.
 
-    replacement: the original document; empty timestamps at its root are replaced when it is applied.
+    replacement: the original document; empty timestamps at its root are replaced, unless the command keeps them.
     """
 
     def __init__(self, replacement: bytes, ctx: ParseContext) -> None:
         super().__init__("replacement")
-        self.replacement = with_timestamps(replacement, ctx.timestamps, ctx.now_ms)
+        self.replacement = replacement
+        if not ctx.keeps_empty_timestamps:
+            self.replacement = with_timestamps(replacement, ctx.timestamps, ctx.now_ms)
 
     def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
         return replace_document(doc, self.replacement, is_insert)
@@ -189,7 +192,7 @@ def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool) -> Upda
             raise dollar_prefixed(cursor.name())
         builder.append_raw_element(cursor.raw_element())
     document = builder.finish()
-    _check_size(document)
+    check_size(document)
     return UpdateOutcome(document, True)
 
 

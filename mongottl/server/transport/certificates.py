@@ -42,15 +42,10 @@ class ServerTls:
 
 
 def server_tls(config: ServerConfig) -> ServerTls | None:
-    """The server's TLS, None without. CertificateError for settings that contradict each other, and for bad files."""
+    """The server's TLS, None without. CertificateError for bad files."""
     if not config.tls_self_signed and config.tls_cert is None:
-        for option, value in (("--tls-key", config.tls_key), ("--tls-ca", config.tls_ca)):
-            if value is not None:
-                raise CertificateError(f"{option} needs --tls-cert or --tls-self-signed")
         return None
     if config.tls_self_signed:
-        if config.tls_cert is not None or config.tls_key is not None:
-            raise CertificateError("--tls-self-signed makes a certificate: give it, or --tls-cert, not both")
         folder = _self_signed(config)
         certificate, key, ca_file = str(folder / _SERVER_NAME), None, str(folder / _CA_NAME)
     else:

@@ -6,6 +6,7 @@
     due           the entries of a batch of records in the expiry indexes
     sorted_data   sorted data; unique ones also have a hash map
     blocks        ordered entries in blocks, used by sorted data and expiry indexes
+    contents      what a store or sorted data shares with saved states
     units         the unit of work: a log of inverse operations
 
 It is for test and development servers, and several times faster than SQLite in memory, because a scan returns slices of

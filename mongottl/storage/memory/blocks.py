@@ -11,6 +11,9 @@ more than copying it. Record ids are stored in arrays because Python number obje
 
 The low of a block is at or below its first entry, and above the last entry of the block before it; removing the first
 entry does not change the low. No block is empty.
+
+`fork` makes a second object with the same entries in the time of copying the lists of blocks. Both share the blocks
+from then on, and each copies a block before it first changes it.
 """
 
 import ctypes
@@ -60,6 +63,20 @@ class SortedBlocks:
         self._rids: list[array[int]] = []
         self._low_keys: list[bytes] = []
         self._low_rids: list[int] = []
+        # For each block whether it belongs to this object alone (1) or may be shared (0); None if all are its own.
+        self._owned: bytearray | None = None
+
+    def fork(self) -> "SortedBlocks":
+        """Another object with the same entries."""
+        fork = SortedBlocks()
+        fork.length = self.length
+        fork._keys = self._keys[:]
+        fork._rids = self._rids[:]
+        fork._low_keys = self._low_keys[:]
+        fork._low_rids = self._low_rids[:]
+        fork._owned = bytearray(len(self._keys))
+        self._owned = bytearray(len(self._keys))
+        return fork
 
     def insert(self, keys: list[bytes], rids: list[int]) -> list[int]:
         """Adds entries, given as parallel lists; the places in these lists of entries that existed already."""
@@ -103,6 +120,10 @@ class SortedBlocks:
                     present.append(start)
                     start += 1
                     continue
+            if self._owned is not None:
+                self._own(number)
+                held = self._keys[number]
+                held_rids = self._rids[number]
             end = start + 1
             if end < count:
                 end = self._run_end(keys, rids, end, number, place)
@@ -158,6 +179,10 @@ class SortedBlocks:
                 start += 1
                 near = False
                 continue
+            if self._owned is not None:
+                self._own(number)
+                held = self._keys[number]
+                held_rids = self._rids[number]
             end = start + _equal_run(held, held_rids, place, keys, rids, start)
             behind = place + end - start
             if end == start + 1:
@@ -267,9 +292,13 @@ class SortedBlocks:
 
     def count(self, low: bytes, high: bytes) -> int:
         """How many entries there are with low <= key < high; takes a step for each block of them."""
+        return self.count_behind(low, 0, high)
+
+    def count_behind(self, low: bytes, rid: int, high: bytes) -> int:
+        """How many entries there are at or above (low, rid) with key < high; takes a step for each block of them."""
         if not self._keys or low >= high:
             return 0
-        number, place = self._seek(low, 0)
+        number, place = self._seek(low, rid)
         last, end = self._seek(high, 0)
         total = end - place
         while number < last:
@@ -324,7 +353,7 @@ class SortedBlocks:
         while limit > 0 and self._keys:
             held = self._keys[-1]
             count = len(held)
-            if count > limit:
+            if count > limit and (self._owned is None or self._owned[len(self._keys) - 1]):
                 del held[count - limit :]
                 del self._rids[-1][count - limit :]
                 self.length -= limit
@@ -333,6 +362,8 @@ class SortedBlocks:
             self._rids.pop()
             self._low_keys.pop()
             self._low_rids.pop()
+            if self._owned is not None:
+                self._owned.pop()
             self.length -= count
             limit -= count
         return bool(self._keys)
@@ -402,6 +433,19 @@ class SortedBlocks:
         self._rids.insert(number, rids)
         self._low_keys.insert(number, keys[0])
         self._low_rids.insert(number, rids[0])
+        if self._owned is not None:
+            self._owned.insert(number, 1)
+
+    def _own(self, number: int) -> None:
+        """Copies a block that may be shared, before it is changed."""
+        owned = self._owned
+        if owned is None or owned[number]:
+            return
+        keys = self._keys[number][:]
+        untrack(keys)
+        self._keys[number] = keys
+        self._rids[number] = self._rids[number][:]
+        owned[number] = 1
 
     def _split(self, number: int) -> None:
         """Cuts a block that has become too long."""
@@ -431,6 +475,7 @@ class SortedBlocks:
                 number -= 1
             if len(self._keys[number]) + len(self._keys[number + 1]) > _SPLIT:
                 return
+            self._own(number)
             self._keys[number].extend(self._keys[number + 1])
             self._rids[number].extend(self._rids[number + 1])
             number += 1
@@ -438,6 +483,8 @@ class SortedBlocks:
         del self._rids[number]
         del self._low_keys[number]
         del self._low_rids[number]
+        if self._owned is not None:
+            del self._owned[number]
 
 
 def _place(keys: list[bytes], rids: "array[int]", key: bytes, rid: int) -> int:

@@ -1,28 +1,38 @@
-"""The memory engine: idents, catalog entries, and dropping in steps.
+"""The memory engine: idents, catalog entries, saved states, and dropping in steps.
 
 Nothing is stored outside this process, so there is nothing to flush or to maintain. Freeing a million records takes a
 tenth of a second, which `drop_some` spreads over many calls.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from mongottl.storage.interface import (
     DataDirectoryError,
     RecordStore,
+    SavedState,
     SortedDataInterface,
     StorageEngine,
     WriteUnitOfWork,
     storage_engine,
 )
-from mongottl.storage.memory.records import MemoryRecordStore
-from mongottl.storage.memory.sorted_data import MemorySortedData
+from mongottl.storage.memory.contents import Contents
+from mongottl.storage.memory.records import MemoryRecordStore, RecordContents
+from mongottl.storage.memory.sorted_data import MemorySortedData, SortedContents
 from mongottl.storage.memory.units import MemoryUnits, Undo
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
-# Stores and sorted data up to this size are freed at once rather than by `drop_some`.
-_SMALL_ROWS: Final = 1000
-_SMALL_BYTES: Final = 1 << 20
+
+class MemoryState(SavedState):
+    """The contents of all idents, and the catalog entries, at one time. released: whether it cannot be restored any
+    more."""
+
+    def __init__(
+        self, records: dict[str, RecordContents], entries: dict[str, SortedContents], catalog: dict[str, bytes]
+    ) -> None:
+        self.records = records
+        self.entries = entries
+        self.catalog = catalog
+        self.released = False
 
 
 class MemoryEngine(StorageEngine):
@@ -73,12 +83,12 @@ class MemoryEngine(StorageEngine):
         store = self._records.pop(ident, None)
         if store is not None:
             self._units.log(_UndoIdent(self, ident, store, None))
-            if not store.is_small(_SMALL_ROWS, _SMALL_BYTES):
+            if not store.is_small():
                 self._dropped_records.append(store)
             return
         data = self._sorted.pop(ident)
         self._units.log(_UndoIdent(self, ident, None, data))
-        if not data.is_small(_SMALL_ROWS):
+        if not data.is_small():
             self._dropped_sorted.append(data)
 
     def drop_some(self, limit: int) -> bool:
@@ -86,15 +96,68 @@ class MemoryEngine(StorageEngine):
         if self._dropped_records:
             if not self._dropped_records[-1].drop(limit):
                 self._dropped_records.pop()
-        elif self._dropped_sorted and not self._dropped_sorted[-1].drop(limit):
-            self._dropped_sorted.pop()
-        return bool(self._dropped_records or self._dropped_sorted)
+        elif self._dropped_sorted:
+            if not self._dropped_sorted[-1].drop(limit):
+                self._dropped_sorted.pop()
+        elif self._units.released and not self._units.released[-1].drop(limit):
+            self._units.released.pop()
+        return bool(self._dropped_records or self._dropped_sorted or self._units.released)
 
     def clear(self) -> None:
         for ident in self.idents():
             self.drop_ident(ident)
         for key in list(self._catalog):
             self.delete_catalog_entry(key)
+
+    @property
+    def saves_states(self) -> bool:
+        return True
+
+    def save_state(self) -> SavedState:
+        """In the time of a step for each ident, whatever it has."""
+        self._require_no_unit()
+        records = {ident: store.save() for ident, store in self._records.items()}
+        entries = {ident: data.save() for ident, data in self._sorted.items()}
+        return MemoryState(records, entries, self._catalog.copy())
+
+    def restore_state(self, state: SavedState) -> set[str]:
+        """In the time of a step for each ident, whatever it has."""
+        self._require_no_unit()
+        assert isinstance(state, MemoryState) and not state.released
+        changed: set[str] = set()
+        records: dict[str, MemoryRecordStore] = {}
+        for ident, contents in state.records.items():
+            store = self._records.pop(ident, None)
+            if store is None:
+                store = MemoryRecordStore(self._units, ident)
+            if store.restore(contents):
+                changed.add(ident)
+            records[ident] = store
+        entries: dict[str, MemorySortedData] = {}
+        for ident, held in state.entries.items():
+            data = self._sorted.get(ident)
+            if data is None or data.unique != held.unique:
+                data = MemorySortedData(self._units, ident, held.unique)
+            else:
+                del self._sorted[ident]
+            if data.restore(held):
+                changed.add(ident)
+            entries[ident] = data
+        self._dropped_records += [s for s in self._records.values() if not s.is_small()]
+        self._dropped_sorted += [d for d in self._sorted.values() if not d.is_small()]
+        self._records = records
+        self._sorted = entries
+        self._catalog = state.catalog.copy()
+        return changed
+
+    def release_state(self, state: SavedState) -> None:
+        assert isinstance(state, MemoryState) and not state.released
+        state.released = True
+        held: list[Contents] = [*state.records.values(), *state.entries.values()]
+        for contents in held:
+            self._units.release(contents)
+        state.records = {}
+        state.entries = {}
 
     def catalog_entries(self) -> list[tuple[str, bytes]]:
         self._units.require_open()
@@ -142,7 +205,7 @@ class MemoryEngine(StorageEngine):
             "commits": self._units.commit_count,
             "rollbacks": self._units.rollback_count,
             "idents": len(self._records) + len(self._sorted),
-            "dropped_idents": len(self._dropped_records) + len(self._dropped_sorted),
+            "dropped_idents": len(self._dropped_records) + len(self._dropped_sorted) + len(self._units.released),
             "database_bytes": size,
         }
 
@@ -155,6 +218,7 @@ class MemoryEngine(StorageEngine):
         self._catalog = {}
         self._dropped_records = []
         self._dropped_sorted = []
+        self._units.released = []
 
     def restore_ident(self, ident: str, store: MemoryRecordStore | None, data: MemorySortedData | None) -> None:
         """Puts back what was dropped under the ident, or removes what was created."""
@@ -174,6 +238,11 @@ class MemoryEngine(StorageEngine):
             del self._catalog[key]
         else:
             self._catalog[key] = value
+
+    def _require_no_unit(self) -> None:
+        self._units.require_open()
+        if self._units.in_unit():
+            raise RuntimeError("a state is saved and restored outside units of work")
 
     def _check_new(self, ident: str) -> None:
         self._units.require_unit()

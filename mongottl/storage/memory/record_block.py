@@ -1,7 +1,8 @@
 """A block of records in memory, addressed by their places: the record ids' lower bits.
 
 A deleted record leaves a hole. A block of mostly holes is packed: the holes are removed, and records are found by
-binary search. A block does not depend on other blocks.
+binary search. A block does not depend on other blocks. Saved states of a store share its blocks: the store copies a
+block of another epoch than its own before it changes it.
 """
 
 from bisect import bisect_left, insort
@@ -20,13 +21,24 @@ _SPARSE: Final = 32
 
 
 class RecordBlock:
-    """slots: records and, unless packed, None for the holes. live: how many records there are."""
+    """slots: records and, unless packed, None for the holes. live: how many records there are. epoch: of the store
+    when it made the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: i64) -> None:
+        self.epoch: i64 = epoch
         self.slots: list[object] = []
         self.live: i64 = 0
         self.packed = False
         untrack(self.slots)
+
+    def copied(self, epoch: i64) -> "RecordBlock":
+        """A copy for a store of that epoch."""
+        copy = RecordBlock(epoch)
+        copy.slots = self.slots[:]
+        copy.live = self.live
+        copy.packed = self.packed
+        untrack(copy.slots)
+        return copy
 
     def part(self, start: i64, end: i64, limit: i64) -> list[object]:
         """The first `limit` records from place `start` to before `end`, places as if the block were not packed."""

@@ -7,6 +7,9 @@ Records are stored as the tuples that callers get, and a tuple never changes: an
 collector stops tracking tuples of bytes and numbers when it first examines them.
 
 The expiry indexes are ordered entries of second and record id (see `due`).
+
+What a saved state has of a store (`RecordContents`) does not change: the store's first write afterwards copies the
+dict and the lists of blocks and begins a new epoch, and each write copies the blocks of earlier epochs that it changes.
 """
 
 from bisect import bisect_left, insort
@@ -14,8 +17,9 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import NO_BYTE_LIMIT, NewRecord, Record, RecordStore
+from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, NewRecord, Record, RecordStore
 from mongottl.storage.memory.blocks import SortedBlocks
+from mongottl.storage.memory.contents import SMALL_BYTES, SMALL_ROWS, Contents
 from mongottl.storage.memory.due import END, DueEntries, key_behind, second_of
 from mongottl.storage.memory.record_block import MASK, SHIFT, SIZE, RecordBlock, id_of
 from mongottl.storage.memory.units import MemoryUnits, Undo
@@ -24,6 +28,56 @@ from mongottl.storage.memory.units import MemoryUnits, Undo
 _RECORD_BYTES: Final = 190
 # A document up to this length counts as one in `drop`; longer ones count as more.
 _DROP_ROW_BYTES: Final = 512
+# What has no records; nothing is added to it.
+_NO_RECORDS: Final = RecordBlock(-1)
+
+
+class RecordContents(Contents):
+    """The records of a store, with their expiry indexes. They do not change while a saved state has them.
+
+    epoch: blocks of this epoch belong to these contents alone; -1 if none do for certain.
+    """
+
+    def __init__(
+        self,
+        blocks: dict[int, RecordBlock],
+        numbers: list[int],
+        default: SortedBlocks,
+        own: SortedBlocks,
+        epoch: i64,
+    ) -> None:
+        super().__init__()
+        self.blocks = blocks
+        self.numbers = numbers
+        self.default = default
+        self.own = own
+        self.epoch: i64 = epoch
+        self.next_id: int = 1
+        self.count: int = 0
+        self.total_bytes: int = 0
+        self.longest: i64 = 0
+
+    def rows(self) -> int:
+        return self.count
+
+    def size_bytes(self) -> int:
+        return self.total_bytes
+
+    def drop(self, limit: int) -> bool:
+        if self.count:
+            limit = max(1, limit // (1 + self.total_bytes // self.count // _DROP_ROW_BYTES))
+        while limit > 0 and self.numbers:
+            number = self.numbers[-1]
+            block = self.blocks[number]
+            live = int(block.live)
+            if block.epoch == self.epoch and block.drop(limit):
+                return True
+            limit -= live
+            self.numbers.pop()
+            del self.blocks[number]
+        if limit <= 0:
+            return True
+        return self.default.drop(limit) or self.own.drop(limit)
 
 
 class MemoryRecordStore(RecordStore):
@@ -40,17 +94,76 @@ class MemoryRecordStore(RecordStore):
         self._numbers: list[int] = []
         # The block that was used last.
         self._near_number: i64 = -1
-        self._near = RecordBlock()
+        self._near = _NO_RECORDS
         self._default = SortedBlocks()
         self._own = SortedBlocks()
+        # Only blocks of this epoch may be changed.
+        self._epoch: i64 = units.next_epoch()
+        # What a saved state has and the records still are: the first change forks them.
+        self._saved: RecordContents | None = None
         # The second of the last new record, and the number object that records of that second share.
         self._second: int = 0
         self._second_object: object = 0
+
+    def save(self) -> RecordContents:
+        """The records as they are now, with one more holder."""
+        saved = self._saved
+        if saved is None:
+            saved = self._contents()
+            self._saved = saved
+        saved.holders += 1
+        return saved
+
+    def restore(self, contents: RecordContents) -> bool:
+        """Makes the records, and the id of the next one, those of a saved state; whether they may have changed."""
+        if contents is self._saved:
+            return False
+        self._units.release(self._contents())
+        self._take(contents)
+        contents.holders += 1
+        self._saved = contents
+        return True
+
+    def _contents(self) -> RecordContents:
+        saved = self._saved
+        if saved is None:
+            saved = RecordContents(self._blocks, self._numbers, self._default, self._own, self._epoch)
+            saved.next_id = self._next_id
+            saved.count = self._count
+            saved.total_bytes = self._size_bytes
+            saved.longest = self._longest
+            saved.holders = 1
+        return saved
+
+    def _take(self, contents: RecordContents) -> None:
+        self._blocks = contents.blocks
+        self._numbers = contents.numbers
+        self._default = contents.default
+        self._own = contents.own
+        self._next_id = contents.next_id
+        self._count = contents.count
+        self._size_bytes = contents.total_bytes
+        self._longest = contents.longest
+        self._near_number = -1
+        self._near = _NO_RECORDS
+
+    def _fork(self, saved: RecordContents) -> None:
+        """Before the first change after the records were saved or restored."""
+        self._saved = None
+        self._epoch = self._units.next_epoch()
+        self._blocks = saved.blocks.copy()
+        self._numbers = saved.numbers[:]
+        self._default = saved.default.fork()
+        self._own = saved.own.fork()
+        saved.epoch = -1
+        self._units.release(saved)
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         self._units.require_unit()
         if not records:
             return []
+        if self._saved is not None:
+            self._fork(self._saved)
         first = self._next_id
         count = len(records)
         ids = list(range(first, first + count))
@@ -82,6 +195,8 @@ class MemoryRecordStore(RecordStore):
 
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
         self._units.require_unit()
+        if self._saved is not None:
+            self._fork(self._saved)
         record_id = self._next_id
         self._longest = max(self._longest, len(document))
         id_object: object = record_id
@@ -99,6 +214,8 @@ class MemoryRecordStore(RecordStore):
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
         self._units.require_unit()
+        if self._saved is not None:
+            self._fork(self._saved)
         before: list[object] = []
         after: list[object] = []
         given = cast("list[object]", old)
@@ -113,6 +230,8 @@ class MemoryRecordStore(RecordStore):
                 conflict = True
                 break
             made = self._shared(held, row)
+            if block.epoch != self._epoch:
+                block = self._copied_block(record_id, block)
             block.set(place, made)
             before.append(held)
             after.append(made)
@@ -126,6 +245,8 @@ class MemoryRecordStore(RecordStore):
 
     def delete_records(self, records: list[Record]) -> None:
         self._units.require_unit()
+        if self._saved is not None:
+            self._fork(self._saved)
         removed: list[object] = []
         conflict = False
         for row in cast("list[tuple[object, ...]]", records):
@@ -136,6 +257,8 @@ class MemoryRecordStore(RecordStore):
             if held is not row and not _same_record(held, row):
                 conflict = True
                 break
+            if block.epoch != self._epoch:
+                block = self._copied_block(record_id, block)
             block.remove(place)
             if block.live == 0:
                 self._drop_block(record_id)
@@ -210,6 +333,21 @@ class MemoryRecordStore(RecordStore):
         self._units.require_open()
         return [second_of(key) for key in self._own.distinct(key_behind(after_due), END, limit)]
 
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self._count_behind(self._default, after, max_ts, limit)
+
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self._count_behind(self._own, after, max_due, limit)
+
+    def _count_behind(self, index: SortedBlocks, after: DueEntry, last: int, limit: int) -> tuple[int, DueEntry | None]:
+        self._units.require_open()
+        low = key_behind(after[0] - 1)
+        high = key_behind(last)
+        position = index.entry_behind(low, after[1] + 1, high, limit - 1)
+        if position is None:
+            return index.count_behind(low, after[1] + 1, high), None
+        return limit, (second_of(position[0]), position[1])
+
     def get(self, record_id: i64) -> object:
         """The record of that id, or None."""
         number = (record_id - 1) >> SHIFT
@@ -233,29 +371,21 @@ class MemoryRecordStore(RecordStore):
     def estimated_bytes(self) -> int:
         return self._size_bytes + _RECORD_BYTES * self._count
 
-    def is_small(self, rows: int, size_bytes: int) -> bool:
-        """Whether the store has at most `rows` records and `size_bytes` of documents, so that freeing it is fast."""
-        return self._count <= rows and self._size_bytes <= size_bytes
+    def is_small(self) -> bool:
+        """Whether freeing it is fast."""
+        return self._count <= SMALL_ROWS and self._size_bytes <= SMALL_BYTES
 
     def drop(self, limit: int) -> bool:
         """Frees about `limit` records, fewer if they are long; whether there are more. For dropped stores."""
-        if self._count:
-            limit = max(1, limit // (1 + self._size_bytes // self._count // _DROP_ROW_BYTES))
+        contents = self._contents()
         self._near_number = -1
-        self._near = RecordBlock()
-        while limit > 0 and self._numbers:
-            number = self._numbers[-1]
-            block = self._blocks[number]
-            live = int(block.live)
-            left = block.drop(limit)
-            if left:
-                return True
-            limit -= live
-            self._numbers.pop()
-            del self._blocks[number]
-        if limit <= 0:
-            return True
-        return self._default.drop(limit) or self._own.drop(limit)
+        self._near = _NO_RECORDS
+        if contents.holders > 1:
+            self._saved = None
+            self._take(RecordContents({}, [], SortedBlocks(), SortedBlocks(), -1))
+            self._units.release(contents)
+            return False
+        return contents.drop(limit)
 
     def undo_insert(self, first: int, count: int) -> None:
         removed: list[object] = []
@@ -341,16 +471,29 @@ class MemoryRecordStore(RecordStore):
             return self._near
         block = self._blocks.get(int(number))
         if block is None:
-            return RecordBlock()
+            return _NO_RECORDS
         self._near = block
         self._near_number = number
         return block
 
+    def _copied_block(self, record_id: i64, shared: RecordBlock) -> RecordBlock:
+        """A copy of the block of a record id, which a saved state may have too, in its place."""
+        number = (record_id - 1) >> SHIFT
+        block = shared.copied(self._epoch)
+        self._blocks[int(number)] = block
+        if number == self._near_number:
+            self._near = block
+        return block
+
     def _make_block(self, record_id: i64) -> RecordBlock:
+        """The block of a record id, to change it; a new one if there is none."""
         number = int((record_id - 1) >> SHIFT)
         block = self._blocks.get(number)
-        if block is None:
-            block = RecordBlock()
+        if block is not None:
+            if block.epoch != self._epoch:
+                block = self._copied_block(record_id, block)
+        else:
+            block = RecordBlock(self._epoch)
             self._blocks[number] = block
             numbers = self._numbers
             if not numbers or numbers[-1] < number:
@@ -365,7 +508,7 @@ class MemoryRecordStore(RecordStore):
         del self._numbers[bisect_left(self._numbers, number)]
         if number == self._near_number:
             self._near_number = -1
-            self._near = RecordBlock()
+            self._near = _NO_RECORDS
 
     def _append(self, first: int, records: list[object]) -> None:
         """Adds records of new ids, which ascend without gaps."""

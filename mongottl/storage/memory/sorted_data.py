@@ -19,6 +19,7 @@ from mongottl.storage.interface import (
     SortedDataInterface,
 )
 from mongottl.storage.memory.blocks import SortedBlocks
+from mongottl.storage.memory.contents import SMALL_ROWS, Contents
 from mongottl.storage.memory.records import MemoryRecordStore, document_length
 from mongottl.storage.memory.units import MemoryUnits, Undo
 
@@ -37,6 +38,17 @@ class KeyMap:
     def __init__(self) -> None:
         self._dicts: list[dict[bytes, object]] = [{}]
         self._mask: i64 = 0
+        # For each dict whether it belongs to this object alone (1) or may be shared (0); None if all are its own.
+        self._owned: bytearray | None = None
+
+    def fork(self) -> "KeyMap":
+        """Another object with the same keys; both copy a dict before they first change it."""
+        fork = KeyMap()
+        fork._dicts = self._dicts[:]
+        fork._mask = self._mask
+        fork._owned = bytearray(len(self._dicts))
+        self._owned = bytearray(len(self._dicts))
+        return fork
 
     def get(self, key: bytes) -> int:
         found = self._dict_of(key).get(key)
@@ -44,7 +56,7 @@ class KeyMap:
 
     def add(self, key: bytes, rid: object) -> int:
         """Adds a key, unless it exists; its existing record id, 0 if it is new."""
-        part = self._dict_of(key)
+        part = self._dict_of(key) if self._owned is None else self._own_dict_of(key)
         before = len(part)
         held = part.setdefault(key, rid)
         after = len(part)
@@ -55,7 +67,8 @@ class KeyMap:
         return 0
 
     def remove(self, key: bytes) -> None:
-        del self._dict_of(key)[key]
+        part = self._dict_of(key) if self._owned is None else self._own_dict_of(key)
+        del part[key]
 
     def drop(self, limit: int) -> bool:
         """Frees `limit` keys or a few more; whether any are left."""
@@ -71,12 +84,44 @@ class KeyMap:
         spread: i64 = hash(key)
         return self._dicts[spread & self._mask]
 
+    def _own_dict_of(self, key: bytes) -> dict[bytes, object]:
+        """The dict of a key, copied if it may be shared: to change it."""
+        spread: i64 = hash(key)
+        place = int(spread & self._mask)
+        owned = self._owned
+        part = self._dicts[place]
+        if owned is not None and not owned[place]:
+            part = part.copy()
+            self._dicts[place] = part
+            owned[place] = 1
+        return part
+
     def _spread(self) -> None:
         whole = self._dicts[0]
+        self._owned = None
         self._dicts = [{} for _ in range(_SPREAD)]
         self._mask = _SPREAD - 1
         for key, rid in whole.items():
             self._dict_of(key)[key] = rid
+
+
+class SortedContents(Contents):
+    """The entries of a sorted data. They do not change while a saved state has them."""
+
+    def __init__(self, unique: bool, blocks: SortedBlocks, key_map: KeyMap) -> None:
+        super().__init__()
+        self.unique = unique
+        self.blocks = blocks
+        self.map = key_map
+
+    def rows(self) -> int:
+        return self.blocks.length
+
+    def size_bytes(self) -> int:
+        return 0
+
+    def drop(self, limit: int) -> bool:
+        return self.blocks.drop(limit) or (self.unique and self.map.drop(limit))
 
 
 class MemorySortedData(SortedDataInterface):
@@ -86,9 +131,47 @@ class MemorySortedData(SortedDataInterface):
         self._units = units
         self._blocks = SortedBlocks()
         self._map = KeyMap()
+        # What a saved state has and the entries still are: the first change forks them.
+        self._saved: SortedContents | None = None
+
+    def save(self) -> SortedContents:
+        """The entries as they are now, with one more holder."""
+        saved = self._saved
+        if saved is None:
+            saved = self._contents()
+            self._saved = saved
+        saved.holders += 1
+        return saved
+
+    def restore(self, contents: SortedContents) -> bool:
+        """Makes the entries those of a saved state; whether they may have changed."""
+        if contents is self._saved:
+            return False
+        self._units.release(self._contents())
+        self._blocks = contents.blocks
+        self._map = contents.map
+        contents.holders += 1
+        self._saved = contents
+        return True
+
+    def _contents(self) -> SortedContents:
+        saved = self._saved
+        if saved is None:
+            saved = SortedContents(self.unique, self._blocks, self._map)
+            saved.holders = 1
+        return saved
+
+    def _fork(self, saved: SortedContents) -> None:
+        """Before the first change after the entries were saved or restored."""
+        self._saved = None
+        self._blocks = saved.blocks.fork()
+        self._map = saved.map.fork()
+        self._units.release(saved)
 
     def insert(self, entries: list[IndexEntry]) -> None:
         self._units.require_unit()
+        if self._saved is not None:
+            self._fork(self._saved)
         keys: list[bytes] = []
         rids: list[int] = []
         if not self.unique:
@@ -117,6 +200,8 @@ class MemorySortedData(SortedDataInterface):
 
     def insert_one(self, key: bytes, record_id: int) -> None:
         self._units.require_unit()
+        if self._saved is not None:
+            self._fork(self._saved)
         if self.unique:
             held = self._map.add(key, self._units.id_object(record_id))
             if held == record_id:
@@ -233,13 +318,20 @@ class MemorySortedData(SortedDataInterface):
     def estimated_bytes(self) -> int:
         return self._blocks.length * (_ENTRY_BYTES + _MAP_BYTES if self.unique else _ENTRY_BYTES)
 
-    def is_small(self, rows: int) -> bool:
-        """Whether there are at most `rows` entries, so that freeing them is fast."""
-        return self._blocks.length <= rows
+    def is_small(self) -> bool:
+        """Whether freeing it is fast."""
+        return self._blocks.length <= SMALL_ROWS
 
     def drop(self, limit: int) -> bool:
         """Frees about `limit` entries; whether there are more. For dropped data."""
-        return self._blocks.drop(limit) or (self.unique and self._map.drop(limit))
+        contents = self._contents()
+        if contents.holders > 1:
+            self._saved = None
+            self._blocks = SortedBlocks()
+            self._map = KeyMap()
+            self._units.release(contents)
+            return False
+        return contents.drop(limit)
 
     def undo_insert(self, keys: list[bytes], rids: list[int]) -> None:
         self._blocks.remove(keys, rids)
@@ -254,6 +346,8 @@ class MemorySortedData(SortedDataInterface):
                 self._map.add(keys[place], self._units.id_object(rids[place]))
 
     def _remove(self, keys: list[bytes], rids: list[int]) -> None:
+        if self._saved is not None:
+            self._fork(self._saved)
         for place in reversed(self._blocks.remove(keys, rids)):
             del keys[place]
             del rids[place]

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from mypy_extensions import i64
 
 from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.memory.contents import Contents
 from mongottl.storage.unit_of_work import UnitOfWorkState
 
 
@@ -31,6 +32,20 @@ class MemoryUnits(UnitOfWorkState):
         # Record ids that were given last, and the number objects that the records hold.
         self._first_id: i64 = 0
         self._id_objects: list[object] = []
+        self._last_epoch: i64 = 0
+        # What no store and no saved state has any more, and is too large to be freed at once.
+        self.released: list[Contents] = []
+
+    def next_epoch(self) -> i64:
+        """A number that tells the blocks of a store from those that it had before it was last saved or restored."""
+        self._last_epoch += 1
+        return self._last_epoch
+
+    def release(self, contents: Contents) -> None:
+        """Notes that contents have one holder less; the last one leaves them to be freed."""
+        contents.holders -= 1
+        if contents.holders == 0 and not contents.is_small():
+            self.released.append(contents)
 
     def note_ids(self, first: i64, objects: list[object]) -> None:
         """Remembers the number objects of new record ids, so that indexes can hold the same ones."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
+    DueEntry,
     FetchedEntry,
     IndexEntry,
     NewRecord,
@@ -100,6 +101,12 @@ class RecordingRecords(RecordStore):
 
     def own_seconds(self, after_due: int, limit: int) -> list[int]:
         return self._store.own_seconds(after_due, limit)
+
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self._store.count_default_behind(after, max_ts, limit)
+
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self._store.count_own_behind(after, max_due, limit)
 
 
 class RecordingEntries(SortedDataInterface):

@@ -11,6 +11,7 @@ from typing import Final
 
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
+    DueEntry,
     FetchedEntry,
     IndexEntry,
     NewRecord,
@@ -168,6 +169,12 @@ class PatchedRecords(RecordStore):
         raise _not_writable()
 
     def own_seconds(self, after_due: int, limit: int) -> list[int]:
+        raise _not_writable()
+
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        raise _not_writable()
+
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
         raise _not_writable()
 
     def _images(self) -> list[Record]:

@@ -34,6 +34,8 @@ _REMEMBERED_BYTES: Final = 1 << 20
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
 # The counters of one store in a row of a log: id of the store, records, bytes, next record id.
 _PACKED_COUNTERS: Final = struct.Struct("<4q")
+# Whether the column has no such counters, in SQL.
+IS_NO_PACKED_COUNTERS: Final = f"(typeof(counters) <> 'blob' OR length(counters) % {_PACKED_COUNTERS.size} > 0)"
 # After how many units that have added to the log the counters are settled: so many rows are read after a crash.
 _UNITS_UNTIL_SETTLED: Final = 4096
 
@@ -304,18 +306,10 @@ class SqliteConnection(UnitOfWorkState):
         """Writes the counters that have changed, and commits the transaction."""
         touched = self._touched
         ahead = self._ahead
-        in_log = False
-        settles = self._settles
+        settles = self._must_settle()
+        in_log = self.persistent and self._log_row is not None and not settles
         try:
             if self.persistent:
-                in_log = self._log_row is not None
-                if ahead:
-                    settles = settles or (
-                        self._ahead_units >= _UNITS_UNTIL_SETTLED
-                        if in_log
-                        else any(counters.store_id in ahead for counters in touched)
-                    )
-                in_log = in_log and not settles
                 if self._log_row is not None:
                     self._write_log_row(_packed(touched) if in_log else None)
                 if settles:
@@ -338,6 +332,14 @@ class SqliteConnection(UnitOfWorkState):
         for counters in touched:
             counters.touched = False
         touched.clear()
+
+    def _must_settle(self) -> bool:
+        """Whether this commit writes the counters that only rows of the log have so far."""
+        if self._settles or not self._ahead:
+            return self._settles
+        if self._log_row is not None:
+            return self._ahead_units >= _UNITS_UNTIL_SETTLED
+        return any(counters.store_id in self._ahead for counters in self._touched)
 
     def _save_counters(self, stores: list[StoreCounters]) -> None:
         for counters in stores:

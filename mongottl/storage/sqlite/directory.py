@@ -3,6 +3,7 @@
     mongottl.sqlite3        the database; its header has the format
     mongottl.sqlite3-wal    the commits since the last checkpoint; -shm is SQLite's index of it
     mongottl.lock           locked while a server uses the directory; holds that server's process id
+    mongottl-copy-…         a copy of the database that is being made, for a backup
 
 A directory that cannot be used is refused with a DataDirectoryError and left as it was. What is checked costs the same
 for any size of the database: the header and the file's length. This module runs no SQL.
@@ -17,6 +18,8 @@ from mongottl.storage.interface import DataDirectoryError
 
 DATABASE_NAME: Final = "mongottl.sqlite3"
 LOCK_NAME: Final = "mongottl.lock"
+# Begins the names of copies of the database that are being made; the next server removes what a killed one leaves.
+COPY_PREFIX: Final = "mongottl-copy-"
 
 # "mttl": marks the database as ours (SQLite's application_id).
 APPLICATION_ID: Final = 0x6D74746C
@@ -60,6 +63,7 @@ class DataDirectory:
     def release(self) -> None:
         """Releases the directory. The lock file is kept, since removing it could remove that of the next server."""
         if self._lock_file >= 0:
+            _unlock(self._lock_file)  # a process that was forked from this one may have the file open, too
             os.close(self._lock_file)
             self._lock_file = -1
 
@@ -72,6 +76,30 @@ class DataDirectory:
             finally:
                 os.close(descriptor)
 
+    def lock_for_reading(self) -> None:
+        """Checks the directory, which must have a database, and holds off servers without writing anything: other
+        readers may come, but no server can lock the directory. Raises DataDirectoryError."""
+        try:
+            if os.path.exists(self._lock_path):
+                self._lock_file = os.open(self._lock_path, os.O_RDONLY)
+                if not _lock(self._lock_file, shared=True):
+                    raise self._in_use()
+            self._check()
+        except BaseException as error:
+            self.release()
+            if isinstance(error, OSError):
+                raise DataDirectoryError(f"data directory {self.path} cannot be read: {error}") from error
+            raise
+        if self.is_new:
+            self.release()
+            raise DataDirectoryError(f"data directory {self.path} holds no data of mongottl")
+
+    def _in_use(self) -> DataDirectoryError:
+        os.lseek(self._lock_file, 0, os.SEEK_SET)
+        holder = os.read(self._lock_file, 32).decode("ascii", "replace").strip()
+        suffix = f" (process {holder})" if holder.isdigit() else ""
+        return DataDirectoryError(f"data directory {self.path} is in use by another server{suffix}")
+
     def lock_and_check(self) -> None:
         created = not os.path.exists(self._lock_path)
         try:
@@ -81,10 +109,7 @@ class DataDirectory:
         try:
             if not _lock(self._lock_file):
                 created = False
-                os.lseek(self._lock_file, 0, os.SEEK_SET)
-                holder = os.read(self._lock_file, 32).decode("ascii", "replace").strip()
-                suffix = f" (process {holder})" if holder.isdigit() else ""
-                raise DataDirectoryError(f"data directory {self.path} is in use by another server{suffix}")
+                raise self._in_use()
             self._check()
         except BaseException as error:
             if created and sys.platform != "win32":
@@ -93,6 +118,9 @@ class DataDirectory:
             if isinstance(error, OSError):
                 raise DataDirectoryError(f"data directory {self.path} cannot be used: {error}") from error
             raise
+        for name in os.listdir(self.path):
+            if name.startswith(COPY_PREFIX):
+                os.unlink(os.path.join(self.path, name))
         os.ftruncate(self._lock_file, 0)
         os.lseek(self._lock_file, 0, os.SEEK_SET)
         os.write(self._lock_file, str(os.getpid()).encode())
@@ -176,8 +204,11 @@ def _number(header: bytes, offset: int) -> int:
     return int.from_bytes(header[offset : offset + 4], "big")
 
 
-def _lock(descriptor: int) -> bool:
-    """Takes the lock without waiting; False if another holds it. The system frees it when its process ends."""
+def _lock(descriptor: int, shared: bool = False) -> bool:
+    """Takes the lock without waiting; False if another holds it. The system frees it when its process ends.
+
+    shared: whether others may have it at the same time that want it shared as well (not on Windows).
+    """
     if sys.platform == "win32":
         import msvcrt
 
@@ -191,7 +222,14 @@ def _lock(descriptor: int) -> bool:
     import fcntl
 
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def _unlock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -29,6 +29,7 @@ work that finds the log too long runs the checkpoint itself.
 
 import os
 import sqlite3
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -45,6 +46,7 @@ from mongottl.storage.interface import (
     storage_engine,
 )
 from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters, engine_error
+from mongottl.storage.sqlite.copying import copy_database
 from mongottl.storage.sqlite.directory import (
     APPLICATION_ID,
     FORMAT_VERSION,
@@ -54,13 +56,14 @@ from mongottl.storage.sqlite.directory import (
 )
 from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
+from mongottl.storage.sqlite.stored_log import commits_behind_damage
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
 # `stores.kind`
-_RECORDS: Final = 0
-_SORTED: Final = 1
-_SORTED_UNIQUE: Final = 2
-_LOG: Final = 3
+RECORDS: Final = 0
+SORTED: Final = 1
+SORTED_UNIQUE: Final = 2
+LOG: Final = 3
 
 # Pages of 4 KiB: larger ones make a single insert slower in proportion, since the log takes whole pages.
 _PAGE_BYTES: Final = 4096
@@ -85,7 +88,7 @@ _BUSY_S: Final = 10.0
 _BUSY_MS: Final = 50
 # Places in SQLite's index of the log, -shm, of two numbers of 4 bytes in the machine's order: the committed frames, and
 # how many of them the database has (sqlite.org/walformat.html, section 2). A frame is a page and 24 bytes.
-_SHM_FRAMES_AT: Final = 16
+SHM_FRAMES_AT: Final = 16
 _SHM_COPIED_AT: Final = 96
 _FRAME_BYTES: Final = _PAGE_BYTES + 24
 
@@ -117,6 +120,8 @@ class SqliteEngine(StorageEngine):
     checkpoint_bytes: maintenance is due when more of the log has not been copied to the database.
     long_log_bytes: a log of this length is ended even if writers have to wait for it.
     sync: waits until what was written to a file is on disk; given its descriptor, OSError if it cannot be.
+    read_only: a connection through which a stored database is only read (`stored_state`), without a directory; closed
+    with the engine. without: ids of stores whose tables are missing there.
     Raises DataDirectoryError.
     """
 
@@ -126,6 +131,8 @@ class SqliteEngine(StorageEngine):
         checkpoint_bytes: int = _CHECKPOINT_BYTES,
         long_log_bytes: int = _LONG_LOG_BYTES,
         sync: Callable[[int], None] = sync_file,
+        read_only: sqlite3.Connection | None = None,
+        without: frozenset[int] = frozenset(),
     ) -> None:
         self.name = "sqlite"
         self._sync = sync
@@ -140,10 +147,15 @@ class SqliteEngine(StorageEngine):
         self._durable_number = 0
         self._flush_lock = threading.Lock()
         self._maintain_lock = threading.Lock()
+        # How many copies are being made. What they read keeps the log from being ended, so nobody needs to try.
+        self._copies = 0
+        self._copies_lock = threading.Lock()
         self._checkpointer: sqlite3.Connection | None = None
         self._flush_count = 0
         self._checkpoint_count = 0
         self._ended_count = 0
+        # Of an earlier run, which SQLite does not find in the log any more: `commits_behind_damage`.
+        self._lost_commits = 0
         self._next_look = _COMMITS_PER_LOOK
         self._next_store_id = 1
         self._records: dict[str, SqliteRecordStore] = {}
@@ -151,8 +163,11 @@ class SqliteEngine(StorageEngine):
         self._dropped: list[_Dropped] = []
         # Whether the open unit of work has changed the three above, and a rollback will restore them.
         self._saved = False
-        if directory is None:
-            raw = _connect(":memory:")
+        if read_only is not None:
+            self._connection = SqliteConnection(read_only, persistent=False)
+            self._load(without)
+        elif directory is None:
+            raw = connect(":memory:")
             _create_schema(raw)
             self._connection = SqliteConnection(raw, persistent=False)
         else:
@@ -162,6 +177,9 @@ class SqliteEngine(StorageEngine):
                 self._wal_file = os.open(directory.wal_path, os.O_RDWR)
                 self._database_file = os.open(directory.database_path, os.O_RDWR)
                 self._shm_file = os.open(directory.shm_path, os.O_RDONLY)
+                if sys.platform != "win32":
+                    frames = self._shm_number(SHM_FRAMES_AT)
+                    self._lost_commits = commits_behind_damage(directory.wal_path, frames)
                 directory.sync()
                 # An earlier process may have ended without waiting for its last commits. They count as durable from
                 # here on, since commits are numbered anew.
@@ -170,7 +188,8 @@ class SqliteEngine(StorageEngine):
             except BaseException as error:
                 self._connection.raw.close()
                 self._close_files()
-                if isinstance(error, (EngineUnavailable, OSError)):
+                # The last three come of values that are not of the type of their column.
+                if isinstance(error, (EngineUnavailable, OSError, TypeError, ValueError, struct.error)):
                     raise DataDirectoryError(f"{directory.database_path} is damaged: {error}") from error
                 raise
 
@@ -191,7 +210,7 @@ class SqliteEngine(StorageEngine):
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         self._save()
         connection = self._connection
-        store_id = self._new_store(ident, _LOG if is_log else _RECORDS)
+        store_id = self._new_store(ident, LOG if is_log else RECORDS)
         create_record_table(connection, store_id, is_log)
         counters = StoreCounters(store_id, 0, 0, 1)
         store = SqliteLog(connection, ident, counters) if is_log else SqliteRecordStore(connection, ident, counters)
@@ -205,7 +224,7 @@ class SqliteEngine(StorageEngine):
 
     def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
         self._save()
-        store_id = self._new_store(ident, _SORTED_UNIQUE if unique else _SORTED)
+        store_id = self._new_store(ident, SORTED_UNIQUE if unique else SORTED)
         create_sorted_table(self._connection, store_id, unique)
         data = SqliteSortedData(self._connection, ident, store_id, unique)
         self._sorted[ident] = data
@@ -226,11 +245,11 @@ class SqliteEngine(StorageEngine):
             counters = store.counters
             count = counters.record_count
             average = counters.size_bytes // count if count else 0
-            dropped = _Dropped(counters.store_id, _RECORDS, 1 + average // _DROP_ROW_BYTES)
+            dropped = _Dropped(counters.store_id, RECORDS, 1 + average // _DROP_ROW_BYTES)
             small = count <= _SMALL_ROWS and counters.size_bytes <= _SMALL_BYTES
         else:
             data = self._sorted.pop(ident)
-            dropped = _Dropped(data.store_id, _SORTED_UNIQUE if data.unique else _SORTED, 1)
+            dropped = _Dropped(data.store_id, SORTED_UNIQUE if data.unique else SORTED, 1)
             small = not self._connection.read(f"SELECT 1 FROM {data.table} LIMIT 1 OFFSET ?", (_SMALL_ROWS,))
         if small:
             self._drop_table(dropped)
@@ -243,7 +262,7 @@ class SqliteEngine(StorageEngine):
             return False
         dropped = self._dropped[-1]
         rows = max(1, limit // dropped.row_weight)
-        if dropped.kind == _RECORDS:
+        if dropped.kind == RECORDS:
             table, key = f"r{dropped.store_id}", "rid"
         else:
             table, key = f"k{dropped.store_id}", "(key, rid)"
@@ -313,11 +332,11 @@ class SqliteEngine(StorageEngine):
 
     @property
     def maintenance_due(self) -> bool:
-        return self._uncopied_bytes() > self._checkpoint_bytes or self.writers_should_wait
+        return not self._copies and (self._uncopied_bytes() > self._checkpoint_bytes or self.writers_should_wait)
 
     @property
     def writers_should_wait(self) -> bool:
-        return self._log_bytes() > self._long_log_bytes and self._uncopied_bytes() > 0
+        return not self._copies and self._log_bytes() > self._long_log_bytes and self._uncopied_bytes() > 0
 
     def maintain(self) -> None:
         with self._maintain_lock:
@@ -327,7 +346,7 @@ class SqliteEngine(StorageEngine):
             log_is_long = self.writers_should_wait
             try:
                 if self._checkpointer is None:
-                    self._checkpointer = _connect(directory.database_path)
+                    self._checkpointer = connect(directory.database_path)
                     self._checkpointer.execute("PRAGMA synchronous = NORMAL")
                     self._checkpointer.execute("PRAGMA busy_timeout = 0")
                 for _ in range(_CHECKPOINT_ROUNDS):
@@ -365,6 +384,27 @@ class SqliteEngine(StorageEngine):
                 if error.sqlite_errorname != "SQLITE_BUSY":
                     raise
 
+    @property
+    def can_copy(self) -> bool:
+        return self._directory is not None
+
+    def copy_to(self, path: str, proceed: Callable[[], None]) -> None:
+        directory = self._directory
+        assert directory is not None
+        with self._copies_lock:
+            self._copies += 1
+        try:
+            source = connect(f"file:{quote(directory.database_path)}?mode=ro", uri=True)
+            try:
+                copy_database(source, path, proceed)
+            finally:
+                source.close()
+        except sqlite3.Error as error:
+            raise engine_error(error) from error
+        finally:
+            with self._copies_lock:
+                self._copies -= 1
+
     def statistics(self) -> dict[str, int]:
         read = self._connection.read_row
         return {
@@ -378,6 +418,7 @@ class SqliteEngine(StorageEngine):
             "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
             "free_bytes": int(read("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES,
             "log_bytes": self._log_bytes(),
+            "lost_commits": self._lost_commits,
         }
 
     def close(self) -> None:
@@ -414,21 +455,24 @@ class SqliteEngine(StorageEngine):
 
     def _log_bytes(self) -> int:
         """The length of the log in use, which may be less than the file's."""
-        return self._shm_number(_SHM_FRAMES_AT) * _FRAME_BYTES
+        return self._shm_number(SHM_FRAMES_AT) * _FRAME_BYTES
 
     def _uncopied_bytes(self) -> int:
         """The length of the part of the log that is not copied to the database file yet."""
-        return (self._shm_number(_SHM_FRAMES_AT) - self._shm_number(_SHM_COPIED_AT)) * _FRAME_BYTES
+        return (self._shm_number(SHM_FRAMES_AT) - self._shm_number(_SHM_COPIED_AT)) * _FRAME_BYTES
 
     def _shm_number(self, offset: int) -> int:
         if self._shm_file < 0:
             return 0
         if sys.platform == "win32":  # has no pread; the file's length only makes `maintain` look more often
-            return os.fstat(self._wal_file).st_size // _FRAME_BYTES if offset == _SHM_FRAMES_AT else 0
+            return os.fstat(self._wal_file).st_size // _FRAME_BYTES if offset == SHM_FRAMES_AT else 0
         return int.from_bytes(os.pread(self._shm_file, 4, offset), sys.byteorder)
 
-    def _load(self) -> None:
-        """Makes the objects of all idents, and the list of those whose space is to be freed."""
+    def _load(self, without: frozenset[int] = frozenset()) -> None:
+        """Makes the objects of all idents, and the list of those whose space is to be freed.
+
+        without: ids of stores to leave out.
+        """
         connection = self._connection
         tables = {row[0] for row in connection.read("SELECT name FROM sqlite_schema WHERE type = 'table'", ())}
         connection.read("SELECT key FROM catalog LIMIT 1", ())
@@ -436,23 +480,25 @@ class SqliteEngine(StorageEngine):
         newest: SqliteLog | None = None
         for store_id, ident, kind, record_count, size_bytes, next_record_id in rows:
             self._next_store_id = max(self._next_store_id, store_id + 1)
-            if (f"r{store_id}" if kind in (_RECORDS, _LOG) else f"k{store_id}") not in tables:
+            if store_id in without:
+                continue
+            if (f"r{store_id}" if kind in (RECORDS, LOG) else f"k{store_id}") not in tables:
                 raise EngineUnavailable(f"the table of {ident} is missing")
             if ident is None:
                 average = size_bytes // record_count if record_count else 0
-                dropped_as = _RECORDS if kind == _LOG else kind
+                dropped_as = RECORDS if kind == LOG else kind
                 self._dropped.append(_Dropped(store_id, dropped_as, 1 + average // _DROP_ROW_BYTES))
-            elif kind == _LOG:
+            elif kind == LOG:
                 counters = StoreCounters(store_id, record_count, size_bytes, next_record_id)
                 log = SqliteLog(connection, ident, counters)
                 self._records[ident] = log
                 if newest is None or store_id > newest.counters.store_id:
                     newest = log
-            elif kind == _RECORDS:
+            elif kind == RECORDS:
                 counters = StoreCounters(store_id, record_count, size_bytes, next_record_id)
                 self._records[ident] = SqliteRecordStore(connection, ident, counters)
             else:
-                self._sorted[ident] = SqliteSortedData(connection, ident, store_id, kind == _SORTED_UNIQUE)
+                self._sorted[ident] = SqliteSortedData(connection, ident, store_id, kind == SORTED_UNIQUE)
         if newest is not None:
             self._load_counters(newest)
 
@@ -493,7 +539,7 @@ class SqliteEngine(StorageEngine):
         return store_id
 
     def _drop_table(self, dropped: _Dropped) -> None:
-        prefix = "r" if dropped.kind == _RECORDS else "k"
+        prefix = "r" if dropped.kind == RECORDS else "k"
         self._connection.write(f"DROP TABLE {prefix}{dropped.store_id}", ())
         self._connection.write("DELETE FROM stores WHERE id = ?", (dropped.store_id,))
 
@@ -521,7 +567,7 @@ def _adapt_bytes() -> None:
         sqlite3.register_adapter(bytes, bytes.__bytes__)
 
 
-def _connect(path: str, uri: bool = False) -> sqlite3.Connection:
+def connect(path: str, uri: bool = False) -> sqlite3.Connection:
     """A connection without implicit transactions, which several threads may use, one at a time."""
     _adapt_bytes()
     raw = sqlite3.connect(
@@ -561,7 +607,7 @@ def _create_database(directory: DataDirectory) -> None:
     for leftover in (path, path + "-journal", path + "-wal", path + "-shm"):
         if os.path.exists(leftover):
             os.unlink(leftover)
-    raw = _connect(path)
+    raw = connect(path)
     try:
         raw.execute("PRAGMA synchronous = OFF")
         _create_schema(raw)
@@ -587,7 +633,7 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
         elif directory.has_wal():
             # Closing a database that turns out to be damaged would move its log into it; a reader cannot.
             _check_read_only(path)
-        raw = _connect(path)
+        raw = connect(path)
     except (sqlite3.OperationalError, OSError) as error:
         raise DataDirectoryError(f"{path} cannot be opened: {error}") from error
     except sqlite3.Error as error:
@@ -609,7 +655,7 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
 
 def _check_read_only(path: str) -> None:
     """Raises sqlite3.DatabaseError if the schema or our two tables cannot be read."""
-    raw = _connect(f"file:{quote(path)}?mode=ro", uri=True)
+    raw = connect(f"file:{quote(path)}?mode=ro", uri=True)
     try:
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         raw.execute("SELECT * FROM stores").fetchall()

@@ -8,7 +8,7 @@ names it, because SQLite's planner has no statistics here.
 from operator import add
 from typing import Final
 
-from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT, NewRecord, Record, RecordStore
+from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT, DueEntry, NewRecord, Record, RecordStore
 from mongottl.storage.sqlite.connection import LogRow, SqliteConnection, StoreCounters, unpacked_counters
 
 # Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
@@ -48,6 +48,22 @@ def _seconds_query(table: str, value: str, condition: str) -> str:
     )
 
 
+class _BehindQueries:
+    """Counts entries of an expiry index behind one of them.
+
+    entry_in_second, count_in_second: of those of the same second; parameters (second, id), and for the first an offset.
+    entry_later, count_later: of those of later seconds; parameters (second, last second), and an offset.
+    """
+
+    def __init__(self, table: str, value: str, condition: str) -> None:
+        in_second = f"FROM {table} WHERE {condition} AND {value} = ? AND rid > ?"
+        later = f"FROM {table} WHERE {condition} AND {value} > ? AND {value} <= ?"
+        self.entry_in_second = f"SELECT {value}, rid {in_second} ORDER BY rid LIMIT 1 OFFSET ?"
+        self.count_in_second = f"SELECT count(*) {in_second}"
+        self.entry_later = f"SELECT {value}, rid {later} ORDER BY {value}, rid LIMIT 1 OFFSET ?"
+        self.count_later = f"SELECT count(*) {later}"
+
+
 class SqliteRecordStore(RecordStore):
     def __init__(self, connection: SqliteConnection, ident: str, counters: StoreCounters) -> None:
         self.ident = ident
@@ -78,6 +94,8 @@ class SqliteRecordStore(RecordStore):
         self._due_by_own = f"SELECT {columns} {by_own} ORDER BY ts + ttl, rid LIMIT ?"
         self._count_due_by_default = f"SELECT count(*) {by_default}"
         self._count_due_by_own = f"SELECT count(*) {by_own}"
+        self._default_behind = _BehindQueries(f"{table} INDEXED BY {table}_default", "ts", "ttl = 0")
+        self._own_behind = _BehindQueries(f"{table} INDEXED BY {table}_own", "ts + ttl", "ttl > 0")
         self._default_seconds = _seconds_query(f"{table} INDEXED BY {table}_default", "ts", "ttl = 0")
         self._own_seconds = _seconds_query(f"{table} INDEXED BY {table}_own", "ts + ttl", "ttl > 0")
 
@@ -103,21 +121,23 @@ class SqliteRecordStore(RecordStore):
 
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
         counters = self.counters
-        connection = self._connection
-        connection.touch(counters)
+        self._connection.touch(counters)
         record_id = counters.next_record_id
         length = len(document)
-        if length < _LONG_BYTES:
-            connection.write(self._insert, (record_id, document, ts, ttl))
-        else:
-            connection.write(self._insert_long, (record_id, document, ts, ttl))
-            connection.write(self._insert_long, (None, None, None, None))
+        self._add_row((record_id, document, ts, ttl), length >= _LONG_BYTES)
         counters.next_record_id = record_id + 1
         counters.record_count += 1
         counters.size_bytes += length
         if length > counters.longest:
             counters.longest = length
         return record_id
+
+    def _add_row(self, record: Record, is_long: bool) -> None:
+        if is_long:
+            self._connection.write(self._insert_long, record)
+            self._connection.write(self._insert_long, (None, None, None, None))
+        else:
+            self._connection.write(self._insert, record)
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
         if not new:
@@ -271,6 +291,28 @@ class SqliteRecordStore(RecordStore):
         seconds: list[int] = [row[0] for row in self._connection.read(self._own_seconds, (after_due, limit))]
         return seconds
 
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self._count_behind(self._default_behind, after, max_ts, limit)
+
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
+        return self._count_behind(self._own_behind, after, max_due, limit)
+
+    def _count_behind(
+        self, queries: _BehindQueries, after: DueEntry, last: int, limit: int
+    ) -> tuple[int, DueEntry | None]:
+        second, record_id = after
+        if second > last:
+            return 0, None
+        read = self._connection.read
+        found = read(queries.entry_in_second, (second, record_id, limit - 1))
+        if found:
+            return limit, (found[0][0], found[0][1])
+        count = int(self._connection.read_row(queries.count_in_second, (second, record_id))[0])
+        found = read(queries.entry_later, (second, last, limit - 1 - count))
+        if found:
+            return limit, (found[0][0], found[0][1])
+        return count + int(self._connection.read_row(queries.count_later, (second, last))[0]), None
+
 
 class SqliteLog(SqliteRecordStore):
     """A record store whose rows can hold counters of all stores (`connection`)."""
@@ -282,20 +324,8 @@ class SqliteLog(SqliteRecordStore):
         self._add = f"INSERT INTO {self.table} ({columns}) VALUES (?, ?, ?, ?, ?)"
         self._add_long = f"INSERT INTO {self.table} ({columns}) SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?1 IS NOT NULL"
 
-    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
-        counters = self.counters
-        record_id = counters.next_record_id
-        length = len(document)
-        is_long = length >= _LONG_BYTES
-        record = (record_id, document, ts, ttl)
+    def _add_row(self, record: Record, is_long: bool) -> None:
         self._connection.add_log_row(LogRow(self._add_long if is_long else self._add, self._add_long * is_long, record))
-        self._connection.touch(counters)
-        counters.next_record_id = record_id + 1
-        counters.record_count += 1
-        counters.size_bytes += length
-        if length > counters.longest:
-            counters.longest = length
-        return record_id
 
     def counters_from(self, record_id: int) -> dict[int, tuple[int, int, int]]:
         """Records, bytes and next record id of stores, by their ids, as the rows from this id on have them last."""

@@ -57,7 +57,6 @@ class Bench:
 @pytest.fixture(scope="module")
 def module_server() -> Iterator["mongottl.RunningServer"]:
     with mongottl.start_server() as server:
-        server.clock.freeze()
         yield server
 
 

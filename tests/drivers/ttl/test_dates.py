@@ -144,11 +144,3 @@ def test_refused_values(bench: Bench, value: Any, code: int) -> None:
             {"createIndexes": "documents", "indexes": [{"key": {"at": 1}, "name": "at_1", "expireAfterSeconds": value}]}
         )
     assert refusal.value.code == code
-
-
-def test_the_cosmos_dialect_refuses_it() -> None:
-    with mongottl.start_server(dialect="cosmos") as server, MongoClient[dict[str, Any]](server.uri) as client:
-        with pytest.raises(OperationFailure) as refusal:
-            client["ttl"]["documents"].create_index("at", expireAfterSeconds=60)
-        assert refusal.value.code == 2
-        assert "supported on '_ts' field only" in str(refusal.value)

@@ -10,7 +10,6 @@ import trio
 from pymongo import MongoClient
 
 import mongottl
-import mongottl.storage  # registers the engines
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
@@ -118,7 +117,7 @@ def test_dropping_a_collection_takes_its_entries_along(bench: Bench) -> None:
 
 def test_the_reaper_wakes_up_by_itself() -> None:
     """With a clock that runs: nobody advances it, the document goes within a second of its instant."""
-    with mongottl.start_server() as server, MongoClient[dict[str, Any]](server.uri) as client:
+    with mongottl.start_server(frozen=False) as server, MongoClient[dict[str, Any]](server.uri) as client:
         collection = client["ttl"]["documents"]
         collection.create_index("_ts", expireAfterSeconds=1)
         collection.insert_one({"_id": 1})
@@ -156,7 +155,6 @@ def test_restart(tmp_path: Path, crash: bool) -> None:
     """`_ts` survives; what fell due while the server was down is invisible at once and purged at start."""
     home = tmp_path / "data"
     with mongottl.start_server(data_dir=str(home)) as server, MongoClient[dict[str, Any]](server.uri) as client:
-        server.clock.freeze()
         collection = client["ttl"]["documents"]
         collection.create_index("_ts", expireAfterSeconds=1000)
         collection.insert_many([{"_id": "default"}, {"_id": "own", "ttl": 3000}, {"_id": "never", "ttl": -1}])
@@ -166,7 +164,6 @@ def test_restart(tmp_path: Path, crash: bool) -> None:
             shutil.copytree(home, tmp_path / "crashed")
     home = tmp_path / "crashed" if crash else home
     with mongottl.start_server(data_dir=str(home)) as server, MongoClient[dict[str, Any]](server.uri) as client:
-        server.clock.freeze()
         collection = client["ttl"]["documents"]
         assert sorted(d["_id"] for d in collection.find()) == ["default", "never", "own"]
         server.clock.advance(998)
@@ -182,11 +179,12 @@ def test_restart(tmp_path: Path, crash: bool) -> None:
 
 
 def test_what_fell_due_while_down_is_purged_at_start(tmp_path: Path) -> None:
-    with mongottl.start_server(data_dir=str(tmp_path)) as server, MongoClient[dict[str, Any]](server.uri) as client:
-        server.clock.advance(-10_000)  # written long ago
+    server = mongottl.start_server(data_dir=str(tmp_path), now="2026-01-01T00:00:00Z")
+    with server, MongoClient[dict[str, Any]](server.uri) as client:
         client["ttl"]["documents"].create_index("_ts", expireAfterSeconds=10)
         client["ttl"]["documents"].insert_many([{"_id": n} for n in range(1000)])
-    with mongottl.start_server(data_dir=str(tmp_path)) as server, MongoClient[dict[str, Any]](server.uri) as client:
+    server = mongottl.start_server(data_dir=str(tmp_path), now="2026-01-01T03:00:00Z")
+    with server, MongoClient[dict[str, Any]](server.uri) as client:
         assert client["ttl"]["documents"].find_one() is None
         server.clock.advance(0)
         status = client.admin.command("serverStatus")
@@ -204,7 +202,7 @@ def test_a_clock_set_back_during_a_purge_forgets_nothing() -> None:
     spec = parse_index_spec(encode({"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 10}))
     service.catalog.finish_indexes(collection, [service.catalog.start_index(collection, spec)])
     op = OperationContext(service, ClientInfo(1, "", ""), "db")
-    documents = [prepare_document(op, encode({"n": n})) for n in range(1000)]
+    documents = [prepare_document(op, collection, encode({"n": n})) for n in range(1000)]
     insert_batch(op, collection, documents)
     clock.advance(10)
     steps = reap_due(service)

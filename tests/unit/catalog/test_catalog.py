@@ -7,7 +7,6 @@ from typing import Any
 import bson
 import pytest
 
-import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec

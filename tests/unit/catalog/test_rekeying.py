@@ -9,7 +9,6 @@ from typing import Any
 import bson
 import pytest
 
-import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index_spec import parse_index_spec
@@ -114,7 +113,6 @@ def test_keys_that_are_equal_now(tmp_path: Path) -> None:
 WITHOUT_ICU = """
 import sys
 sys.modules["icu"] = None
-import mongottl.storage
 from mongottl.catalog.catalog import Catalog
 from mongottl.storage.interface import DataDirectoryError, open_storage_engine
 

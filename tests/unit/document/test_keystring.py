@@ -17,6 +17,7 @@ from mongottl.document.keystring import (
     encode_raw,
     encode_value,
     successor,
+    value_range,
 )
 from mongottl.document.types import MISSING, BinData, Date, DBPointer, JavaScript, Regex, Symbol, Undefined, Value
 from mongottl.document.walk import find_field
@@ -145,6 +146,14 @@ def test_every_key_lies_between_the_lowest_and_the_highest() -> None:
     for value, _ in FORMAT:
         for descending in (False, True):
             assert LOWEST_KEY < encode_value(value, descending) < HIGHEST_KEY
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_range_of_values_has_both_ends(descending: bool) -> None:
+    low, high = value_range(2, 4, descending)
+    inside = [n for n in (1, 1.9, 2, 2.0, 3, 4, 4.1, 5) if low <= encode_value(n, descending) < high]
+    assert inside == [2, 2.0, 3, 4]
+    assert low <= encode_value(4, descending) + encode_value("more") < high  # the first of several components
 
 
 def test_bracket_ranges_cover_their_types_and_no_others() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.catalog.catalog import OPLOG_IDENT, Catalog
+from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.entries import OPLOG_IDENT
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Timestamp
 from mongottl.oplog.entry import INSERT, OplogEntry

@@ -11,7 +11,6 @@ import bson
 import pytest
 from bson import Binary, Int64
 
-import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo

@@ -63,7 +63,8 @@ def test_opcode_is_refused_by_the_header_alone(refusal: Refusal, opcode: int, na
 
 
 def test_http_is_told_so(refusal: Refusal) -> None:
-    assert "HTTP" in refusal(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    for method in ("GET", "POST", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"):
+        assert "HTTP" in refusal(f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
 
 def test_the_longest_message_in_chunks() -> None:

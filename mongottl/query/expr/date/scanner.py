@@ -12,6 +12,7 @@ month") are not supported. Source: PHP's manual, "Supported Date and Time Format
 """
 
 import re
+from functools import cache
 from typing import Final
 
 from mongottl.query.expr.date.calendar import civil_from_days, days_from_civil, days_in_month, weekday
@@ -48,55 +49,58 @@ _TIME_24: Final = rf"[Tt]?{_HOUR}[:.]{_MINUTE}(?:[:.]{_SECOND}(?:{_FRACTION})?)?
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 # In the order in which they are preferred if they match equally much.
-_FORMS: Final[tuple[re.Pattern[str], ...]] = tuple(
-    re.compile(form)
-    for form in (
-        r"@(?P<since>-?[0-9]+)(?:\.(?P<fraction>[0-9]{0,6}))?",
-        rf"{_TIME_12}",
-        rf"{_HOUR_12}:{_MINUTE_LZ}:{_SECOND_LZ}[:.](?P<fraction>[0-9]+){_HALF}",
-        rf"{_TIME_24}",
-        rf"[Tt]{_HOUR}",
-        r"[Tt]?(?P<four>(?:2[0-4]|[01][0-9])[0-5][0-9])",
-        rf"[Tt]?{_HOUR_LZ}{_MINUTE_LZ}{_SECOND_LZ}",
-        rf"{_MONTH}/{_DAY}(?:/{_YEAR})?",
-        rf"(?P<year>[+-]?[0-9]{{4}})-{_MONTH_LZ}-{_DAY_LZ}",
-        rf"{_YEAR_4}/{_MONTH_LZ}/{_DAY_LZ}/?",
-        rf"{_YEAR_2}-{_MONTH_LZ}-{_DAY_LZ}",
-        rf"(?P<year>[+-][0-9]{{5,19}})-{_MONTH_LZ}-{_DAY_LZ}",
-        rf"{_YEAR_4}-{_MONTH}(?P<first>)",
-        rf"{_YEAR}-{_MONTH}-{_DAY}",
-        rf"{_DAY}(?:[ \t]*(?:st|nd|rd|th))?[ \t.-]*{_NAME}[ \t.-]*{_YEAR}",
-        rf"{_DAY}[.\t-]{_MONTH}[.-]{_YEAR_4}",
-        rf"{_DAY}[.\t]{_MONTH}\.{_YEAR_2}",
-        rf"{_NAME}[ .\t-]*{_YEAR_4}(?P<first>)",
-        rf"{_YEAR_4}[ .\t-]*{_NAME}(?P<first>)",
-        rf"{_NAME}[ .\t-]*{_DAY}[,.stndrh\t ]+{_YEAR}",
-        rf"{_NO_YEAR}",
-        rf"{_DAY}[ .\t-]*{_NAME}",
-        rf"{_YEAR_4}{_MONTH_LZ}{_DAY_LZ}",
-        rf"{_YEAR_4}{_MONTH_LZ}{_DAY_LZ}T{_HOUR}:{_MINUTE_LZ}:{_SECOND_LZ}",
-        rf"{_YEAR_4}{_MONTH_LZ}{_DAY_LZ}[Tt]{_HOUR}{_MINUTE_LZ}{_SECOND_LZ}",
-        rf"{_YEAR_4}-{_MONTH_LZ}-{_DAY_LZ}T{_HOUR_LZ}:{_MINUTE_LZ}:{_SECOND_LZ}{_FRACTION}{_OFFSET}?",
-        rf"{_YEAR_4}-{_MONTH}-{_DAY}T{_HOUR}:{_MINUTE}:{_SECOND}",
-        rf"{_YEAR_4}:{_MONTH_LZ}:{_DAY_LZ} {_HOUR_LZ}:{_MINUTE_LZ}:{_SECOND_LZ}",
-        rf"{_YEAR_4}[.-]?(?P<ordinal>36[0-6]|3[0-5][0-9]|[12][0-9][0-9]|0[1-9][0-9]|00[1-9])",
-        rf"{_YEAR_4}-?W{_WEEK}(?:-?(?P<weekday>[0-7]))?",
-        rf"{_SHORT_NAME}-{_DAY_LZ}-{_YEAR}",
-        rf"{_YEAR}-{_SHORT_NAME}-{_DAY_LZ}",
-        rf"{_DAY}/{_SHORT_NAME}/{_YEAR_4}:{_HOUR_LZ}:{_MINUTE_LZ}:{_SECOND_LZ}[ \t]+{_OFFSET}",
-        rf"{_YEAR_4}(?P<alone>)",
-        rf"(?P<dayname>(?i:{'|'.join(_DAYS)}|mon|tues|tue|wed|thurs|thur|thu|fri|sat|sun))",
-        rf"(?P<name>(?i:{_MONTHS}))",
-        rf"{_OFFSET}",
-        rf"{_ZONE_NAME}",
-        rf"{_NO_YEAR}{_TIME_12}",
-        rf"{_NO_YEAR}{_TIME_24}",
-        r"[ .,\t\n\0\u00a0\u202f]+",
-    )
+_FORMS: Final = (
+    r"@(?P<since>-?[0-9]+)(?:\.(?P<fraction>[0-9]{0,6}))?",
+    rf"{_TIME_12}",
+    rf"{_HOUR_12}:{_MINUTE_LZ}:{_SECOND_LZ}[:.](?P<fraction>[0-9]+){_HALF}",
+    rf"{_TIME_24}",
+    rf"[Tt]{_HOUR}",
+    r"[Tt]?(?P<four>(?:2[0-4]|[01][0-9])[0-5][0-9])",
+    rf"[Tt]?{_HOUR_LZ}{_MINUTE_LZ}{_SECOND_LZ}",
+    rf"{_MONTH}/{_DAY}(?:/{_YEAR})?",
+    rf"(?P<year>[+-]?[0-9]{{4}})-{_MONTH_LZ}-{_DAY_LZ}",
+    rf"{_YEAR_4}/{_MONTH_LZ}/{_DAY_LZ}/?",
+    rf"{_YEAR_2}-{_MONTH_LZ}-{_DAY_LZ}",
+    rf"(?P<year>[+-][0-9]{{5,19}})-{_MONTH_LZ}-{_DAY_LZ}",
+    rf"{_YEAR_4}-{_MONTH}(?P<first>)",
+    rf"{_YEAR}-{_MONTH}-{_DAY}",
+    rf"{_DAY}(?:[ \t]*(?:st|nd|rd|th))?[ \t.-]*{_NAME}[ \t.-]*{_YEAR}",
+    rf"{_DAY}[.\t-]{_MONTH}[.-]{_YEAR_4}",
+    rf"{_DAY}[.\t]{_MONTH}\.{_YEAR_2}",
+    rf"{_NAME}[ .\t-]*{_YEAR_4}(?P<first>)",
+    rf"{_YEAR_4}[ .\t-]*{_NAME}(?P<first>)",
+    rf"{_NAME}[ .\t-]*{_DAY}[,.stndrh\t ]+{_YEAR}",
+    rf"{_NO_YEAR}",
+    rf"{_DAY}[ .\t-]*{_NAME}",
+    rf"{_YEAR_4}{_MONTH_LZ}{_DAY_LZ}",
+    rf"{_YEAR_4}{_MONTH_LZ}{_DAY_LZ}T{_HOUR}:{_MINUTE_LZ}:{_SECOND_LZ}",
+    rf"{_YEAR_4}{_MONTH_LZ}{_DAY_LZ}[Tt]{_HOUR}{_MINUTE_LZ}{_SECOND_LZ}",
+    rf"{_YEAR_4}-{_MONTH_LZ}-{_DAY_LZ}T{_HOUR_LZ}:{_MINUTE_LZ}:{_SECOND_LZ}{_FRACTION}{_OFFSET}?",
+    rf"{_YEAR_4}-{_MONTH}-{_DAY}T{_HOUR}:{_MINUTE}:{_SECOND}",
+    rf"{_YEAR_4}:{_MONTH_LZ}:{_DAY_LZ} {_HOUR_LZ}:{_MINUTE_LZ}:{_SECOND_LZ}",
+    rf"{_YEAR_4}[.-]?(?P<ordinal>36[0-6]|3[0-5][0-9]|[12][0-9][0-9]|0[1-9][0-9]|00[1-9])",
+    rf"{_YEAR_4}-?W{_WEEK}(?:-?(?P<weekday>[0-7]))?",
+    rf"{_SHORT_NAME}-{_DAY_LZ}-{_YEAR}",
+    rf"{_YEAR}-{_SHORT_NAME}-{_DAY_LZ}",
+    rf"{_DAY}/{_SHORT_NAME}/{_YEAR_4}:{_HOUR_LZ}:{_MINUTE_LZ}:{_SECOND_LZ}[ \t]+{_OFFSET}",
+    rf"{_YEAR_4}(?P<alone>)",
+    rf"(?P<dayname>(?i:{'|'.join(_DAYS)}|mon|tues|tue|wed|thurs|thur|thu|fri|sat|sun))",
+    rf"(?P<name>(?i:{_MONTHS}))",
+    rf"{_OFFSET}",
+    rf"{_ZONE_NAME}",
+    rf"{_NO_YEAR}{_TIME_12}",
+    rf"{_NO_YEAR}{_TIME_24}",
+    r"[ .,\t\n\0\u00a0\u202f]+",
 )
 # Bounds the time that one text takes; no date is that long.
 MAX_CHARACTERS: Final = 1000
 _SPACES: Final = " \t\n\v\f\r"
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """The forms, compiled at their first use: that takes longer than the import of all modules of this package."""
+    return tuple([re.compile(form) for form in _FORMS])
 
 
 class DateParts:
@@ -134,11 +138,12 @@ def scan_date(text: str) -> DateParts:
     if len(trimmed) > MAX_CHARACTERS:
         raise ScanError(f"The text has more than {MAX_CHARACTERS} characters")
     parts = DateParts()
+    patterns = _patterns()
     at = 0
     while at < len(trimmed):
         best: re.Match[str] | None = None
-        for form in _FORMS:
-            found = form.match(trimmed, at)
+        for pattern in patterns:
+            found = pattern.match(trimmed, at)
             if found is not None and (best is None or found.end() > best.end()):
                 best = found
         if best is None or best.end() == at:

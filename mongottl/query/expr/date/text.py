@@ -5,6 +5,7 @@ the conversion specifiers of `$dateToString`.
 """
 
 import re
+from functools import cache
 from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
@@ -29,13 +30,16 @@ class TextError(Exception):
     """The text is not a date; the message gives the reason."""
 
 
-# The usual form, of which the parts are in ranges but for the days of a month.
-_ISO: Final = re.compile(
-    r"(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
-    r"(?:[Tt ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.(?P<fraction>\d+))?)?"
-    r"(?:(?P<offset>[+-]\d{2}:?\d{2})|(?P<zone>Z))?)?",
-    re.ASCII,
-)
+@cache
+def _iso_pattern() -> re.Pattern[str]:
+    """The usual form, of which the parts are in ranges but for the days of a month."""
+    return re.compile(
+        r"(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12]\d|3[01])"
+        r"(?:[Tt ](?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.(?P<fraction>\d+))?)?"
+        r"(?:(?P<offset>[+-]\d{2}:?\d{2})|(?P<zone>Z))?)?",
+        re.ASCII,
+    )
+
 
 _ABBREVIATIONS: Final[dict[str, int]] = {
     "EST": -300,
@@ -80,7 +84,7 @@ def parse_date_text(text: str, zone: TimeZone | None) -> int:
 
     zone: for a text without time zone; it is an error if both have one.
     """
-    usual = _ISO.fullmatch(text)
+    usual = _iso_pattern().fullmatch(text)
     if usual is not None:
         return _instant(usual.groupdict(), zone)
     try:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from bson import Int64
 
-from mongottl.storage.contract import ContractSortedData
+from mongottl.storage.contract.sorted_data import ContractSortedData
 from tests.running import Running
 
 

@@ -16,7 +16,7 @@ def duplicate(size: int) -> CommandError:
 
 
 def test_an_error_that_is_too_large_by_itself() -> None:
-    errors = WriteErrors()
+    errors = WriteErrors(Running().op())
     large, small = errors.add(0, duplicate(MAX_ONE_ERROR_BYTES // 2)), errors.add(1, duplicate(3))
     assert isinstance(large, dict)
     assert isinstance(small, dict)
@@ -27,7 +27,7 @@ def test_an_error_that_is_too_large_by_itself() -> None:
 
 
 def test_any_failures_fit_a_reply() -> None:
-    errors = WriteErrors()
+    errors = WriteErrors(Running().op())
     errors.add(0, duplicate(MAX_ERROR_BYTES // 2 - 1000))
     errors.add(1, duplicate(MAX_ONE_ERROR_BYTES // 2 - 1000))
     for i in range(2, 100_000):

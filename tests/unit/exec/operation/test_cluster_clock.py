@@ -8,7 +8,6 @@ import bson
 import pytest
 from bson import Timestamp
 
-import mongottl.storage  # noqa: F401 (registers the engines)
 from mongottl.catalog.catalog import Catalog
 from mongottl.errors import CommandError
 from mongottl.exec.operation.cluster_clock import MAX_DRIFT_S, ClusterClock

@@ -1,6 +1,6 @@
 import pytest
 
-from mongottl.exec.operation.usage import LatencyGroup, UsageRegistry, bucket_micros
+from mongottl.exec.operation.usage import LatencyGroup, UsageRegistry, bucket_micros, next_bucket_micros
 
 
 @pytest.mark.parametrize(
@@ -10,6 +10,15 @@ from mongottl.exec.operation.usage import LatencyGroup, UsageRegistry, bucket_mi
 )  # fmt: skip
 def test_buckets(micros: int, floor: int) -> None:
     assert bucket_micros(micros) == floor
+
+
+def test_buckets_follow_each_other() -> None:
+    floor = 0
+    while floor < 1 << 25:
+        following = next_bucket_micros(floor)
+        assert bucket_micros(following) == following
+        assert bucket_micros(following - 1) == floor
+        floor = following
 
 
 def test_events_and_latencies() -> None:

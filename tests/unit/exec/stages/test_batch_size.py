@@ -6,7 +6,6 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.stages.stage import BATCH, FIRST_BATCH, next_batch_size
-from mongottl.storage import sqlite as sqlite
 from mongottl.storage.interface import open_storage_engine
 
 

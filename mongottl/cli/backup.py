@@ -1,0 +1,81 @@
+"""`mongottl backup URI|FOLDER TARGET`: a copy of a server's data as of one moment, to start a server with.
+
+A running server makes the copy and sends it, so that it can be on another machine; this process writes it.
+"""
+
+import hashlib
+import os
+import signal
+import sys
+from typing import Any, Final
+
+from mongottl.cli.arguments import ArgumentParser
+from mongottl.cli.client import connect, reason_of, refusal_of
+from mongottl.cli.subcommands import fail
+from mongottl.clock import SystemClock
+from mongottl.offline.backup import BackupError, BackupTarget, back_up_folder
+from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+
+_NAME: Final = "backup"
+# How long to look for the server. Making the copy may take any time.
+_CONNECT_S: Final = 5.0
+_PER_MB: Final = 1e6
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status 0 if the backup was written, 1 if not, 2 for wrong arguments."""
+    parser = ArgumentParser(_NAME)
+    parser.add_argument("source", metavar="URI|FOLDER", help="a running server, or the data directory of a stopped one")
+    parser.add_argument("target", metavar="TARGET", help="the new folder; start a server with --data-dir TARGET")
+    given = parser.parse_args(arguments)
+    # Whatever ends this process but SIGKILL, the partial copy is removed.
+    previous = signal.signal(signal.SIGTERM, _end)
+    try:
+        return backup(given.source, given.target)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _end(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def backup(source: str, target: str) -> int:
+    """Backs up a server or a folder; the exit status."""
+    import pymongo.errors
+
+    clock = SystemClock()
+    begun_s = clock.monotonic_s()
+    try:
+        size = back_up_server(source, target) if "://" in source else back_up_folder(source, target)
+    except pymongo.errors.OperationFailure as error:
+        return fail(_NAME, refusal_of(error, {}))
+    except (pymongo.errors.PyMongoError, ValueError) as error:
+        return fail(_NAME, f"no answer: {reason_of(error)}")
+    except (DataDirectoryError, EngineUnavailable, BackupError) as error:
+        return fail(_NAME, str(error))
+    except OSError as error:
+        return fail(_NAME, f"{target} cannot be written: {error.strerror}")
+    except KeyboardInterrupt:
+        return fail(_NAME, "interrupted")
+    print(f"{target}: {size / _PER_MB:,.1f} MB in {clock.monotonic_s() - begun_s:.1f} s")
+    return 0
+
+
+def back_up_server(uri: str, target: str) -> int:
+    """Writes the copy that a server sends; its bytes. PyMongoError, BackupError or OSError if it cannot be done."""
+    with BackupTarget(target) as place, connect(uri, _CONNECT_S, is_long=True) as client:
+        digest = hashlib.sha256()
+        written = 0
+        with client.admin.cursor_command("mongottlBackup") as pieces:
+            described: dict[str, Any] = next(pieces)
+            with open(place.path, "xb") as file:
+                for piece in pieces:
+                    file.write(piece["data"])
+                    digest.update(piece["data"])
+                    written += len(piece["data"])
+                file.flush()
+                os.fsync(file.fileno())
+        if written != described["bytes"] or digest.hexdigest() != described["sha256"]:
+            raise BackupError(f"the copy has not arrived as it was sent: {written} of {described['bytes']} bytes")
+        return written

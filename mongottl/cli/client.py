@@ -1,0 +1,64 @@
+"""The client of commands that ask a running server. It logs in if the URI names a user."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from mongottl.cli.arguments import ArgumentParser, positive_seconds
+from mongottl.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import pymongo
+    from pymongo.errors import OperationFailure
+
+_DEFAULT_URI: Final = "mongodb://127.0.0.1:27017/"
+_DEFAULT_TIMEOUT_S: Final = 5.0
+
+
+def add_server_arguments(parser: ArgumentParser) -> None:
+    """Gives a command the arguments `uri` and `timeout`."""
+    parser.add_argument("uri", metavar="URI", nargs="?", default=_DEFAULT_URI, help=f"by default {_DEFAULT_URI}")
+    parser.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        default=_DEFAULT_TIMEOUT_S,
+        metavar="SECONDS",
+        help=f"how long to wait for the answer; by default {_DEFAULT_TIMEOUT_S:g}",
+    )
+
+
+def connect(uri: str, timeout_s: float, is_long: bool = False) -> "pymongo.MongoClient[dict[str, Any]]":
+    """A client of the server that the URI names: that one alone, whatever host its `hello` advertises, unless the URI
+    names several or says otherwise. Raises ConfigurationError or InvalidURI (PyMongoError) for a bad URI.
+
+    is_long: whether answers may take longer than finding the server (`timeout_s`).
+    """
+    import pymongo
+    from pymongo.uri_parser import parse_uri
+
+    timeout_ms = max(1, round(timeout_s * 1000))
+    options: dict[str, Any] = {
+        "serverSelectionTimeoutMS": timeout_ms,
+        "connectTimeoutMS": timeout_ms,
+    }
+    if not is_long:
+        options["socketTimeoutMS"] = timeout_ms
+    if not uri.startswith("mongodb+srv://"):
+        parsed = parse_uri(uri)
+        if len(parsed["nodelist"]) == 1 and "directConnection" not in parsed["options"]:
+            options["directConnection"] = True
+    return pymongo.MongoClient(uri, **options)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a server has not answered, without what PyMongo adds: its settings, its view of the deployment, the reply."""
+    reason = str(error)
+    for addition in (" (configured timeouts", ", Timeout:", ", full error:"):
+        reason = reason.partition(addition)[0]
+    return reason
+
+
+def refusal_of(error: "OperationFailure", meanings: Mapping[int, str]) -> str:
+    """Why a server refuses a command that only mongottl has. meanings: what codes mean for this command."""
+    known = {ErrorCode.CommandNotFound: "the server is not mongottl", **meanings}
+    meaning = known.get(error.code or 0)
+    return f"{meaning}: {reason_of(error)}" if meaning else reason_of(error)

@@ -1,0 +1,136 @@
+"""The server's options on the command line, and their help, from the table of settings."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
+from mongottl.config import (
+    SETTING_GROUPS,
+    SETTINGS,
+    ServerConfig,
+    Setting,
+    SettingError,
+    config_from,
+    config_from_environment,
+    did_you_mean,
+)
+
+_FORMS: Final = {"number": "N", "text": "TEXT", "path": "PATH", "address": "HOST:PORT", "names": "NAME", "time": "TIME"}
+
+
+def configuration(
+    arguments: list[str],
+    environment: Mapping[str, str],
+    others: Mapping[str, list[str]] | None = None,
+    for_tests: bool = False,
+) -> ServerConfig:
+    """The configuration that the options and the environment give; an option precedes its variable.
+
+    others: see `parse_arguments`. for_tests: as for `config_from`. UsageError names what is wrong as it was given.
+    """
+    options = parse_arguments(arguments, others)
+    variables = config_from_environment(environment)
+    named = {s.field: s.option if s.on_command_line else s.variable for s in SETTINGS}
+    named |= {s.field: s.variable for s in SETTINGS if s.field in variables and s.field not in options}
+    try:
+        return config_from({**variables, **options}, for_tests)
+    except SettingError as error:
+        raise UsageError(error.text(named.__getitem__)) from None
+
+
+def parse_arguments(arguments: list[str], others: Mapping[str, list[str]] | None = None) -> dict[str, str]:
+    """The settings that the arguments name, as texts by field. UsageError for an unknown option.
+
+    others: options that are no settings, as `--env`; the texts that are given for each are appended to its list.
+    """
+    others = others or {}
+    by_option = {setting.option: setting for setting in SETTINGS if setting.on_command_line}
+    texts: dict[str, str] = {}
+    place = 0
+    while place < len(arguments):
+        option, equals, value = arguments[place].partition("=")
+        place += 1
+        negated = option.startswith("--no-")
+        setting = by_option.get("--" + option[5:] if negated else option)
+        if option not in others and (setting is None or (negated and setting.value != "switch")):
+            if not option.startswith("-"):
+                raise UsageError(f"an option is needed, not {arguments[place - 1]!r}")
+            raise UsageError(f"unknown option {option}{did_you_mean(option, [*by_option, *others])}")
+        if negated and equals:
+            raise UsageError(f"{option} takes no value")
+        if setting is not None and setting.value == "switch":
+            texts[setting.field] = value if equals else "false" if negated else "true"
+            continue
+        if not equals:
+            if place == len(arguments):
+                raise UsageError(f"{option} needs a value")
+            value = arguments[place]
+            name = value.partition("=")[0]
+            if name in by_option or name in others or "--" + name.removeprefix("--no-") in by_option:
+                raise UsageError(f"{option} needs a value; {option}={value} if {value} is meant")
+            place += 1
+        if setting is None:
+            others[option].append(value)
+            continue
+        if setting.value == "names" and setting.field in texts:
+            value = f"{texts[setting.field]},{value}"
+        texts[setting.field] = value
+    return texts
+
+
+def help_text() -> str:
+    """The text of --help, from the table of settings."""
+    lines = [
+        "usage: mongottl [serve] [options]",
+        "       mongottl COMMAND …",
+        "",
+        "A MongoDB server whose documents expire as in Azure Cosmos DB.",
+        "",
+        "commands (each has its --help):",
+        *[f"{f'  {row.name} {row.usage}'.rstrip()}\n        {row.help}" for row in SUBCOMMANDS.values()],
+        "",
+        "options of the server:",
+        *option_lines(ServerConfig()),
+        "  --version",
+        "        Show the version, and whether it is compiled.",
+        "",
+        "Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…",
+        "",
+        "README.md is an introduction. Of the pages in docs, settings.md describes these options, expiring.md when",
+        "documents expire, testing.md test suites, cosmos.md the dialect cosmos, operating.md how to run a server.",
+    ]
+    return "\n".join(lines)
+
+
+def option_lines(defaults: ServerConfig) -> list[str]:
+    """The part of a help text that describes the server's options, group by group."""
+    lines: list[str] = []
+    for group, title in SETTING_GROUPS.items():
+        lines.append(f" {title}:")
+        for setting in SETTINGS:
+            if setting.group == group:
+                lines += _option_help(setting, getattr(defaults, setting.field))
+    return lines
+
+
+def _option_help(setting: Setting, default: object) -> list[str]:
+    if not setting.on_command_line:
+        return [f"  {setting.variable}=TEXT (environment)", f"        {setting.help}"]
+    lines = [f"  {_option_form(setting, default)}", f"        {setting.help}{_default_note(default)}"]
+    if setting.value == "names":
+        lines += [f"          {name}" for name in setting.choices]
+    return lines
+
+
+def _option_form(setting: Setting, default: object) -> str:
+    if setting.value == "switch":
+        return f"--no-{setting.option[2:]}" if default is True else setting.option
+    if setting.choices and setting.value != "names":
+        return f"{setting.option} {{{','.join(setting.choices)}}}"
+    return f"{setting.option} {_FORMS[setting.value]}"
+
+
+def _default_note(default: object) -> str:
+    if default is None or isinstance(default, (bool, tuple)):
+        return ""
+    return f" Default: {default}."

@@ -1,0 +1,294 @@
+"""`mongottl run -- COMMAND…`: a command with a server of its own, for test suites in any language.
+
+    mongottl run ──fork──► server        in a session of its own, so that the terminal's signals do not reach it
+         │  ▲                 │  ▲
+         │  └── its URI ──────┘  └── a pipe that ends when `mongottl run` ends, however that comes about
+         └─────fork──► COMMAND        with MONGODB_URI, and with our standard input, output and error
+
+The command begins when the server's process knows its id. `mongottl run` waits for the command and passes signals on to
+it. The server stops when the pipe ends. If the command still runs then, since `mongottl run` was killed, the server's
+process ends it first, and all that it has started. So nothing stays behind, on Linux and on macOS, unless both
+processes are killed at once.
+"""
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from mongottl.cli.options import configuration, option_lines
+from mongottl.cli.processes import Process, exit_status, from_terminal, process_tree, send_signal, still_running
+from mongottl.cli.subcommands import FAILURE, UsageError
+from mongottl.config import ServerConfig, config_from
+from mongottl.server.uri import uri_for_database
+
+if TYPE_CHECKING:
+    from mongottl.server.server import Server
+
+_VARIABLE: Final = "MONGODB_URI"
+# What is passed on to the command.
+_PASSED_ON: Final = tuple(
+    number for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if (number := getattr(signal, name, None)) is not None
+)
+# What shells answer for a command that cannot be run, or is not there.
+_CANNOT_RUN: Final = 126
+_NOT_FOUND: Final = 127
+# What the command has for its end after SIGTERM, before it gets SIGKILL, if `mongottl run` was killed.
+_END_S: Final = 2.0
+_LOOK_EVERY_S: Final = 0.02
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status of the command: 128 + n if signal n has ended it, 126 or 127 if it cannot be run; 1 if the server
+    does not start."""
+    own, dashes, command = split(arguments)
+    if "--help" in own or "-h" in own:
+        print(help_text())
+        return 0
+    if os.name != "posix":
+        raise UsageError("needs a POSIX system; start `mongottl` beside the tests")
+    if not command or not command[0]:
+        raise UsageError("needs a command behind --" if dashes else "needs -- and a command behind it")
+    others: dict[str, list[str]] = {"--env": [], "--database": []}
+    config = configuration(own, os.environ, others, for_tests=True)
+    for name in others["--env"]:
+        if not name.isidentifier() or not name.isascii():
+            raise UsageError(f"--env: the name of an environment variable is needed, not {name!r}")
+    database = others["--database"][-1] if others["--database"] else None
+    if database is not None:
+        try:
+            uri_for_database("", database)
+        except ValueError as error:
+            raise UsageError(f"--database: {error}") from None
+    return run(config, command, [_VARIABLE, *others["--env"]], database)
+
+
+def split(arguments: list[str]) -> tuple[list[str], bool, list[str]]:
+    """The arguments before the first `--`, whether there is one, and those behind it."""
+    if "--" not in arguments:
+        return arguments, False, []
+    place = arguments.index("--")
+    return arguments[:place], True, arguments[place + 1 :]
+
+
+def help_text() -> str:
+    """The text of --help."""
+    return "\n".join(
+        [
+            "usage: mongottl run [options] -- COMMAND [ARGUMENT…]",
+            "",
+            "Starts a server on a free port, in memory, with test commands on and a clock that stands still, runs the",
+            "command with the URI in MONGODB_URI, stops the server, and gives the command's exit status:",
+            "",
+            "    mongottl run --dialect cosmos -- npm test",
+            "",
+            "options:",
+            "  --env NAME",
+            "        Another environment variable that gets the URI; may be given repeatedly.",
+            "  --database NAME",
+            "        Database that the URI names, which drivers then use by default.",
+            *option_lines(config_from({}, for_tests=True)),
+        ]
+    )
+
+
+def run(config: ServerConfig, command: list[str], variables: list[str], database: str | None = None) -> int:
+    """Runs the command while a server runs; the command's exit status. variables: those that get the server's URI.
+    database: what the URI names."""
+    read_uri, write_uri = os.pipe()
+    read_end, write_end = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    server = _Child(os.fork())
+    if server.pid == 0:
+        os.close(read_uri)
+        os.close(write_end)
+        _serve_in_child(config, write_uri, read_end, database)
+    os.close(write_uri)
+    os.close(read_end)
+    try:
+        with open(read_uri, encoding="utf-8") as pipe:
+            uri = pipe.readline().rstrip("\n")
+        if not uri:
+            return FAILURE  # the server has said why
+        return _run_command(command, {**os.environ, **dict.fromkeys(variables, uri)}, server, write_end)
+    except KeyboardInterrupt:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # stopping takes a second at most
+        return 128 + signal.SIGINT
+    finally:
+        os.close(write_end)
+        server.wait()
+
+
+class _Child:
+    """A process that this one has started. status: its wait status, None as long as it runs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.status: int | None = None
+
+    def has_just_ended(self) -> bool:
+        """Whether it has ended since the last call."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.status = status if pid else None
+            return pid != 0
+        return False
+
+    def wait(self) -> None:
+        if self.status is None:
+            self.status = os.waitpid(self.pid, 0)[1]
+
+
+def _run_command(command: list[str], environment: dict[str, str], server: _Child, write_end: int) -> int:
+    """Runs the command, and tells the server's process its id; passes on the signals that come."""
+    signal.signal(signal.SIGCHLD, _do_nothing)  # some systems drop it where it would be ignored
+    awaited = (*_PASSED_ON, signal.SIGCHLD)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    try:
+        pid = _spawn(command, environment, before, write_end)
+    except OSError as error:
+        print(f"mongottl run: {command[0]}: {error.strerror}", file=sys.stderr)
+        return _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN
+    running = _Child(pid)
+    # The signal that was passed on last, and what the command had started by then.
+    passed_on = 0
+    started: list[Process] = []
+    while True:
+        number, code = _next_signal(awaited)
+        if number == signal.SIGCHLD:
+            if running.has_just_ended():
+                break
+            if server.has_just_ended():
+                print("mongottl run: the server has ended before the command", file=sys.stderr)
+        elif not from_terminal(code):
+            passed_on = number
+            started = process_tree(pid)
+            os.kill(pid, number)
+    _tell(write_end, 0)
+    assert running.status is not None
+    if os.WIFSIGNALED(running.status) and os.WTERMSIG(running.status) == passed_on:
+        # The command could not pass it on.
+        send_signal(started, passed_on)
+    return exit_status(running.status)
+
+
+def _spawn(command: list[str], environment: dict[str, str], mask: set[int | signal.Signals], write_end: int) -> int:
+    """Starts a command once the server's process has been told its id, so that it never stays behind; its process id.
+    OSError if it cannot be run. mask: the signals that it blocks."""
+    read_go, write_go = os.pipe()
+    read_failure, write_failure = os.pipe()  # closed when the command runs
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(write_go)
+            # Nothing comes if `mongottl run` was killed before.
+            if os.read(read_go, 1):
+                _become(command, environment, mask)
+        except OSError as error:
+            os.write(write_failure, str(error.errno).encode())
+        finally:
+            os._exit(FAILURE)
+    os.close(read_go)
+    os.close(write_failure)
+    _tell(write_end, pid)
+    with suppress(BrokenPipeError):  # a signal has ended it
+        os.write(write_go, b"x")
+    os.close(write_go)
+    with open(read_failure, "rb") as pipe:
+        failure = pipe.read()
+    if failure:
+        os.waitpid(pid, 0)
+        raise OSError(int(failure), os.strerror(int(failure)))
+    return pid
+
+
+def _become(command: list[str], environment: dict[str, str], mask: set[int | signal.Signals]) -> None:
+    """Runs a command in place of this process, as shells do. OSError."""
+    # Python ignores SIGPIPE and SIGXFSZ, which other programs do not expect, and takes SIGINT.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, *_PASSED_ON):
+        if number not in _PASSED_ON or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        os.execvpe(command[0], command, environment)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    from shutil import which
+
+    # A script that does not name its interpreter.
+    os.execve("/bin/sh", ["sh", which(command[0]) or command[0], *command[1:]], environment)
+
+
+def _do_nothing(number: int, frame: object) -> None:
+    """The handler of a signal that is waited for."""
+
+
+def _next_signal(awaited: tuple[int, ...]) -> tuple[int, int | None]:
+    """Waits for the next signal; its number, and its `si_code` where the system tells it."""
+    if sys.platform == "darwin":
+        return signal.sigwait(awaited), None
+    info = signal.sigwaitinfo(awaited)
+    return info.si_signo, info.si_code
+
+
+def _tell(write_end: int, pid: int) -> None:
+    """Tells the server's process which command runs: its id, or 0 for none any more."""
+    with suppress(BrokenPipeError):  # the server has ended, of which the user is told
+        os.write(write_end, f"{pid}\n".encode())
+
+
+def _serve_in_child(config: ServerConfig, write_uri: int, read_end: int, database: str | None) -> NoReturn:
+    """Serves in the process that was forked, until `mongottl run` ends."""
+    from mongottl.cli.serve import serve
+
+    status = FAILURE
+    try:
+        os.setsid()
+        with open(os.devnull, "r+b") as nothing:
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(nothing.fileno(), 1)
+
+        def announce(server: "Server") -> None:
+            uri = server.uri_with_password
+            if database is not None:
+                uri = uri_for_database(uri, database)
+            with suppress(BrokenPipeError), open(write_uri, "w", encoding="utf-8") as pipe:
+                pipe.write(f"{uri}\n")
+            if server.web_url is not None:
+                print(f"mongottl shows what is inside at {server.web_url}", file=sys.stderr, flush=True)
+
+        status = serve(config, announce, partial(_until_run_ends, read_end))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+async def _until_run_ends(read_end: int) -> None:
+    """Returns when `mongottl run` has ended; ends the command if it still runs."""
+    import trio
+
+    os.set_blocking(read_end, False)
+    told = b""
+    while True:
+        await trio.lowlevel.wait_readable(read_end)
+        chunk = os.read(read_end, 1024)
+        if not chunk:
+            break
+        told += chunk
+    command = int(told.split()[-1]) if told else 0
+    if not command:
+        return
+    tree = process_tree(command)
+    send_signal(tree, signal.SIGTERM)
+    with trio.move_on_after(_END_S):
+        while still_running(tree):
+            await trio.sleep(_LOOK_EVERY_S)
+    send_signal(tree, signal.SIGKILL)

@@ -1,0 +1,69 @@
+"""The table of commands: `mongottl serve`, `mongottl ping`, ….
+
+A command is a row of `SUBCOMMANDS` and a module with
+
+    def main(arguments: list[str]) -> int: ...
+
+which gets what stands behind the command's name, and gives the exit status. UsageError for wrong arguments. The module
+is imported when the command is used, so none of them makes the others start more slowly.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+
+class UsageError(Exception):
+    """The arguments are wrong. The text says what would be right."""
+
+    # The exit status.
+    STATUS: ClassVar[int] = 2
+
+
+# The exit status of a command that has failed.
+FAILURE: Final = 1
+
+
+def fail(command: str, reason: str) -> int:
+    """Says on standard error why a command has failed; its exit status."""
+    print(f"mongottl {command}: {reason}", file=sys.stderr)
+    return FAILURE
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """One row. usage: its arguments, as the help shows them; module: where its `main` is."""
+
+    name: str
+    usage: str
+    help: str
+    module: str
+
+
+_ROWS: Final = (
+    Subcommand("serve", "[options]", "Serves until SIGINT or SIGTERM; what happens without a command.", "serve"),
+    Subcommand(
+        "run",
+        "[options] -- COMMAND [ARGUMENT…]",
+        "Runs a command, such as a test suite, with a server of its own, whose URI is in MONGODB_URI.",
+        "run",
+    ),
+    Subcommand("ping", "[URI] [--timeout SECONDS]", "Asks whether a server answers: exit status 0 or 1.", "ping"),
+    Subcommand(
+        "report",
+        "[URI] [--json] [--reset] [--timeout SECONDS]",
+        "Shows what the requests to a server of the dialect cosmos have cost in request units.",
+        "report",
+    ),
+    Subcommand(
+        "backup",
+        "URI|FOLDER TARGET",
+        "Copies the data of a running or a stopped server into a new folder, which --data-dir takes.",
+        "backup",
+    ),
+    Subcommand("check", "FOLDER", "Checks the data of a stopped server, without writing: exit status 0 or 1.", "check"),
+    Subcommand("version", "", "Shows the version, and whether it is compiled.", "version"),
+)
+SUBCOMMANDS: Final[dict[str, Subcommand]] = {
+    row.name: Subcommand(row.name, row.usage, row.help, f"mongottl.cli.{row.module}") for row in _ROWS
+}

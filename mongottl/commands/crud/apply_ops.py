@@ -1,0 +1,288 @@
+"""applyOps: carries out operations in the form in which the oplog has them. mongorestore uses it, to create collections
+with the UUIDs that they had, and to apply the oplog of the time during which a dump was made.
+
+What an operation asks for may have happened already, or be gone again, since the dump may have been made before or
+after it: a document that is inserted may exist, one that is changed or deleted may be missing.
+
+Source: MongoDB's applyOps command reference, and the requests of its database tools.
+"""
+
+from collections.abc import Generator
+from typing import Annotated, Any, Final, NamedTuple
+
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
+from mongottl.commands.access import cluster_needs, needing, write_needs
+from mongottl.commands.crud.update import upsert_or_update
+from mongottl.commands.crud.write_batch import check_batch, ends_command
+from mongottl.commands.ddl.collections import RenameCollectionRequest
+from mongottl.commands.ddl.create import CreateRequest, create_with_uuid
+from mongottl.commands.query_context import context_of
+from mongottl.commands.registry import COMMANDS, CommandSpec, Reply, command
+from mongottl.commands.request import (
+    ANY,
+    DOCUMENT_FIELD,
+    DOCUMENTS,
+    IGNORED,
+    TEXT,
+    Field,
+    GenericArguments,
+    RequestParser,
+    parser_for,
+)
+from mongottl.commands.request_fields import BypassValidation
+from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.types import MISSING, BinData, Value
+from mongottl.document.walk import find_field, first_field_name, get_value
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.write.modifying import Selection, delete_one, update_one
+from mongottl.oplog.records import NAMESPACE as OPLOG
+from mongottl.oplog.records import refused_write
+from mongottl.query.match import parse_match
+from mongottl.query.update import LoggedReplacement, parse_logged_update
+from mongottl.security.privileges import INSERT, REMOVE, UPDATE, Need
+
+_MAX_NESTING: Final = 10
+
+
+class ApplyOpsRequest(NamedTuple):
+    operations: Annotated[list[bytes], Field("applyOps", DOCUMENTS)]
+    bypass: BypassValidation = False
+
+    @property
+    def whole_server(self) -> bool:
+        """Whether it may change any collection."""
+        return True
+
+
+class LoggedOperation(NamedTuple):
+    """The fields of an entry of the oplog. kind: "i"nsert, "u"pdate, "d"elete, "c"ommand or "n" (nothing is done)."""
+
+    kind: Annotated[str, Field("op", TEXT)]
+    namespace: Annotated[str, Field("ns", TEXT)]
+    document: Annotated[bytes, Field("o", DOCUMENT_FIELD)]
+    key: Annotated[bytes, Field("o2", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    uuid: Annotated[Value, Field("ui", ANY)] = None
+    # What says when and by whom it was logged.
+    time: Annotated[Value, Field("ts", IGNORED)] = None
+    term: Annotated[Value, Field("t", IGNORED)] = None
+    hash: Annotated[Value, Field("h", IGNORED)] = None
+    version: Annotated[Value, Field("v", IGNORED)] = None
+    wall_time: Annotated[Value, Field("wall", IGNORED)] = None
+    session: Annotated[Value, Field("lsid", IGNORED)] = None
+    txn_number: Annotated[Value, Field("txnNumber", IGNORED)] = None
+    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
+    previous: Annotated[Value, Field("prevOpTime", IGNORED)] = None
+    multi_op_type: Annotated[Value, Field("multiOpType", IGNORED)] = None
+    migrated: Annotated[Value, Field("fromMigrate", IGNORED)] = None
+    version_context: Annotated[Value, Field("versionContext", IGNORED)] = None
+
+
+_OPERATION: Final[RequestParser] = parser_for("applyOps.applyOps", LoggedOperation)
+_DOCUMENT_KINDS: Final = ("i", "u", "d")
+
+# The commands that are carried out, with the errors which say that what they ask for has happened already.
+_COMMANDS: Final[dict[str, tuple[int, ...]]] = {
+    "create": (),
+    "drop": (),
+    "dropDatabase": (),
+    "renameCollection": (ErrorCode.NamespaceNotFound,),
+    "collMod": (ErrorCode.NamespaceNotFound, ErrorCode.IndexNotFound),
+    "convertToCapped": (ErrorCode.NamespaceNotFound,),
+    "emptycapped": (ErrorCode.NamespaceNotFound,),
+    "dropIndexes": (ErrorCode.NamespaceNotFound, ErrorCode.IndexNotFound),
+    "deleteIndexes": (ErrorCode.NamespaceNotFound, ErrorCode.IndexNotFound),
+}
+# In MongoDB, too, indexes are created by the command.
+_INDEX_BUILDS: Final = ("createIndexes", "startIndexBuild", "commitIndexBuild", "abortIndexBuild")
+
+
+def _apply_ops_needs(op: OperationContext, request: ApplyOpsRequest) -> list[Need]:
+    """What the operations need by themselves; with UUIDs `useUUID` and `forceUUID`, too."""
+    if not request.operations:
+        return cluster_needs("applyOps")
+    needs: list[Need] = []
+    for operation in _flattened(op, request.operations, 0):
+        if operation.kind == "n":
+            continue
+        database, name = split_namespace(operation.namespace)
+        if operation.uuid is not None:
+            needs += cluster_needs("useUUID", "forceUUID")
+        if operation.kind == "c":
+            needs += _command_needs(op, operation, database)
+        else:
+            actions = [REMOVE] if operation.kind == "d" else [INSERT, UPDATE]
+            needs += write_needs(database, name, actions, request.bypass)
+    return needs
+
+
+def _command_needs(op: OperationContext, operation: LoggedOperation, database: str) -> list[Need]:
+    spec, request = _parsed_command(operation)
+    home = op.database
+    op.database = database
+    try:
+        return spec.access.needs(op, request)
+    finally:
+        op.database = home
+
+
+@command(
+    "applyOps",
+    ApplyOpsRequest,
+    access=needing(_apply_ops_needs),
+    help="Carries out entries of an oplog; for mongorestore.",
+    writes=True,
+    admin_only=True,
+    exclusive=True,
+)
+def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
+    """`{applied: <how many>, results: [true, …]}`. The first operation that fails ends it: the reply has its error, and
+    `applied` and `results` with it.
+
+    An insert of a document that exists replaces it. The new document of an update is inserted if there is none to
+    replace; a diff then has no effect. The documents that it writes begin to live anew.
+
+    BadValue (2) for an operation of an unknown kind, CommandNotSupported (115) for index builds, NamespaceNotFound (26)
+    for inserts and updates in a collection that does not exist, or whose UUID is not the one of `ui`.
+    """
+    operations = _flattened(op, request.operations, 0)
+    op.bypass_validation = request.bypass
+    results: list[Value] = []
+    home = op.database
+    for operation in operations:
+        try:
+            yield from _apply(op, operation)
+        except CommandError as error:
+            if ends_command(error):
+                raise
+            results.append(False)
+            details = {"applied": len(results), **error.details, "results": results}
+            raise CommandError(error.code, error.message, details, error.labels) from error
+        finally:
+            op.database = home
+        results.append(True)
+        op.check_interrupt()
+        yield None
+    return {"applied": len(results), "results": results}
+
+
+def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list[LoggedOperation]:
+    """The operations, with those of nested `applyOps` in its place."""
+    if depth > _MAX_NESTING:
+        raise CommandError(ErrorCode.FailedToParse, "Too many nested applyOps")
+    if documents:
+        check_batch(op, len(documents))
+    found: list[LoggedOperation] = []
+    for document in documents:
+        operation = LoggedOperation._make(_OPERATION.parse(document, [], None))
+        if operation.kind == "c" and first_field_name(operation.document) == "applyOps":
+            inner = get_value(operation.document, "applyOps")
+            if not isinstance(inner, list) or not all(isinstance(item, bytes) for item in inner):
+                raise CommandError(ErrorCode.TypeMismatch, "applyOps wants an array of documents")
+            found += _flattened(op, [item for item in inner if isinstance(item, bytes)], depth + 1)
+        elif operation.kind not in (*_DOCUMENT_KINDS, "c", "n"):
+            raise CommandError(ErrorCode.BadValue, f"Unrecognized op type '{operation.kind}' in an oplog entry")
+        else:
+            found.append(operation)
+    return found
+
+
+def _apply(op: OperationContext, operation: LoggedOperation) -> Steps[None]:
+    if operation.kind == "n":
+        return
+    op.database, name = split_namespace(operation.namespace)
+    check_database_name(op.database)
+    if operation.namespace == OPLOG:
+        raise refused_write()
+    if operation.kind == "c":
+        yield from _apply_command(op, operation)
+        return
+    check_collection_name(op.database, name)
+    collection = _collection(op, name, operation)
+    if operation.kind == "d":
+        if collection is not None:
+            yield from delete_one(op, _by_id(op, collection, operation.document))
+    elif collection is None:
+        raise CommandError(
+            ErrorCode.NamespaceNotFound,
+            f"Cannot apply insert or update operation on a non-existent namespace {operation.namespace}",
+        )
+    elif operation.kind == "i":
+        yield from _insert(op, collection, operation.document)
+    else:
+        yield from _update(op, collection, operation)
+
+
+def _collection(op: OperationContext, name: str, operation: LoggedOperation) -> Collection | None:
+    """The collection of an operation on a document; the one with the UUID that the operation names, if it does.
+
+    None if there is no collection of this name; NamespaceNotFound (26) if there is none with this UUID.
+    """
+    if operation.uuid is None:
+        return op.catalog.lookup(op.database, name, time_series=True)
+    for collection in op.catalog.collections(op.database):
+        if collection.uuid == operation.uuid:
+            return collection
+    raise _unknown_uuid(operation)
+
+
+def _unknown_uuid(operation: LoggedOperation) -> CommandError:
+    return CommandError(
+        ErrorCode.NamespaceNotFound,
+        f"Failed to apply operation on {operation.namespace}: no collection has the UUID of the operation",
+    )
+
+
+def _by_id(op: OperationContext, collection: Collection, key: bytes) -> Selection:
+    """Selects the document with the `_id` of `key`. NoSuchKey (4) if that has none."""
+    if find_field(key, b"_id")[0] == 0:
+        raise CommandError(ErrorCode.NoSuchKey, "Failed to apply an operation that has no _id")
+    equal = encode_fields([("_id", encode_fields([("$eq", get_value(key, "_id"))]))])
+    return Selection(collection, parse_match(equal, context_of(op, collection.name)), None, MISSING)
+
+
+def _insert(op: OperationContext, collection: Collection, document: bytes) -> Steps[None]:
+    selection = _by_id(op, collection, document)
+    context = context_of(op, collection.name)
+    yield from upsert_or_update(op, collection.name, selection, LoggedReplacement(document), context, False)
+
+
+def _update(op: OperationContext, collection: Collection, operation: LoggedOperation) -> Steps[None]:
+    driver = parse_logged_update(operation.document)
+    selection = _by_id(op, collection, operation.key)
+    result = yield from update_one(op, selection, driver)
+    if not result.matched and driver.kind == "replacement":
+        context = context_of(op, collection.name)
+        yield from upsert_or_update(op, collection.name, selection, driver, context, False)
+
+
+def _parsed_command(operation: LoggedOperation) -> tuple[CommandSpec, Any]:
+    """A command of the oplog, and its request. CommandNotSupported (115) for index builds, BadValue (2) for others that
+    are not applied."""
+    name = first_field_name(operation.document)
+    if name in _INDEX_BUILDS:
+        raise CommandError(ErrorCode.CommandNotSupported, f"The {name} operation is not supported in applyOps mode")
+    if name not in _COMMANDS:
+        raise CommandError(ErrorCode.BadValue, f"Unknown command '{name}' in an oplog entry")
+    spec = COMMANDS[name]
+    return spec, spec.request._make(spec.parser.parse(operation.document, [], GenericArguments()))
+
+
+def _apply_command(op: OperationContext, operation: LoggedOperation) -> Steps[None]:
+    spec, request = _parsed_command(operation)
+    uuid = operation.uuid
+    try:
+        if isinstance(request, CreateRequest):
+            create_with_uuid(op, request, uuid if isinstance(uuid, BinData) else None)
+            return
+        if isinstance(request, RenameCollectionRequest) and isinstance(request.drop_target, BinData) and uuid is None:
+            # The collection that is dropped has another UUID here, unless those of the dump are kept.
+            request = request._replace(drop_target=True)
+        outcome = spec.function(op, request)
+        if isinstance(outcome, Generator):
+            yield from outcome
+    except CommandError as error:
+        if error.code not in _COMMANDS[spec.name]:
+            raise

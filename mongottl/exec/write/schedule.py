@@ -1,0 +1,159 @@
+"""When the documents of a collection expire: counts by due second, from the expiry indexes, in bounded steps.
+
+    due ≤ edge 0 │ ≤ edge 1 │ ≤ edge 2 │ … │ later          each part of the count is a range of an expiry index
+     (expired)
+
+The rules are those of `expiry`: the collection's default and the documents' own `ttl` by `ttl.policy`, and date-field
+TTL indexes. A document is counted once for each rule that it follows, and in a multikey index once for each key.
+"""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.document.keystring import value_range
+from mongottl.document.types import INT64_MAX, INT64_MIN, Date, Int64, Value
+from mongottl.exec.operation.arming import date_due_s, numbers_are_dates
+from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Steps
+from mongottl.storage.interface import MAX_RECORD_ID, RecordStore
+from mongottl.ttl.policy import NO_CUTOFF_S, NO_TTL
+
+# Entries of an index that are counted in one step: a fraction of a millisecond's work.
+COUNTED_PER_STEP: Final = 4096
+# Later than every due second, and still a second to calculate with.
+LATEST_S: Final = 1 << 60
+_MS_PER_S: Final = 1000
+
+
+def expires(collection: Collection) -> bool:
+    """Whether documents of a collection can expire."""
+    return collection.default_ttl_s != NO_TTL or len(collection.date_ttl_indexes) > 0
+
+
+def first_due_s(service: ServiceContext, collection: Collection, after_s: int = NO_CUTOFF_S) -> int | None:
+    """The earliest second behind `after_s` at which a document of the collection expires, or has expired; None if none
+    does."""
+    unit = RecoveryUnit(service)
+    default_s = collection.default_ttl_s
+    found: list[int] = []
+    if default_s != NO_TTL:
+        records = unit.records(collection)
+        if default_s > 0:
+            behind_s = after_s if after_s == NO_CUTOFF_S else after_s - default_s
+            found += [second + default_s for second in records.default_seconds(behind_s, 1)]
+        found += records.own_seconds(after_s, 1)
+    with_numbers = numbers_are_dates(service)
+    for index in collection.date_ttl_indexes:
+        expire_after_s = index.descriptor.expire_after_s
+        assert expire_after_s is not None
+        first_ms = INT64_MIN if after_s == NO_CUTOFF_S else (after_s - expire_after_s) * _MS_PER_S + 1
+        for first, last in _date_ranges(first_ms, INT64_MAX, with_numbers) if _is_usable(collection, index) else ():
+            descending = index.descriptor.descending[0]
+            low, high = value_range(first, last, descending)
+            rows, _ = unit.index(index).scan_fetch(unit.records(collection), low, high, None, 1, not descending)
+            due_s = date_due_s(index, rows[0][2], with_numbers) if rows else None
+            if due_s is not None:
+                found.append(due_s)
+    return min(found) if found else None
+
+
+def count_by_due(
+    service: ServiceContext,
+    collection: Collection,
+    edges_s: list[int],
+    most: int = LATEST_S,
+    per_step: int = COUNTED_PER_STEP,
+) -> Steps[list[int]]:
+    """How many documents expire up to the first of `edges_s` (which ascend), between it and the second one, and so on,
+    and how many after the last one.
+
+    most: the count ends, and what is not counted is left out, when it has reached this number. per_step: how many are
+    counted in one step. In a collection that is dropped meanwhile nothing more is counted.
+    """
+    counts = [0] * (len(edges_s) + 1)
+    bounds = [NO_CUTOFF_S, *edges_s, LATEST_S]
+    left = most
+    default_s = collection.default_ttl_s
+    unit = RecoveryUnit(service)
+    if default_s > 0 and unit.records(collection).default_seconds(NO_CUTOFF_S, 1):
+        for place in range(len(counts)):
+            first_s = bounds[place] - default_s if place > 0 else NO_CUTOFF_S
+            counted = yield from _count_records(
+                unit, collection, False, first_s, bounds[place + 1] - default_s, left, per_step
+            )
+            counts[place] += counted
+            left -= counted
+    if default_s != NO_TTL and not collection.dropped and unit.records(collection).own_seconds(NO_CUTOFF_S, 1):
+        for place in range(len(counts)):
+            counted = yield from _count_records(
+                unit, collection, True, bounds[place], bounds[place + 1], left, per_step
+            )
+            counts[place] += counted
+            left -= counted
+    with_numbers = numbers_are_dates(service)
+    for index in list(collection.date_ttl_indexes):
+        expire_after_s = index.descriptor.expire_after_s
+        assert expire_after_s is not None
+        for place in range(len(counts)):
+            first_ms = (bounds[place] - expire_after_s) * _MS_PER_S + 1 if place > 0 else INT64_MIN
+            last_ms = (bounds[place + 1] - expire_after_s) * _MS_PER_S if place < len(edges_s) else INT64_MAX
+            for first, last in _date_ranges(first_ms, last_ms, with_numbers):
+                counted = yield from _count_entries(unit, collection, index, first, last, left, per_step)
+                counts[place] += counted
+                left -= counted
+    return counts
+
+
+def _count_records(
+    unit: RecoveryUnit, collection: Collection, own: bool, after_s: int, last_s: int, most: int, per_step: int
+) -> Steps[int]:
+    """Records in an expiry index behind one second up to another one, `most` at most."""
+    total = 0
+    at: tuple[int, int] | None = (after_s, MAX_RECORD_ID)
+    while at is not None and total < most and not collection.dropped:
+        records: RecordStore = unit.records(collection)
+        limit = min(per_step, most - total)
+        if own:
+            counted, at = records.count_own_behind(at, last_s, limit)
+        else:
+            counted, at = records.count_default_behind(at, last_s, limit)
+        total += counted
+        yield None
+    return total
+
+
+def _count_entries(
+    unit: RecoveryUnit, collection: Collection, index: IndexEntry, first: Value, last: Value, most: int, per_step: int
+) -> Steps[int]:
+    """Entries of a date-field TTL index from `first` to `last`, both inclusive, `most` at most."""
+    low, high = value_range(first, last, index.descriptor.descending[0])
+    total = 0
+    position: tuple[bytes, int] | None = None
+    skipped = per_step
+    # The entry behind so many others tells that these are there; if there are not so many, half of them may be.
+    while total < most and _is_usable(collection, index):
+        found = unit.index(index).entry_behind(low, high, position, skipped)
+        if found is not None:
+            total += skipped + 1
+            position = found
+        elif skipped == 0:
+            break
+        else:
+            skipped //= 2
+        yield None
+    return min(total, most)
+
+
+def _is_usable(collection: Collection, index: IndexEntry) -> bool:
+    return index.ready and index.has_keys and not collection.dropped and index in collection.indexes
+
+
+def _date_ranges(first_ms: int, last_ms: int, with_numbers: bool) -> list[tuple[Value, Value]]:
+    """The values of a date field from one instant to another, both inclusive. with_numbers: `numbers_are_dates`."""
+    first_ms = min(max(first_ms, INT64_MIN), INT64_MAX)
+    last_ms = min(max(last_ms, INT64_MIN), INT64_MAX)
+    ranges: list[tuple[Value, Value]] = [(Date(first_ms), Date(last_ms))]
+    if with_numbers:
+        ranges.append((Int64(first_ms), Int64(last_ms)))
+    return ranges

@@ -1,0 +1,67 @@
+"""Writing a backup: a new data directory that a server can be started with, whole or not there at all."""
+
+import os
+import shutil
+import tempfile
+from types import TracebackType
+
+from mongottl.storage.sqlite.directory import DATABASE_NAME
+from mongottl.storage.sqlite.stored_state import StoredState
+
+
+class BackupError(OSError):
+    """The backup cannot be written. The text says why."""
+
+
+class BackupTarget:
+    """The folder of a backup while it is written, under another name beside its place; at the end of the block it gets
+    its own name, or is removed after an error.
+
+    path: of the database in it. BackupError if there is something in its place already, or if it cannot be made.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = os.path.abspath(target)
+        if os.path.lexists(self._target):
+            raise BackupError(f"{target} exists already")
+        parent, name = os.path.split(self._target)
+        try:
+            self._partial = tempfile.mkdtemp(".partial", f"{name}.", parent)
+        except OSError as error:
+            raise BackupError(f"{target} cannot be made: {error.strerror}") from error
+        self.path = os.path.join(self._partial, DATABASE_NAME)
+
+    def __enter__(self) -> "BackupTarget":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._publish()
+        finally:
+            shutil.rmtree(self._partial, ignore_errors=True)
+
+    def _publish(self) -> None:
+        # An empty folder, which a rename would replace, may have been made meanwhile, too.
+        if os.path.lexists(self._target):
+            raise BackupError(f"{self._target} exists already")
+        try:
+            os.rename(self._partial, self._target)
+        except OSError as error:
+            raise BackupError(f"{self._target} cannot be made: {error.strerror}") from error
+
+
+def back_up_folder(folder: str, target: str) -> int:
+    """Copies the data directory of a stopped server; the bytes of the copy.
+
+    DataDirectoryError, EngineUnavailable or BackupError if it cannot be done.
+    """
+    with BackupTarget(target) as backup:
+        state = StoredState(folder)
+        try:
+            state.copy_to(backup.path)
+        finally:
+            state.close()
+        return os.path.getsize(backup.path)

@@ -1,0 +1,117 @@
+"""The servers of a pytest run: those that tests share, and those of their own.
+
+A shared server runs until the end of the run. Its state is saved before a test and restored after it, which takes less
+than starting a server.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from mongottl.server.thread import RunningServer
+
+NAME: Final = "mongottl"
+# What the mark takes beside the fields of `ServerConfig` and the arguments of `start_server`.
+_SHARED: Final = "shared"
+
+
+class Servers:
+    """The servers of a run that tests share, by their settings."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._running: dict[str, RunningServer] = {}
+
+    @contextmanager
+    def for_test(self, request: pytest.FixtureRequest, settings: dict[str, object]) -> "Iterator[RunningServer]":
+        """The server of a test with the settings of pytest's configuration, those of its marks and these."""
+        settings = {**_marked_settings(self._config, request.node), **settings}
+        in_memory = "data_dir" not in settings and settings.get("storage_engine") in (None, "auto", "memory")
+        shared = settings.pop(_SHARED, in_memory)
+        if not isinstance(shared, bool):
+            raise pytest.UsageError(f"the mark {NAME}: {_SHARED}: True or False is needed, not {shared!r}")
+        if shared and not in_memory:
+            raise pytest.UsageError(f"the mark {NAME}: {_SHARED}: only for data in memory, not in files")
+        if shared:
+            with self._unchanged(settings, f"pytest {request.fixturename}") as server:
+                yield server
+            return
+        if settings.get("data_dir") is True:
+            path: Path = request.getfixturevalue("tmp_path")
+            settings["data_dir"] = str(path / NAME)
+        with start(settings) as server:
+            yield server
+
+    def shared(self, settings: dict[str, object]) -> "RunningServer":
+        """The running server that tests with these settings share."""
+        key = repr(sorted((name, _shown(value)) for name, value in settings.items()))
+        server = self._running.get(key)
+        if server is None:
+            server = self._running[key] = start(settings)
+        return server.start()
+
+    def stop(self) -> None:
+        """Stops all of them."""
+        while self._running:
+            self._running.popitem()[1].stop()
+
+    @contextmanager
+    def _unchanged(self, settings: dict[str, object], state: str) -> "Iterator[RunningServer]":
+        """The shared server, whose state is afterwards what it was; a new one if the test has stopped it."""
+        server = self.shared(settings)
+        server.save(state)
+        runs = server.runs
+        try:
+            yield server
+        finally:
+            if server.runs == runs and server.running:
+                server.restore(state)
+            else:
+                server.stop()
+
+
+def _shown(value: object) -> object:
+    """A value whose `repr` tells it from others, also one that hides secrets."""
+    return vars(value) if is_dataclass(value) else value
+
+
+def _marked_settings(config: pytest.Config, node: pytest.Item) -> dict[str, object]:
+    """The settings of pytest's configuration and of a test's marks. pytest.UsageError for a mark that names none."""
+    settings = ini_settings(config)
+    for mark in reversed(list(node.iter_markers(NAME))):  # the closest last
+        if mark.args:
+            raise pytest.UsageError(f"the mark {NAME} takes settings by name, such as dialect='cosmos': {mark.args!r}")
+        settings.update(mark.kwargs)
+    return settings
+
+
+def start(settings: dict[str, Any]) -> "RunningServer":
+    """Starts a server. settings: as for `start_server`."""
+    import mongottl
+
+    return mongottl.start_server(**settings)
+
+
+def ini_settings(config: pytest.Config) -> dict[str, object]:
+    """The settings of pytest's configuration. pytest.UsageError for a line that is none."""
+    from mongottl.config import SETTINGS
+
+    known = {setting.field: setting for setting in SETTINGS}
+    settings: dict[str, object] = {}
+    for line in config.getini(NAME):
+        name, _, value = (part.strip() for part in line.partition("="))
+        try:
+            if name == "frozen":
+                settings[name] = known["freeze_clock"].parse(value)
+            elif name in known:
+                settings[name] = known[name].parse(value)
+            else:
+                raise ValueError("there is no such setting")
+        except ValueError as error:
+            raise pytest.UsageError(f"pytest's setting {NAME}: {line!r}: {error}") from None
+    return settings

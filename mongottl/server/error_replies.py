@@ -1,0 +1,68 @@
+"""Replies to commands that failed: which error an exception stands for, its labels, and its document."""
+
+from typing import Final
+
+from mongottl.commands import COMMANDS
+from mongottl.document.types import Value
+from mongottl.errors import (
+    NON_RESUMABLE_CHANGE_STREAM_CODES,
+    NON_RESUMABLE_CHANGE_STREAM_LABEL,
+    RESUMABLE_CHANGE_STREAM_CODES,
+    RESUMABLE_CHANGE_STREAM_LABEL,
+    RETRYABLE_WRITE_CODES,
+    RETRYABLE_WRITE_LABEL,
+    CommandError,
+    ErrorCode,
+)
+from mongottl.exec.operation.context import OperationContext
+from mongottl.server import transactions
+from mongottl.storage.interface import EngineUnavailable, WriteConflict
+from mongottl.storage.snapshot.claims import SnapshotConflict
+from mongottl.storage.snapshot.history import SnapshotTooOld
+from mongottl.storage.snapshot.write_set import WriteSetTooLarge
+
+# What a write raises that meets another one.
+WRITE_CONFLICTS: Final = (WriteConflict, SnapshotConflict)
+
+
+def command_error(error: Exception) -> CommandError | None:
+    """The error with which a command answers that an exception has ended; None for an exception that none should."""
+    if isinstance(error, CommandError):
+        return error
+    if isinstance(error, EngineUnavailable):
+        return CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
+    if isinstance(error, SnapshotTooOld):
+        return CommandError(ErrorCode.SnapshotTooOld, str(error))
+    if isinstance(error, WriteSetTooLarge):
+        return CommandError(ErrorCode.TransactionTooLarge, str(error))
+    if isinstance(error, WRITE_CONFLICTS):
+        return CommandError(ErrorCode.WriteConflict, f"{error}; please retry your operation")
+    return None
+
+
+def error_reply(error: CommandError) -> dict[str, Value]:
+    """`{ok: 0, errmsg, code, codeName, …}`."""
+    reply: dict[str, Value] = {
+        "ok": 0.0,
+        "errmsg": error.message,
+        "code": error.code,
+        "codeName": error.code_name,
+        **error.details,
+    }
+    if error.labels:
+        reply["errorLabels"] = list(error.labels)
+    return reply
+
+
+def labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
+    """The labels of a command's error. RetryableWriteError: its driver may retry the write, since statements that were
+    executed are remembered."""
+    if not op.adds_labels:
+        return ()
+    if op.in_transaction:
+        return transactions.labels_of(COMMANDS.get(name), code)
+    if op.reads_changes and code in RESUMABLE_CHANGE_STREAM_CODES:
+        return (RESUMABLE_CHANGE_STREAM_LABEL,)
+    if op.reads_changes and code in NON_RESUMABLE_CHANGE_STREAM_CODES:
+        return (NON_RESUMABLE_CHANGE_STREAM_LABEL,)
+    return (RETRYABLE_WRITE_LABEL,) if op.retryable and code in RETRYABLE_WRITE_CODES else ()

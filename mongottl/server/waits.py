@@ -1,0 +1,54 @@
+"""What commands wait for before they begin. Each wait is a generator of steps; it raises if the command may not
+begin any more.
+
+Commands that change collections also wait for transactions: `transactions.await_users`.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Final
+
+from mongottl.commands.admin.replica_set import CONFIG_NAMESPACE, publish_config
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.write.transaction_records import NAMESPACE as TRANSACTIONS
+from mongottl.exec.write.transaction_records import publish_transactions
+
+# How often a command that waits for the restore of a saved state looks whether it is over.
+_RESTORE_POLL_S: Final = 0.0005
+# How often a write checks whether the copy of its collection has ended.
+_COPY_POLL_S: Final = 0.005
+# Collections that show what the server knows otherwise.
+_PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
+    TRANSACTIONS: publish_transactions,
+    CONFIG_NAMESPACE: publish_config,
+}
+
+
+def until_restored(service: ServiceContext) -> Steps[None]:
+    """Waits until no saved state is being restored."""
+    while service.restoring:
+        yield Wait(_RESTORE_POLL_S)
+
+
+def is_locked(op: OperationContext) -> bool:
+    """Whether a write has to wait: for fsyncUnlock, or for the end of the copy of its collection."""
+    service = op.service
+    return service.fsync_locks > 0 or op.used_namespace in service.exclusive
+
+
+def until_unlocked(op: OperationContext) -> Steps[None]:
+    """Waits as long as `is_locked`."""
+    while is_locked(op):
+        op.check_interrupt()
+        yield Wait(_COPY_POLL_S)
+
+
+def is_published(namespace: str) -> bool:
+    """Whether a collection shows what the server knows otherwise, and is brought up to date before it is used."""
+    return namespace in _PUBLISHED
+
+
+def until_published(op: OperationContext) -> Steps[None]:
+    """Brings the collection that the command names up to date."""
+    yield from _PUBLISHED[op.used_namespace](OperationContext(op.service, op.client, op.database))

@@ -1,0 +1,424 @@
+// Shows what the server tells by server-sent events, and sends what the clock's buttons ask for.
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const token = document.querySelector('meta[name="mongottl-token"]').content;
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const rough = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+const PARTS = [["minute", "Next minute"], ["hour", "Next hour"], ["day", "Next day"]];
+const OPERATIONS = ["insert", "query", "update", "delete", "getmore", "command"];
+
+let schedule = null;
+let clock = null;          // {nowMs, frozen, at}: the server's time, and when the page learned it
+
+// Text and elements
+
+function element(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function say(id, text) {
+  const target = byId(id);
+  if (target.textContent !== text) target.textContent = text;
+}
+
+// A name that can be broken behind its separators.
+function breakable(name) {
+  return name.split(/(?<=[._-])/).flatMap((part, place) => place > 0 ? [element("wbr", {}), part] : [part]);
+}
+
+function replaceRows(target, rows) {
+  target.replaceChildren(...rows);
+}
+
+function count(number, singular, plural = singular + "s") {
+  return `${whole.format(number)} ${number === 1 ? singular : plural}`;
+}
+
+function rate(number) {
+  return number === 0 || number >= 10 ? whole.format(number) : number.toFixed(1);
+}
+
+// The largest unit, and the one below it if that is not zero: 1 h 5 min, 3 days.
+function duration(seconds) {
+  const units = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const whole = Math.floor(Math.abs(seconds));
+  const first = units.findIndex(([, size]) => whole >= size);
+  if (first < 0) return "0\u00a0s";
+  let left = whole;
+  return units.slice(first, first + 2).map(([unit, size]) => {
+    const amount = Math.floor(left / size);
+    left -= amount * size;
+    if (amount === 0) return "";
+    return unit === "day" ? count(amount, "day") : `${amount}\u00a0${unit}`;
+  }).filter(Boolean).join(" ");
+}
+
+function bytes(number) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let place = 0;
+  while (number >= 1024 && place < units.length - 1) {
+    number /= 1024;
+    place += 1;
+  }
+  return `${place > 0 && number < 10 ? number.toFixed(1) : whole.format(number)}\u00a0${units[place]}`;
+}
+
+function milliseconds(number) {
+  if (number >= 1000) return `${rough.format(number / 1000)}\u00a0s`;
+  return `${number < 10 ? rough.format(number) : whole.format(number)}\u00a0ms`;
+}
+
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
+// The server's clock
+
+function serverNow() {
+  if (clock === null) return null;
+  return clock.frozen ? clock.nowMs : clock.nowMs + performance.now() - clock.at;
+}
+
+function showTime() {
+  const now = serverNow();
+  if (now === null) return;
+  const [date, time] = new Date(now).toISOString().split("T");
+  const shown = byId("time");
+  shown.replaceChildren(`${date} ${time.slice(0, 8)} `, element("small", {}, "UTC"));
+  showCountdowns(now);
+}
+
+function showPace(status) {
+  const ahead = Math.round(status.offsetMs / 1000);
+  const stands = status.frozen ? "The server’s time stands still" : "The server’s time";
+  const apart = Math.abs(ahead) < 1 ? "" : `, ${duration(ahead)} ${ahead > 0 ? "ahead of" : "behind"} this machine`;
+  say("pace", stands + (status.frozen ? apart : apart || ", that of this machine"));
+  const freeze = byId("freeze");
+  freeze.setAttribute("aria-pressed", String(status.frozen));
+}
+
+// What expires when
+
+function showSchedule(next) {
+  schedule = next;
+  const expiring = next.collections.filter((row) => row.rules.length > 0);
+  const others = next.collections.filter((row) => row.rules.length === 0);
+  byId("timeline").hidden = expiring.length === 0;
+  byId("empty").hidden = expiring.length > 0;
+  updateRows(expiring);
+  showTime();
+  tellWhere(expiring);
+  const lead = byId("lead");
+  const text = leadOf(expiring, next.omittedExpiring);
+  if (lead.dataset.text !== text) {
+    lead.dataset.text = text;
+    lead.replaceChildren(...text.split(/(\*[^*]+\*)/).map((part) =>
+      part.startsWith("*") ? element("b", {}, part.slice(1, -1)) : part));
+  }
+  const note = byId("others");
+  note.hidden = others.length === 0 && next.omitted === 0;
+  const named = others.slice(0, 8).map((row) => `${nameOf(row)} (${count(row.documents, "document")})`);
+  if (others.length > 8) named.push(`${others.length - 8} more`);
+  let told = others.length > 0 ? `Without time to live: ${named.join(", ")}.` : "";
+  if (next.omitted > 0) told += ` ${count(next.omitted, "collection")} are not shown.`;
+  say("others", told.trim());
+  byId("to-next").disabled = nextDue() === null;
+}
+
+function leadOf(rows, omitted) {
+  if (rows.length === 0) return "Nothing expires here.";
+  const minute = sum(rows.map((row) => sum(row.minute)));
+  const hour = minute + sum(rows.map((row) => sum(row.hour)));
+  const day = hour + sum(rows.map((row) => sum(row.day)));
+  const later = sum(rows.map((row) => row.later));
+  const expired = sum(rows.map((row) => row.expired));
+  const expire = (number) => number === 1 ? "expires" : "expire";
+  let text;
+  const also = (number, before, span) => number > before ? `, ${whole.format(number)} within ${span}` : "";
+  if (minute > 0) text = `*${count(minute, "document")}* ${expire(minute)} within a minute${also(hour, minute, "an hour")}`;
+  else if (hour > 0) text = `*${count(hour, "document")}* ${expire(hour)} within an hour${also(day, hour, "a day")}`;
+  else if (day > 0) text = `*${count(day, "document")}* ${expire(day)} within a day`;
+  else if (later > 0) text = `*${count(later, "document")}* ${expire(later)}, none within a day`;
+  else text = "No document is due to expire";
+  if (expired > 0) text += `; ${expired === 1 ? "one is" : `${whole.format(expired)} are`} expired and not deleted yet`;
+  if (omitted > 0) text += `. ${count(omitted, "collection")} of which nothing expires sooner ${omitted === 1 ? "is" : "are"} not counted`;
+  return text + ".";
+}
+
+function rulesOf(row) {
+  return row.rules.map((rule) => {
+    if (rule.kind === "date") return rule.seconds === 0 ? `at ${rule.field}` : `${duration(rule.seconds)} after ${rule.field}`;
+    return rule.seconds === null ? "own ttl only" : `${duration(rule.seconds)} after the last write`;
+  }).join(" or ");
+}
+
+const nameOf = (row) => `${row.database}.${row.collection}`;
+const rowElements = new Map();
+
+// Rows are changed in place, so that what a reader has selected or focused stays.
+function updateRows(rows) {
+  const wanted = rows.map((row) => {
+    const key = nameOf(row);
+    let made = rowElements.get(key);
+    if (made === undefined) {
+      made = makeRow(row);
+      rowElements.set(key, made);
+    }
+    fillRow(made, row);
+    return made.row;
+  });
+  const body = byId("rows");
+  if (wanted.length !== body.children.length || wanted.some((row, place) => row !== body.children[place])) {
+    body.replaceChildren(...wanted);
+    const kept = new Set(wanted);
+    for (const [key, made] of rowElements) if (!kept.has(made.row)) rowElements.delete(key);
+  }
+}
+
+function makeRow(row) {
+  const cell = (kind, label, bars) => {
+    const made = { bars: [], text: document.createTextNode("") };
+    const strip = element("span", { class: "bars", "aria-hidden": "true" });
+    for (let place = 0; place < bars; place += 1) {
+      const bar = element("i", {});
+      made.bars.push(bar);
+      strip.append(bar);
+    }
+    made.cell = element("td", { role: "cell", class: kind, "data-label": label }, ...(bars ? [strip] : []), made.text);
+    return made;
+  };
+  const made = {
+    about: element("small", {}),
+    oldest: element("small", {}),
+    expired: cell("expired", "Expired", 1),
+    later: cell("later", "Later", 1),
+    next: cell("figure", "Next", 0),
+    deleted: cell("figure", "Deleted", 0),
+  };
+  for (const [part, label] of PARTS) made[part] = cell("span", label, row[part].length);
+  const name = element("th", { scope: "row", role: "rowheader" }, ...breakable(`${row.database}.`),
+    element("b", {}, ...breakable(row.collection)), made.about, made.oldest);
+  made.row = element("tr", { role: "row" }, name, made.expired.cell, ...PARTS.map(([part]) => made[part].cell),
+    made.later.cell, made.next.cell, made.deleted.cell);
+  return made;
+}
+
+function fillRow(made, row) {
+  made.data = row;
+  const never = Math.max(0, row.documents - row.pending - row.expired);
+  const stored = `${count(row.documents, "document")}, ${bytes(row.sizeBytes)}`;
+  made.about.textContent = `${rulesOf(row)} · ${stored}${never > 0 ? ` · ${whole.format(never)} never` : ""}`;
+  const highest = Math.max(1, row.later, ...PARTS.flatMap(([part]) => row[part]));
+  const fill = (cell, numbers, kind, most = highest) => {
+    const total = sum(numbers);
+    const text = total < 1e6 ? whole.format(total) : compact.format(total);
+    cell.cell.title = text === whole.format(total) ? "" : whole.format(total);
+    if (cell.text.data !== text) cell.text.data = text;
+    cell.cell.classList.toggle("zero", total === 0);
+    cell.bars.forEach((bar, place) => {
+      bar.className = numbers[place] > 0 ? kind : "";
+      bar.style.setProperty("--part", String(Math.sqrt(numbers[place] / most)));
+    });
+  };
+  fill(made.expired, [row.expired], "past", Math.max(1, row.documents));
+  for (const [part] of PARTS) fill(made[part], row[part], "some");
+  fill(made.later, [row.later], "some");
+  fill(made.deleted, [row.purged], "");
+}
+
+function nextDue() {
+  const due = (schedule?.collections ?? []).map((row) => row.nextDueMs).filter((ms) => typeof ms === "number");
+  return due.length > 0 ? Math.min(...due) - serverNow() : null;
+}
+
+function showCountdowns(now) {
+  if (schedule === null) return;
+  for (const made of rowElements.values()) {
+    const row = made.data;
+    const left = row.nextDueMs === null ? null : Math.ceil((row.nextDueMs - now) / 1000);
+    const text = left === null ? "–" : left > 0 ? duration(left) : "now";
+    if (made.next.text.data !== text) made.next.text.data = text;
+    const ago = row.oldestDueMs === null ? 0 : Math.max(0, now - row.oldestDueMs) / 1000;
+    const oldest = row.expired > 0 ? `the oldest expired ${duration(ago)} ago` : "";
+    if (made.oldest.textContent !== oldest) made.oldest.textContent = oldest;
+  }
+}
+
+// What runs, and what is open
+
+function showStatus(status) {
+  clock = { nowMs: status.nowMs, frozen: status.frozen, at: performance.now() };
+  showPace(status);
+  showTime();
+  showOperations(status);
+  showFigures(status);
+  showCharges(status.charges);
+  showSlow(status);
+}
+
+function showOperations(status) {
+  const rates = status.perSecond;
+  say("rate", rates === null ? "–" : rate(sum(Object.values(rates))));
+  const kinds = byId("kinds");
+  if (kinds.children.length === 0) {
+    kinds.append(...OPERATIONS.map((kind) => element("div", {}, element("dt", {}, kind), element("dd", {}, "–"))));
+  }
+  OPERATIONS.forEach((kind, place) => {
+    kinds.children[place].lastChild.textContent = rates === null ? "–" : rate(rates[kind]);
+  });
+  const history = status.history;
+  const most = Math.max(1, ...history);
+  const points = history.map((value, place) => `${300 - (history.length - 1 - place) * 5},${54 - value / most * 50}`);
+  const line = byId("line");
+  if (line.firstChild === null) line.append(document.createElementNS("http://www.w3.org/2000/svg", "polyline"));
+  line.firstChild.setAttribute("points", points.join(" "));
+  say("line-note", `In the last minute, ${rate(Math.max(0, ...history))} at most`);
+  const rows = status.latencies.map((row) => element("tr", {}, element("td", {}, row.command),
+    ...[rate(row.perSecond), milliseconds(row.p50), milliseconds(row.p95), milliseconds(row.p99)].map((text) => element("td", {}, text))));
+  replaceRows(byId("latencies"), rows.length > 0 ? rows
+    : [element("tr", {}, element("td", { colspan: "5", class: "zero" }, "No command yet"))]);
+}
+
+function showFigures(status) {
+  const figures = [
+    ["Connections", whole.format(status.connections), `${whole.format(status.activeConnections)} active`],
+    ["Cursors", whole.format(status.cursors), ""],
+    ["Change streams", whole.format(status.changeStreams), ""],
+    ["Transactions", whole.format(status.transactions), status.queued > 0 ? `${status.queued} wait` : ""],
+    ["Sessions", whole.format(status.sessions), ""],
+    ["Oplog", duration(status.oplogWindowS), bytes(status.oplogBytes)],
+    ["Storage", bytes(status.storageBytes), status.logBytes > 0 ? `and log ${bytes(status.logBytes)}` : ""],
+    ["Memory", bytes(status.memoryBytes), ""],
+    ["Deleted by TTL", whole.format(status.deletedDocuments), (status.deletedDocuments === 1 ? "document" : "documents") + (status.monitorEnabled ? "" : ", paused")],
+    ["Failed commands", whole.format(status.failed), status.errors.map((error) => `${error.name}\u00a0${whole.format(error.count)}`).join(", ")],
+    ["Running for", duration(status.uptimeS), ""],
+  ];
+  const grid = byId("figures");
+  if (grid.children.length === 0) {
+    grid.append(...figures.map(([name]) => element("div", {}, element("dt", {}, name), element("dd", {}))));
+  }
+  figures.forEach(([, value, note], place) => {
+    const target = grid.children[place].lastChild;
+    const text = `${value} ${note}`;
+    if (target.dataset.text !== text) {
+      target.dataset.text = text;
+      target.replaceChildren(value, ...(note ? [" ", element("small", {}, note)] : []));
+    }
+  });
+}
+
+function showCharges(charges) {
+  byId("charges-section").hidden = charges === null;
+  if (charges === null) return;
+  const throttled = charges.throttled > 0 ? `${count(charges.throttled, "statement")} refused: throughput used up` : "none refused for throughput";
+  say("charges-lead", `${exact.format(charges.total)} request units for ${count(charges.requests, "request")}, ${throttled}.`);
+  replaceRows(byId("charge-rows"), charges.rows.map((row) => element("tr", {},
+    element("td", {}, row.command), element("td", { class: "text" }, row.namespace),
+    element("td", {}, whole.format(row.requests)), element("td", {}, `${exact.format(row.charge)} RU`),
+    element("td", { class: row.throttled ? "" : "zero" }, whole.format(row.throttled)))));
+}
+
+function showSlow(status) {
+  const from = milliseconds(status.slowMs);
+  say("slow-note", status.slow.length === 0 ? `No command was slow; slow is ${from} or longer.` : `The last slow commands, the newest first. Slow is ${from} or longer.`);
+  const key = status.slow.length > 0 ? `${status.slow.length} ${status.slow[0].at_ms} ${status.slow[0].micros}` : "";
+  const list = byId("slow-rows");
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
+  list.replaceChildren(...status.slow.map((slow) => element("li", {},
+    element("p", { class: "what" }, element("b", {}, milliseconds(slow.micros / 1000)), `${slow.operation} ${slow.namespace}`,
+      ...[slow.plan, slow.error, slow.app_name].filter(Boolean).map((text) => element("span", { class: "soft" }, text)),
+      element("time", { class: "soft", datetime: new Date(slow.at_ms).toISOString() }, new Date(slow.at_ms).toISOString().slice(11, 19))),
+    element("span", { class: "command" }, slow.command))));
+}
+
+let start = null;           // which start of the server the page belongs to
+
+function showFacts(facts) {
+  // The token of the clock's buttons, and perhaps the page itself, are those of the earlier start.
+  if (start !== null && start !== facts.start) location.reload();
+  start = facts.start;
+  const as = facts.dialect === "cosmos" ? `as Cosmos DB for MongoDB ${facts.serverVersion}` : `as MongoDB ${facts.serverVersion}`;
+  const data = facts.inMemory ? "data in memory" : "data on disk";
+  const user = facts.user ? `, seen by ${facts.user}` : "";
+  say("facts", `Version ${facts.version}, ${facts.compiled ? "compiled" : "interpreted"}, ${as}, ${data}${user}`);
+  byId("controls").hidden = !facts.movable;
+}
+
+// The clock's buttons
+
+let awaited = null;         // what each collection had deleted before a move of the clock, until the next schedule
+
+// Adds to what was said of a move which collections the documents were in.
+function tellWhere(rows) {
+  if (awaited === null) return;
+  const gone = rows.map((row) => [nameOf(row), row.purged - (awaited.get(nameOf(row)) ?? 0)]).filter(([, number]) => number > 0);
+  if (gone.length === 0) return;
+  awaited = null;
+  const most = gone.sort(([, one], [, other]) => other - one).slice(0, 8);
+  let named = most.map(([name, number]) => `${name} ${whole.format(number)}`).join(", ");
+  if (gone.length > most.length) named += `, and ${count(gone.length - most.length, "other collection")}`;
+  byId("said").textContent = byId("said").textContent.replace(/\.$/, `: ${named}.`);
+}
+
+async function ask(action, seconds) {
+  const said = byId("said");
+  const purged = new Map((schedule?.collections ?? []).map((row) => [nameOf(row), row.purged]));
+  try {
+    const response = await fetch("/clock", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Mongottl-Token": token },
+      body: JSON.stringify(seconds === undefined ? { action } : { action, seconds }),
+    });
+    const text = await response.text();
+    said.classList.toggle("failed", !response.ok);
+    if (!response.ok) {
+      said.textContent = text.trim();
+      return;
+    }
+    const told = { freeze: "The clock stands still.", run: "The clock runs.", restore: "The clock is as it was at the start." };
+    const { deleted } = JSON.parse(text);
+    awaited = deleted > 0 ? purged : null;
+    const by = Math.abs(seconds) < 1 ? milliseconds(Math.abs(seconds) * 1000) : duration(seconds);
+    const moved = seconds === undefined ? told[action] : `Moved ${seconds < 0 ? "back " : ""}by ${by}.`;
+    said.textContent = deleted === null ? moved : `${moved} ${deleted === 0 ? "Nothing was deleted." : `${count(deleted, "document")} deleted.`}`;
+  } catch {
+    said.classList.add("failed");
+    said.textContent = "the server does not answer.";
+  }
+}
+
+byId("controls").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const seconds = byId("by").valueAsNumber;
+  if (Number.isFinite(seconds)) ask("advance", seconds);
+});
+for (const button of document.querySelectorAll("[data-seconds]")) {
+  button.addEventListener("click", () => ask("advance", Number(button.dataset.seconds)));
+}
+byId("freeze").addEventListener("click", () => ask(byId("freeze").getAttribute("aria-pressed") === "true" ? "run" : "freeze"));
+byId("restore").addEventListener("click", () => ask("restore"));
+byId("to-next").addEventListener("click", () => {
+  const due = nextDue();
+  if (due !== null) ask("advance", Math.max(0, Math.ceil(due) / 1000));
+});
+
+// Events
+
+const events = new EventSource("/live");
+events.addEventListener("server", (event) => showFacts(JSON.parse(event.data)));
+events.addEventListener("status", (event) => showStatus(JSON.parse(event.data)));
+events.addEventListener("schedule", (event) => showSchedule(JSON.parse(event.data)));
+events.addEventListener("open", () => {
+  say("state", "Live, every second.");
+  byId("state").className = "";
+});
+events.addEventListener("error", () => {
+  say("state", events.readyState === EventSource.CLOSED ? "The server has refused; load the page again." : "No connection to the server; trying again.");
+  byId("state").className = "lost";
+});
+setInterval(showTime, 250);

@@ -1,0 +1,274 @@
+"""Record stores whose calls are checked."""
+
+from functools import partial
+
+from mongottl.storage.contract.calls import Allowed, ContractCalls
+from mongottl.storage.contract.checks import (
+    check_bytes,
+    check_counted,
+    check_due,
+    check_facts,
+    check_record,
+    check_seconds,
+)
+from mongottl.storage.interface import (
+    MAX_RECORD_ID,
+    NO_BYTE_LIMIT,
+    DueEntry,
+    NewRecord,
+    Record,
+    RecordStore,
+    WriteConflict,
+)
+
+
+class ContractRecordStore(RecordStore):
+    def __init__(self, engine: ContractCalls, inner: RecordStore) -> None:
+        self.ident = inner.ident
+        self.is_log = inner.is_log
+        self.inner = inner
+        self.engine = engine
+        self.dropped = False
+        self._highest_id = 0
+        self.forget_ids()
+
+    def forget_ids(self) -> None:
+        """Ids above those of the records may be given again."""
+        last, _ = self.inner.scan(MAX_RECORD_ID, 1, False)
+        self._highest_id = last[0][0] if last else 0
+
+    def _require(self, method: str, writes: bool) -> None:
+        assert not self.dropped, f"{method}: {self.ident} was dropped"
+        if writes:
+            self.engine.require_unit(method)
+        else:
+            self.engine.require_open(method)
+
+    def insert_records(self, records: list[NewRecord]) -> list[int]:
+        self._require("insert_records", True)
+        for document, ts, ttl in records:
+            check_facts(document, ts, ttl)
+        count, size = self.inner.count(), self.inner.size_bytes()
+        with Allowed("insert_records"):
+            ids = self.inner.insert_records(records)
+        assert len(ids) == len(records)
+        for record_id in ids:
+            assert record_id > self._highest_id, "insert_records: ids ascend and are never given twice"
+            self._highest_id = record_id
+        assert self.inner.count() == count + len(records)
+        assert self.inner.size_bytes() == size + sum([len(record[0]) for record in records])
+        stored, _ = self.inner.find_records(ids)
+        assert [record[1:] for record in stored] == [tuple(record) for record in records]
+        return ids
+
+    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
+        self._require("insert_record", True)
+        check_facts(document, ts, ttl)
+        count, size = self.inner.count(), self.inner.size_bytes()
+        with Allowed("insert_record"):
+            record_id = self.inner.insert_record(document, ts, ttl)
+        assert record_id > self._highest_id, "insert_record: ids ascend and are never given twice"
+        self._highest_id = record_id
+        assert (self.inner.count(), self.inner.size_bytes()) == (count + 1, size + len(document))
+        record = (record_id, document, ts, ttl)
+        if self.is_log:
+            # A read would have the engine write the record before the commit, which is what is to be tested.
+            self.engine.check_logged = partial(self._check_logged, record)
+        else:
+            assert self.inner.find_record(record_id) == record
+        return record_id
+
+    def _check_logged(self, record: Record) -> None:
+        """Asserts after the commit that a record that was added to a log is there."""
+        if not self.dropped:
+            assert self.inner.find_record(record[0]) == record, "commit: what was added to a log is not there"
+
+    def _check_update(self, method: str, old: list[Record], new: list[Record]) -> bool:
+        """Whether the records are stored as `old` says."""
+        self._require(method, True)
+        assert [record[0] for record in old] == [record[0] for record in new], f"{method}: old and new differ in ids"
+        for _, document, ts, ttl in new:
+            check_facts(document, ts, ttl)
+        return self._is_current(method, old)
+
+    def _is_current(self, method: str, old: list[Record]) -> bool:
+        """Whether all records are stored as given; where they are not, the engine must raise WriteConflict."""
+        ids = [record[0] for record in old]
+        assert len(set(ids)) == len(ids), f"{method}: a record is there twice"
+        return self.inner.find_records(ids)[0] == old
+
+    def update_records(self, old: list[Record], new: list[Record]) -> None:
+        current = self._check_update("update_records", old, new)
+        count, size = self.inner.count(), self.inner.size_bytes()
+        with Allowed("update_records", WriteConflict):
+            self.inner.update_records(old, new)
+        assert current, "update_records: no WriteConflict for a record that is not stored as given"
+        growth = sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
+        assert (self.inner.count(), self.inner.size_bytes()) == (count, size + growth)
+        assert self.inner.find_records([record[0] for record in new])[0] == new
+
+    def update_record(self, old: Record, new: Record) -> None:
+        current = self._check_update("update_record", [old], [new])
+        count, size = self.inner.count(), self.inner.size_bytes()
+        with Allowed("update_record", WriteConflict):
+            self.inner.update_record(old, new)
+        assert current, "update_record: no WriteConflict for a record that is not stored as given"
+        assert (self.inner.count(), self.inner.size_bytes()) == (count, size + len(new[1]) - len(old[1]))
+        assert self.inner.find_record(new[0]) == new
+
+    def delete_records(self, records: list[Record]) -> None:
+        self._require("delete_records", True)
+        if self.is_log:
+            self.engine.check_logged = None
+        current = self._is_current("delete_records", records)
+        count, size = self.inner.count(), self.inner.size_bytes()
+        with Allowed("delete_records", WriteConflict):
+            self.inner.delete_records(records)
+        assert current, "delete_records: no WriteConflict for a record that is not stored as given"
+        assert self.inner.count() == count - len(records)
+        assert self.inner.size_bytes() == size - sum([len(record[1]) for record in records])
+        assert not self.inner.find_records([record[0] for record in records])[0]
+
+    def delete_record(self, record: Record) -> None:
+        self._require("delete_record", True)
+        if self.is_log:
+            self.engine.check_logged = None
+        current = self._is_current("delete_record", [record])
+        count, size = self.inner.count(), self.inner.size_bytes()
+        with Allowed("delete_record", WriteConflict):
+            self.inner.delete_record(record)
+        assert current, "delete_record: no WriteConflict for a record that is not stored as given"
+        assert (self.inner.count(), self.inner.size_bytes()) == (count - 1, size - len(record[1]))
+        assert self.inner.find_record(record[0]) is None
+
+    def find_record(self, record_id: int) -> Record | None:
+        self._require("find_record", False)
+        with Allowed("find_record"):
+            record = self.inner.find_record(record_id)
+        if record is not None:
+            check_record(record)
+            assert record[0] == record_id
+        return record
+
+    def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
+        self._require("find_records", False)
+        assert max_bytes > 0
+        max_bytes = self.engine.batch_bytes(max_bytes)
+        with Allowed("find_records"):
+            records, taken = self.inner.find_records(record_ids, max_bytes)
+        reached = check_bytes("find_records", [record[1] for record in records], max_bytes)
+        assert taken == len(record_ids) or (reached and taken < len(record_ids)), "find_records: ids are left out"
+        place = 0
+        for record in records:
+            check_record(record)
+            while place < len(record_ids) and record_ids[place] != record[0]:
+                place += 1
+            assert place < len(record_ids), "find_records: not the order of the ids"
+            place += 1
+        assert place == taken if reached else place <= taken
+        return records, taken
+
+    def scan(
+        self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[Record], bool]:
+        self._require("scan", False)
+        assert 0 <= after <= MAX_RECORD_ID and limit > 0 and max_bytes > 0
+        max_bytes = self.engine.batch_bytes(max_bytes)
+        with Allowed("scan"):
+            records, more = self.inner.scan(after, limit, forward, max_bytes)
+        assert len(records) <= limit
+        reached = check_bytes("scan", [record[1] for record in records], max_bytes)
+        assert more or not self.inner.scan(records[-1][0] if records else after, 1, forward)[0], "scan: not the end"
+        assert not more or (records and (reached or len(records) == limit)), "scan: no limit was reached"
+        last = after
+        for record in records:
+            check_record(record)
+            assert record[0] > last if forward else record[0] < last, "scan: out of order"
+            last = record[0]
+        return records, more
+
+    def count(self) -> int:
+        self._require("count", False)
+        found = self.inner.count()
+        assert found >= 0
+        return found
+
+    def size_bytes(self) -> int:
+        self._require("size_bytes", False)
+        found = self.inner.size_bytes()
+        assert found >= 0
+        return found
+
+    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        self._require("due_by_default", False)
+        assert limit > 0 and max_bytes > 0
+        max_bytes = self.engine.batch_bytes(max_bytes)
+        with Allowed("due_by_default"):
+            records = self.inner.due_by_default(max_ts, limit, max_bytes)
+        assert records or self.inner.count_due_by_default(max_ts) == 0, "due_by_default: records are left out"
+        for record in records:
+            assert record[3] == 0 and record[2] <= max_ts, "due_by_default: a record is not due"
+        check_due("due_by_default", records, [(record[2], record[0]) for record in records], limit, max_bytes)
+        return records
+
+    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        self._require("due_by_own", False)
+        assert limit > 0 and max_bytes > 0
+        max_bytes = self.engine.batch_bytes(max_bytes)
+        with Allowed("due_by_own"):
+            records = self.inner.due_by_own(now_s, limit, max_bytes)
+        assert records or self.inner.count_due_by_own(now_s) == 0, "due_by_own: records are left out"
+        for record in records:
+            assert record[3] > 0 and record[2] + record[3] <= now_s, "due_by_own: a record is not due"
+        check_due("due_by_own", records, [(record[2] + record[3], record[0]) for record in records], limit, max_bytes)
+        return records
+
+    def count_due_by_default(self, max_ts: int) -> int:
+        self._require("count_due_by_default", False)
+        with Allowed("count_due_by_default"):
+            found = self.inner.count_due_by_default(max_ts)
+        assert 0 <= found <= self.inner.count()
+        assert (found > 0) == bool(self.inner.due_by_default(max_ts, 1))
+        return found
+
+    def count_due_by_own(self, now_s: int) -> int:
+        self._require("count_due_by_own", False)
+        with Allowed("count_due_by_own"):
+            found = self.inner.count_due_by_own(now_s)
+        assert 0 <= found <= self.inner.count()
+        assert (found > 0) == bool(self.inner.due_by_own(now_s, 1))
+        return found
+
+    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
+        self._require("default_seconds", False)
+        assert limit > 0
+        with Allowed("default_seconds"):
+            seconds = self.inner.default_seconds(after_ts, limit)
+        check_seconds("default_seconds", seconds, after_ts, limit)
+        return seconds
+
+    def own_seconds(self, after_due: int, limit: int) -> list[int]:
+        self._require("own_seconds", False)
+        assert limit > 0
+        with Allowed("own_seconds"):
+            seconds = self.inner.own_seconds(after_due, limit)
+        check_seconds("own_seconds", seconds, after_due, limit)
+        return seconds
+
+    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+        self._require("count_default_behind", False)
+        assert limit > 0
+        with Allowed("count_default_behind"):
+            count, last = self.inner.count_default_behind(after, max_ts, limit)
+        check_counted("count_default_behind", count, last, after, max_ts, limit)
+        assert count <= self.inner.count_due_by_default(max_ts), "count_default_behind: counted records are not due"
+        return count, last
+
+    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
+        self._require("count_own_behind", False)
+        assert limit > 0
+        with Allowed("count_own_behind"):
+            count, last = self.inner.count_own_behind(after, max_due, limit)
+        check_counted("count_own_behind", count, last, after, max_due, limit)
+        assert count <= self.inner.count_due_by_own(max_due), "count_own_behind: counted records are not due"
+        return count, last

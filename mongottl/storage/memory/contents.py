@@ -1,0 +1,44 @@
+"""What a store or sorted data holds, as a value that its object and saved states share.
+
+    store ──────┐
+                ├──► Contents (holders: 2)          right after saving or restoring
+    saved state ┘
+
+    store ─────────► its own, which it changes      after its first write: blocks are shared until they are changed
+    saved state ───► Contents (holders: 1)
+
+Saving and restoring are therefore a matter of references, whatever the number of records.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+# What has up to so many rows, and bytes of documents, is freed at once rather than by `StorageEngine.drop_some`.
+SMALL_ROWS: Final = 1000
+SMALL_BYTES: Final = 1 << 20
+
+
+class Contents(ABC):
+    """holders: how many saved states have it, and one more for the store while it has not been changed since."""
+
+    def __init__(self) -> None:
+        self.holders: int = 0
+
+    @abstractmethod
+    def rows(self) -> int:
+        """How many records or entries there are."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """The size of the documents."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def drop(self, limit: int) -> bool:
+        """Frees about `limit` rows, fewer if they are long, that nothing else has; whether there are more."""
+        raise NotImplementedError
+
+    def is_small(self) -> bool:
+        """Whether freeing it is fast."""
+        return self.rows() <= SMALL_ROWS and self.size_bytes() <= SMALL_BYTES

@@ -1,0 +1,57 @@
+"""Commits in the log of a stopped server that SQLite passes over, because something before them is damaged.
+
+    header │ frame 1 │ frame 2 │ … │ frame n │ frame n+1 │ … │ frame m
+           └──── what SQLite reads ──────────┘ └ does not ┘
+
+A frame is one page, and its checksum goes on from that of the frame before it. Where a checksum is wrong, SQLite takes
+the log to end there: a process that was killed leaves the beginning of a transaction at its end. But it does not leave
+whole commits of the same log behind it. Those tell that the log was damaged, or that a power failure has taken a part
+of it that was not yet on disk.
+
+Source: SQLite's file format, section 4 (the write-ahead log).
+"""
+
+import os
+import struct
+from typing import Final
+
+_HEADER: Final = struct.Struct(">8I")
+_FRAME: Final = struct.Struct(">6I")
+# The lowest bit says that the words of the checksums are big-endian.
+_MAGIC: Final = 0x377F0682
+
+
+def commits_behind_damage(path: str, frames: int) -> int:
+    """How many commits stand in a log behind those that SQLite reads; -1 if it reads none, as the header is damaged.
+
+    frames: how many SQLite reads.
+    """
+    with open(path, "rb") as log:
+        head = log.read(_HEADER.size)
+        if len(head) < _HEADER.size:
+            return 0
+        magic, _, page_bytes, _, salt_1, salt_2, sum_1, sum_2 = _HEADER.unpack(head)
+        order = ">" if magic & 1 else "<"
+        if magic & ~1 != _MAGIC or _checksum(order, head[:24], 0, 0) != (sum_1, sum_2):
+            return -1 if os.fstat(log.fileno()).st_size > _HEADER.size else 0
+        found = 0
+        size = _FRAME.size + page_bytes
+        before = (sum_1, sum_2)
+        for number in range(max(0, frames - 1), (os.fstat(log.fileno()).st_size - _HEADER.size) // size):
+            log.seek(_HEADER.size + number * size)
+            frame = log.read(_FRAME.size)
+            _, pages, *salts, sum_1, sum_2 = _FRAME.unpack(frame)
+            # Only the last frame of a commit has a number of pages. One commit that is whole is proof.
+            if number >= frames and pages > 0 and salts == [salt_1, salt_2]:
+                whole = found > 0 or _checksum(order, frame[:8] + log.read(page_bytes), *before) == (sum_1, sum_2)
+                found += whole
+            before = (sum_1, sum_2)
+    return found
+
+
+def _checksum(order: str, data: bytes, first: int, second: int) -> tuple[int, int]:
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for position in range(0, len(words), 2):
+        first = (first + words[position] + second) & 0xFFFFFFFF
+        second = (second + words[position + 1] + first) & 0xFFFFFFFF
+    return first, second

@@ -1,0 +1,193 @@
+"""The recipes of README.md and docs for test suites, as they stand there, in the test frameworks of each language."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mongottl
+from tests.clients.conftest import HERE, Installed
+from tests.documents import Block, blocks
+
+pytestmark = pytest.mark.slow
+
+# Where the recipes for a server that runs beside the tests expect it. The others are whole programs for `mongottl run`.
+HOST = "127.0.0.1:27017"
+
+JAVA = """
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import com.mongodb.MongoWriteException;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoClients;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.MongoDatabase;
+import com.mongodb.client.model.IndexOptions;
+import com.mongodb.client.model.Indexes;
+import java.util.concurrent.TimeUnit;
+import org.bson.Document;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+class RecipeTest {
+RECIPE
+}
+"""
+
+# Jest's functions, made of those of Node's own test runner.
+JEST = """
+const assert = require('node:assert')
+const { test, before, after, afterEach } = require('node:test')
+const beforeAll = before, afterAll = after
+const expect = found => ({
+  toBeNull: () => assert.strictEqual(found, null),
+  toBeLessThan: bound => assert.ok(found < bound, `${found} is not less than ${bound}`),
+})
+
+async function placeOrder(shop, order) {
+  for (;;) {
+    try {
+      return await shop.collection('orders').insertOne(order)
+    } catch (error) {
+      if (error.code !== 16500) throw error
+    }
+  }
+}
+
+RECIPE
+"""
+
+GO = """
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+func TestRecipe(t *testing.T) {
+	ctx := context.Background()
+RECIPE
+}
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[mongottl.RunningServer]:
+    with mongottl.start_server(dialect="cosmos") as running:
+        yield running
+
+
+def recipes(language: str, whole: bool) -> list[Block]:
+    """The recipes of a language: whole programs, or what stands inside of one."""
+    return [block for block in blocks(language) if ("MONGODB_URI" in block.code) is whole]
+
+
+def recipe(language: str, frame: str, server: mongottl.RunningServer) -> str:
+    """The program around a language's recipe, which connects to the server."""
+    (block,) = recipes(language, whole=False)
+    assert HOST in block.code
+    return frame.lstrip().replace("RECIPE", block.code.replace(HOST, f"127.0.0.1:{server.port}"))
+
+
+def program(language: str) -> str:
+    """The recipe of a language that is a whole program."""
+    (block,) = recipes(language, whole=True)
+    return block.code
+
+
+def run(folder: Path, *command: str, **environment: str) -> str:
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def run_with_server(folder: Path, *command: str, **environment: str) -> str:
+    """As `run`, with a server that `mongottl run` starts."""
+    home = str(Path(mongottl.__file__).parents[1])
+    wrapped = [sys.executable, "-m", "mongottl", "run", "--", *command]
+    return run(folder, *wrapped, PYTHONPATH=home, **environment)
+
+
+def maven_project(folder: Path, installed: Path, name: str, source: str) -> None:
+    shutil.copy(installed / "pom.xml", folder)
+    tests = folder / "src" / "test" / "java"
+    tests.mkdir(parents=True)
+    (tests / f"{name}.java").write_text(source)
+
+
+def go_module(folder: Path, source: str) -> None:
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(HERE / "go" / name, folder)
+    (folder / "recipe_test.go").write_text(source)
+
+
+def test_java(installed: Installed, tmp_path: Path) -> None:
+    maven_project(tmp_path, installed("java"), "SessionsTest", program("java"))
+    said = run_with_server(tmp_path, "mvn", "--batch-mode", "--offline", "test")
+    assert "Tests run: 1, Failures: 0, Errors: 0, Skipped: 0" in said
+
+
+def test_junit(installed: Installed, server: mongottl.RunningServer, tmp_path: Path) -> None:
+    maven_project(tmp_path, installed("java"), "RecipeTest", recipe("java", JAVA, server))
+    said = run(tmp_path, "mvn", "--batch-mode", "--offline", "test")
+    assert "Tests run: 2, Failures: 0, Errors: 0, Skipped: 0" in said
+
+
+def test_node(installed: Installed, tmp_path: Path) -> None:
+    modules = installed("node") / "node_modules"
+    (tmp_path / "sessions.test.js").write_text(program("javascript"))
+    said = run_with_server(tmp_path, "node", "--test", "sessions.test.js", NODE_PATH=str(modules))
+    assert re.search(r"pass 1$", said, re.M)
+    assert re.search(r"fail 0$", said, re.M)
+
+
+def test_jest(installed: Installed, server: mongottl.RunningServer, tmp_path: Path) -> None:
+    (tmp_path / "recipe.test.js").write_text(recipe("javascript", JEST, server))
+    said = run(tmp_path, "node", "--test", "recipe.test.js", NODE_PATH=str(installed("node") / "node_modules"))
+    assert re.search(r"pass 2$", said, re.M)
+    assert re.search(r"fail 0$", said, re.M)
+
+
+def test_go(installed: Installed, tmp_path: Path) -> None:
+    installed("go")
+    go_module(tmp_path, program("go"))
+    assert run_with_server(tmp_path, "go", "test", "-p", "1", "./...").startswith("ok")
+
+
+def test_go_for_cosmos(installed: Installed, server: mongottl.RunningServer, tmp_path: Path) -> None:
+    installed("go")
+    go_module(tmp_path, recipe("go", GO, server))
+    assert run(tmp_path, "go", "test", "./...").startswith("ok")
+
+
+def test_rust(installed: Installed, tmp_path: Path) -> None:
+    built = installed("rust")
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(built / name, tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "lib.rs").write_text(program("rust"))
+    # What the client is built of is built already.
+    target = {"CARGO_TARGET_DIR": str(built / "target")}
+    said = run_with_server(tmp_path, "cargo", "test", "--offline", "--", "--test-threads=1", **target)
+    assert "test result: ok. 1 passed" in said

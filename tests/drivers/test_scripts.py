@@ -1,0 +1,73 @@
+"""`scripts`: what they say to a user whose Python is too old, and how far an installation is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts")
+
+
+def checkout(folder: Path) -> Path:
+    """A fresh checkout as far as the scripts look at it before they install."""
+    for name in ("scripts", "setup.py", "pyproject.toml"):
+        subprocess.run(["cp", "-R", str(ROOT / name), str(folder)], check=True)
+    (folder / "mongottl").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("script", ["serve", "test", "setup"])
+@pytest.mark.parametrize(("python", "said"), [("echo 3.10.2; exit 1", "is 3.10.2."), (None, "is not there.")])
+def test_an_older_python_is_refused_in_one_line(tmp_path: Path, script: str, python: str | None, said: str) -> None:
+    folder = checkout(tmp_path)
+    old = tmp_path / "python3.10"
+    if python is not None:
+        old.write_text(f"#!/bin/sh\n{python}\n")
+        old.chmod(0o755)
+    ended = subprocess.run(
+        [folder / "scripts" / script],
+        env={**os.environ, "PYTHON": str(old)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.count("\n") == 1
+    assert "Python 3.11 or later is needed" in ended.stderr and f"{old} {said}" in ended.stderr
+    assert not (folder / ".venv").exists()
+
+
+def test_an_installation_by_an_older_python_is_refused_by_setup_py(tmp_path: Path) -> None:
+    """pip shows what setup.py says; it looks at `requires-python` later."""
+    code = "import sys; sys.version_info = (3, 10, 2); exec(compile(open('setup.py').read(), 'setup.py', 'exec'))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=checkout(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, "mongottl needs Python 3.11 or later; this is 3.10.2\n")
+
+
+def test_an_installation_says_what_it_does(tmp_path: Path) -> None:
+    """With a Python that makes no environment: what is said before, and that nothing half is left."""
+    folder = checkout(tmp_path)
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] && echo 3.13.0 && exit 0\nmkdir -p .venv/bin; exit 1\n')
+    python.chmod(0o755)
+    for environment, said in (
+        ({"MONGOTTL_PURE": "1"}, "interpreted (about ten times slower than compiled); this takes about 20 seconds"),
+        ({"MONGOTTL_PURE": "", "CC": "sh"}, "MONGOTTL_PURE=1 starts in about 20 seconds instead"),
+        ({"MONGOTTL_PURE": "", "CC": "no-such-compiler"}, "there is no C compiler (no-such-compiler)"),
+    ):
+        ended = subprocess.run(
+            [folder / "scripts/serve"],
+            env={**os.environ, "PYTHON": str(python), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert said in ended.stderr
+        assert not (folder / ".venv").exists()

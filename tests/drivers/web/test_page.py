@@ -1,0 +1,392 @@
+"""The page over real sockets: its files, its events, what its buttons send, and who may see and press what."""
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pymongo
+import pytest
+
+import mongottl
+from mongottl.server.web import live, site
+from mongottl.server.web.live import percentile_ms
+from tests.drivers.web.requests import Reply, ask, basic, connect
+
+Client = pymongo.MongoClient[dict[str, Any]]
+Event = dict[str, Any]
+
+
+class Events:
+    """The events of one connection."""
+
+    def __init__(self, connection: http.client.HTTPConnection, headers: dict[str, str]) -> None:
+        connection.request("GET", "/live", headers=headers)
+        self.response = connection.getresponse()
+        assert self.response.status == 200
+        assert self.response.getheader("content-type") == "text/event-stream"
+
+    def next(self, name: str) -> Event:
+        """The data of the next event of this name."""
+        found = ""
+        while True:
+            line = self.response.readline().decode()
+            assert line, "the stream has ended"
+            field, _, value = line.rstrip("\n").partition(": ")
+            if field == "event":
+                found = value
+            elif field == "data" and found == name:
+                data: Event = json.loads(value)
+                return data
+
+
+@contextmanager
+def events(server: mongottl.RunningServer, headers: dict[str, str] | None = None) -> Iterator[Events]:
+    with closing(connect(server)) as connection:
+        yield Events(connection, headers or {})
+
+
+def token_of(server: mongottl.RunningServer, headers: dict[str, str] | None = None) -> str:
+    found = re.search(r'<meta name="mongottl-token" content="([0-9a-f]{64})">', ask(server, "/", headers).body)
+    assert found is not None
+    return found[1]
+
+
+def press(
+    server: mongottl.RunningServer, body: object, token: str | None = None, headers: dict[str, str] | None = None
+) -> Reply:
+    """The reply to what a button sends."""
+    given = {"X-Mongottl-Token": token_of(server, headers) if token is None else token, **(headers or {})}
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return ask(server, "/clock", given, "POST", data)
+
+
+def counts(row: Event) -> list[int]:
+    """What has expired, what expires in the next minute, hour and day, and later."""
+    return [row["expired"], sum(row["minute"]), sum(row["hour"]), sum(row["day"]), row["later"]]
+
+
+# The files
+
+
+def test_the_page_comes_with_its_files_and_nothing_from_elsewhere(server: mongottl.RunningServer) -> None:
+    page = ask(server, "/")
+    assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
+    named = set(re.findall(r'(?:src|href)="([^"]+)"', page.body))
+    assert named == {"/page.css", "/page.js", "/icon.svg", "/metrics", "/healthz", "/readyz"}
+    types = {"/page.css": "text/css", "/page.js": "text/javascript", "/icon.svg": "image/svg+xml"}
+    for path, content_type in types.items():
+        reply = ask(server, path)
+        assert reply.status == 200 and reply.headers["content-type"].startswith(content_type) and reply.body
+
+
+def test_nothing_in_the_page_needs_a_weaker_policy(server: mongottl.RunningServer) -> None:
+    page = ask(server, "/").body
+    assert re.findall(r"<script(?![^>]* src=)", page) == []
+    assert re.findall(r"\s(?:style|on\w+)=", page) == []
+    script = ask(server, "/page.js").body
+    assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script) == []
+
+
+def test_every_start_has_its_own_token(server: mongottl.RunningServer) -> None:
+    with mongottl.start_server(web_port=0) as other:
+        assert token_of(server) == token_of(server) != token_of(other)
+
+
+# What is shown
+
+
+def test_what_expires_when(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.carts.create_index("_ts", expireAfterSeconds=3600)
+    lives = [4, 5, 6, 61, 3599, 3601, 86_400, 86_401]
+    client.shop.carts.insert_many([{"ttl": seconds} for seconds in lives] + [{}, {"ttl": -1}])
+    client.shop.coupons.create_index("until", expireAfterSeconds=60)
+    client.shop.coupons.insert_one({"until": server.clock.now() + timedelta(days=2)})
+    client.shop.products.insert_one({})
+    with events(server) as live:
+        schedule = live.next("schedule")
+    carts, coupons, products = schedule["collections"]
+    assert (carts["database"], carts["collection"], carts["documents"]) == ("shop", "carts", 10)
+    assert counts(carts) == [0, 3, 3, 2, 1]
+    assert carts["minute"][:3] == [2, 1, 0]
+    assert carts["hour"][0] == 1 and carts["hour"][-1] == 2
+    assert (carts["pending"], carts["purged"]) == (9, 0)
+    assert carts["rules"] == [{"kind": "default", "seconds": 3600}]
+    assert carts["nextDueMs"] == (int(server.clock.now().timestamp()) + 4) * 1000
+    assert counts(coupons) == [0, 0, 0, 0, 1]
+    assert coupons["rules"] == [{"kind": "date", "field": "until", "seconds": 60}]
+    assert products["rules"] == [] and "pending" not in products
+    assert schedule["omitted"] == 0
+
+
+def test_what_has_expired_and_was_deleted(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.carts.create_index("_ts", expireAfterSeconds=60)
+    client.shop.carts.insert_many([{}, {}, {"ttl": 1000}])
+    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    server.clock.advance(100)
+    with events(server) as live:
+        (carts,) = live.next("schedule")["collections"]
+        assert counts(carts) == [2, 0, 1, 0, 0] and carts["purged"] == 0
+        now_ms = int(server.clock.now().timestamp()) * 1000
+        assert (carts["oldestDueMs"], carts["nextDueMs"]) == (now_ms - 40_000, now_ms + 900_000)
+        client.admin.command("setParameter", 1, ttlMonitorEnabled=True)
+        server.clock.advance(0)
+        while carts["expired"]:
+            (carts,) = live.next("schedule")["collections"]
+        assert carts["purged"] == 2 and carts["documents"] == 1 and carts["oldestDueMs"] is None
+
+
+def test_of_many_collections_those_are_shown_that_expire_next(
+    monkeypatch: pytest.MonkeyPatch, server: mongottl.RunningServer, client: Client
+) -> None:
+    monkeypatch.setattr(live, "MAX_COLLECTIONS", 3)
+    for number in range(6):
+        client.shop[f"c{number}"].create_index("_ts", expireAfterSeconds=100 - number)
+        client.shop[f"c{number}"].insert_one({})
+    client.shop.other.insert_one({})
+    with events(server) as stream:
+        schedule = stream.next("schedule")
+    assert [row["collection"] for row in schedule["collections"]] == ["c3", "c4", "c5"]
+    assert (schedule["omitted"], schedule["omittedExpiring"]) == (4, 3)
+
+
+def test_what_runs(server: mongottl.RunningServer, client: Client) -> None:
+    with events(server) as live:
+        first = live.next("status")
+        assert first["perSecond"] is None and first["latencies"] == []
+        for number in range(10):
+            client.shop.c.insert_one({"_id": number})
+        with client.shop.c.find(batch_size=2) as cursor, client.shop.c.watch():
+            next(cursor)
+            status = live.next("status")
+            while status["perSecond"] is None or status["cursors"] != 2:
+                status = live.next("status")
+    assert status["changeStreams"] == 1 and status["connections"] >= 1 and status["sessions"] >= 1
+    rows = {row["command"]: row for row in status["latencies"]}
+    assert rows["insert"]["count"] == 10 and 0 < rows["insert"]["p50"] <= rows["insert"]["p99"]
+    assert status["history"] and sum(status["perSecond"].values()) >= 0
+    assert status["memoryBytes"] > 1 << 20 and status["charges"] is None and status["frozen"] is True
+    json.dumps(status, allow_nan=False)
+
+
+def test_errors_that_were_most_frequent(server: mongottl.RunningServer, client: Client) -> None:
+    refused: list[Event] = [{"nonsense": 1}, {"find": "c", "filter": {"$nonsense": 1}}, {"create": "c", "capped": True}]
+    for times, command in zip((3, 2, 1), refused, strict=True):
+        for _ in range(times):
+            with pytest.raises(pymongo.errors.OperationFailure):
+                client.shop.command(command)
+    with events(server) as live:
+        errors = live.next("status")["errors"]
+    assert [(error["name"], error["count"]) for error in errors] == [
+        ("CommandNotFound", 3),
+        ("BadValue", 2),
+        ("InvalidOptions", 1),
+    ]
+
+
+def test_slow_commands(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.command("profile", 0, slowms=0)
+    list(client.shop.c.find({"x": 5}, comment="seen"))
+    with pytest.raises(pymongo.errors.OperationFailure):
+        list(client.shop.c.find({"$no": 5}))
+    client.shop.command("profile", 0, slowms=1000)
+    with events(server) as live:
+        status = live.next("status")
+    assert status["slowMs"] == 1000
+    failed, found = [slow for slow in status["slow"] if slow["namespace"] == "shop.c"][:2]
+    assert failed["error"] == "BadValue"
+    assert (found["operation"], found["plan"], found["error"]) == ("query", "EOF", "")
+    assert "x: 5" in found["command"] and "lsid" not in found["command"]
+
+
+def test_request_units_of_the_dialect_cosmos() -> None:
+    with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
+        client.shop.c.insert_one({"_id": 1})
+        with server.throttle("find", times=1), pytest.raises(pymongo.errors.OperationFailure):
+            client.shop.c.find_one()
+        with events(server) as live:
+            assert live.next("server")["dialect"] == "cosmos"
+            charges = live.next("status")["charges"]
+    rows = {(row["command"], row["namespace"]): row for row in charges["rows"]}
+    assert rows["insert", "shop.c"]["charge"] > 0
+    assert rows["find", "shop.c"]["throttled"] == 1 == charges["throttled"]
+    assert charges["total"] == pytest.approx(sum(row["charge"] for row in charges["rows"]))
+
+
+def test_nothing_is_counted_while_nobody_looks(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.c.create_index("_ts", expireAfterSeconds=60)
+    with events(server) as live:
+        live.next("schedule")
+    client.shop.c.insert_one({})
+    with events(server) as live:
+        (row,) = live.next("schedule")["collections"]
+        while row["documents"] == 0:  # the last schedule comes first
+            (row,) = live.next("schedule")["collections"]
+
+
+def test_only_so_many_may_look(monkeypatch: pytest.MonkeyPatch, server: mongottl.RunningServer) -> None:
+    monkeypatch.setattr(site, "MAX_VIEWERS", 1)
+    with events(server) as live:
+        live.next("status")
+        assert ask(server, "/live").status == 503
+
+
+def test_the_stream_ends_when_the_server_stops() -> None:
+    with mongottl.start_server(web_port=0) as server:
+        connection = connect(server)
+        stream = Events(connection, {})
+        stream.next("status")
+    with closing(connection), pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        stream.response.read()
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({64: 50, 128: 45, 2048: 4, 3072: 1}, (0.128, 0.256, 3.072)),
+        ({0: 100}, (0.001, 0.0019, 0.00198)),
+        ({1024: 0, 2048: 100}, (2.56, 3.0208, 3.06176)),
+        ({4096: 100}, (5.12, 6.0416, 6.12352)),
+        ({6144: 1}, (7.168, 8.0896, 8.17152)),
+    ],
+)
+def test_percentiles(counts: dict[int, int], expected: tuple[float, ...]) -> None:
+    assert [percentile_ms(counts, percent) for percent in (50, 95, 99)] == pytest.approx(expected)
+
+
+# The clock's buttons
+
+
+def test_moving_the_clock(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.c.create_index("_ts", expireAfterSeconds=60)
+    client.shop.c.insert_many([{}, {}])
+    before = server.clock.now()
+    reply = press(server, {"action": "advance", "seconds": 59})
+    assert reply.status == 200 and json.loads(reply.body)["deleted"] == 0
+    moved = json.loads(press(server, {"action": "advance", "seconds": 1.5}).body)
+    assert moved["deleted"] == 2
+    assert server.clock.now() - before == timedelta(seconds=60.5)
+    assert moved["nowMs"] == round(server.clock.now().timestamp() * 1000)
+    assert json.loads(press(server, {"action": "advance", "seconds": -60}).body)["deleted"] == 0
+
+
+def test_stopping_and_restoring_the_clock(server: mongottl.RunningServer) -> None:
+    def status() -> Event:
+        with events(server) as live:
+            return live.next("status")
+
+    assert press(server, {"action": "run"}).status == 200
+    assert status()["frozen"] is False
+    assert json.loads(press(server, {"action": "freeze"}).body)["deleted"] is None
+    press(server, {"action": "advance", "seconds": 86_400})
+    assert status()["frozen"] is True and status()["offsetMs"] > 86_000_000
+    press(server, {"action": "restore"})
+    assert status()["frozen"] is True and abs(status()["offsetMs"]) < 10_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"5",
+        {},
+        {"action": "explode"},
+        {"action": "advance"},
+        {"action": "advance", "seconds": "60"},
+        {"action": "advance", "seconds": True},
+        {"action": "advance", "seconds": 1e300},
+        {"action": "advance", "seconds": 10**400},
+        b"[" * 2000 + b"]" * 2000,
+        b'{"a":' * 600 + b"1" + b"}" * 600,
+    ],
+)
+def test_what_is_no_action_is_refused(server: mongottl.RunningServer, body: object) -> None:
+    before = server.clock.now()
+    assert press(server, body).status == 400
+    assert press(server, b'{"action": "advance", "seconds": NaN}').status == 400
+    assert server.clock.now() == before
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64, "é"])
+def test_actions_need_the_token_of_the_page(server: mongottl.RunningServer, token: str) -> None:
+    before = server.clock.now()
+    assert press(server, {"action": "advance", "seconds": 5}, token).status == 403
+    assert server.clock.now() == before
+
+
+def test_a_page_of_another_origin_cannot_act_even_with_the_token(server: mongottl.RunningServer) -> None:
+    before = server.clock.now()
+    token = token_of(server)
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"}):
+        reply = ask(
+            server,
+            "/clock",
+            {"X-Mongottl-Token": token, **headers},
+            "POST",
+            json.dumps({"action": "advance", "seconds": 5}).encode(),
+        )
+        assert reply.status in (403, 421)
+    assert server.clock.now() == before
+
+
+def test_without_test_commands_nothing_can_be_moved() -> None:
+    with mongottl.start_server(web_port=0, enable_test_commands=False) as server:
+        with events(server) as live:
+            assert live.next("server")["movable"] is False
+        reply = press(server, {"action": "advance", "seconds": 5})
+        assert reply.status == 400 and "advanceClock" in reply.body
+
+
+# Users
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[mongottl.RunningServer]:
+    with mongottl.start_server(web_port=0, auth=True, user="root", password="secret") as server:
+        with Client(server.uri) as client:
+            client.admin.command("createUser", "ann", pwd="secret", roles=["clusterMonitor"])
+            client.admin.command("createUser", "hal", pwd="secret", roles=["clusterMonitor", "hostManager"])
+            client.admin.command("createUser", "bob", pwd="secret", roles=["readWriteAnyDatabase"])
+        yield server
+
+
+@pytest.mark.parametrize("path", ["/", "/live", "/metrics"])
+def test_who_may_look(guarded: mongottl.RunningServer, path: str) -> None:
+    assert ask(guarded, path).status == 401
+    assert ask(guarded, path, basic("bob", "secret")).status == 403
+    if path != "/live":
+        assert ask(guarded, path, basic("ann", "secret")).status == 200
+
+
+@pytest.mark.parametrize(("name", "may_move"), [("root", True), ("hal", True), ("ann", False)])
+def test_who_may_move_the_clock(guarded: mongottl.RunningServer, name: str, may_move: bool) -> None:
+    with events(guarded, basic(name, "secret")) as live:
+        facts = live.next("server")
+    assert facts["movable"] is may_move and facts["user"] == name
+    reply = press(guarded, {"action": "advance", "seconds": 5}, headers=basic(name, "secret"))
+    assert reply.status == (200 if may_move else 403)
+    assert press(guarded, {"action": "freeze"}, token_of(guarded, basic(name, "secret")), {}).status == 401
+
+
+def test_an_old_password_ends_at_once(guarded: mongottl.RunningServer) -> None:
+    with Client(guarded.uri) as client:
+        client.admin.command("createUser", "pat", pwd="old", roles=["clusterMonitor"])
+        assert ask(guarded, "/", basic("pat", "old")).status == 200
+        client.admin.command("updateUser", "pat", pwd="new")
+        assert ask(guarded, "/", basic("pat", "old")).status == 401
+        assert ask(guarded, "/", basic("pat", "new")).status == 200
+
+
+def test_a_stream_ends_when_its_user_may_not_look_any_more(guarded: mongottl.RunningServer) -> None:
+    with Client(guarded.uri) as client:
+        client.admin.command("createUser", "eve", pwd="secret", roles=["clusterMonitor"])
+        with events(guarded, basic("eve", "secret")) as live:
+            live.next("status")
+            client.admin.command("revokeRolesFromUser", "eve", roles=["clusterMonitor"])
+            assert live.response.read() is not None  # to its end
+            assert live.response.isclosed()

@@ -1,0 +1,319 @@
+"""The page in headless Chromium: what a reader sees, hears and presses.
+
+Playwright's Python package drives the Chromium of the system; without either of them these tests are skipped.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pymongo
+import pytest
+
+import mongottl
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+Client = pymongo.MongoClient[dict[str, Any]]
+SIZES = [(1280, 900), (400, 800)]
+SCHEMES = ["light", "dark"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    name = next((n for n in ("chromium", "chromium-browser", "google-chrome") if shutil.which(n)), None)
+    if name is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install 'mongottl[browser]'")
+    # Chromium's sandbox does not work for the superuser.
+    options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with (
+        playwright.sync_playwright() as running,
+        closing(running.chromium.launch(executable_path=shutil.which(name), args=options)) as browser,
+    ):
+        yield browser
+
+
+@pytest.fixture
+def show(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
+    """Opens the page of a server, once it has its first schedule; in the end, whether the browser had complaints."""
+    complaints: list[str] = []
+    contexts = []
+
+    def open_page(
+        server: mongottl.RunningServer, size: tuple[int, int] = SIZES[0], scheme: Any = "light", **options: Any
+    ) -> "Page":
+        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        assert server.web_url is not None
+        page.goto(server.web_url, wait_until="domcontentloaded")
+        page.locator("#lead").filter(has_text=".").wait_for()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    # A refusal of what a reader has asked for is shown, but the browser reports it, too.
+    assert [text for text in complaints if "status of 400" not in text] == []
+
+
+def row(page: "Page", name: str) -> "Locator":
+    return page.get_by_role("table", name="Documents by when they expire").get_by_role("row").filter(has_text=name)
+
+
+def cells(page: "Page", name: str) -> list[str]:
+    """What has expired, what expires in the next minute, hour, day and later, when the next, and what was deleted."""
+    return [text.strip() for text in row(page, name).get_by_role("cell").all_inner_texts()]
+
+
+def wait_for(page: "Page", name: str, column: int, text: str) -> None:
+    row(page, name).get_by_role("cell").nth(column).filter(has_text=text).wait_for()
+
+
+def fill(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.carts.create_index("_ts", expireAfterSeconds=3600)
+    client.shop.carts.insert_many([{"ttl": seconds} for seconds in (30, 40, 90, 100_000)] + [{}, {"ttl": -1}])
+    client.shop.coupons.create_index("until", expireAfterSeconds=0)
+    client.shop.coupons.insert_one({"until": server.clock.now() + timedelta(hours=3)})
+    client.shop.products.insert_one({})
+
+
+def test_a_reader_sees_what_expires_when(
+    server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
+) -> None:
+    fill(server, client)
+    page = show(server)
+    assert page.locator("#lead").inner_text() == "2 documents expire within a minute, 4 within an hour."
+    carts = row(page, "carts")
+    assert carts.get_by_role("rowheader").inner_text().splitlines() == [
+        "shop.carts",
+        "1\u00a0h after the last write · 6 documents, 177\u00a0B · 1 never",
+    ]
+    assert cells(page, "carts") == ["0", "2", "2", "0", "1", "30\u00a0s", "0"]
+    assert "at until" in row(page, "coupons").get_by_role("rowheader").inner_text()
+    assert cells(page, "coupons") == ["0", "0", "0", "1", "0", "3\u00a0h", "0"]
+    assert page.get_by_text("Without time to live: shop.products (1 document).").is_visible()
+    client.shop.carts.insert_one({"ttl": 50})
+    wait_for(page, "carts", 1, "3")
+
+
+def test_an_empty_server_says_how_to_begin(server: mongottl.RunningServer, show: Callable[..., "Page"]) -> None:
+    page = show(server)
+    assert page.locator("#lead").inner_text() == "Nothing expires here."
+    assert "createIndex({_ts: 1}, {expireAfterSeconds: 3600})" in page.locator("pre").inner_text()
+    assert page.get_by_role("button", name="Next expiry").is_disabled()
+    assert not page.get_by_role("table", name="Documents by when they expire").is_visible()
+    assert not page.get_by_role("heading", name="Request units").is_visible()
+
+
+def test_the_buttons_move_the_clock_and_one_sees_what_goes(
+    server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
+) -> None:
+    fill(server, client)
+    page = show(server)
+    began = server.clock.now()
+    said = page.locator("#said")
+    page.get_by_role("button", name="Next expiry").click()
+    said.filter(has_text="1 document deleted: shop.carts 1.").wait_for()
+    assert timedelta(seconds=29) < server.clock.now() - began <= timedelta(seconds=30)
+    wait_for(page, "carts", 6, "1")
+    page.get_by_role("button", name="+1 h").click()
+    said.filter(has_text="3 documents deleted: shop.carts 3.").wait_for()
+    page.get_by_label("Seconds to move the clock by").fill("-3600")
+    page.get_by_role("button", name="Move").click()
+    said.filter(has_text="Moved back by 1\u00a0h. Nothing was deleted.").wait_for()
+    freeze = page.get_by_role("button", name="Freeze")
+    assert freeze.get_attribute("aria-pressed") == "true"
+    freeze.click()
+    page.locator("#freeze[aria-pressed=false]").wait_for()
+    page.get_by_role("button", name="Restore").click()
+    said.filter(has_text="as it was at the start").wait_for()
+    page.locator("#freeze[aria-pressed=true]").wait_for()
+    assert abs(server.clock.now() - began) < timedelta(seconds=20)
+
+
+def test_a_move_that_is_refused_says_why(server: mongottl.RunningServer, show: Callable[..., "Page"]) -> None:
+    page = show(server)
+    page.get_by_label("Seconds to move the clock by").fill("1e15")
+    page.keyboard.press("Enter")
+    page.locator("#said.failed").filter(has_text="is not between the years 1970 and 9999").wait_for()
+
+
+def test_the_page_works_by_keyboard_alone(
+    server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
+) -> None:
+    fill(server, client)
+    page = show(server)
+    began = server.clock.now()
+    reached = []
+    for _ in range(11):
+        page.keyboard.press("Tab")
+        focused = page.evaluate("""() => {
+            const at = document.activeElement, style = getComputedStyle(at);
+            return [at.id || at.textContent || at.getAttribute("aria-label"), style.outlineStyle]
+        }""")
+        assert focused[1] == "solid", focused  # the focus can be seen
+        reached.append(focused[0])
+    assert reached[:8] == ["to-next", "+1 min", "+1 h", "+1 day", "by", "Move", "freeze", "restore"]
+    page.locator("#to-next").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.locator("#said").filter(has_text="Moved by 1\u00a0min").wait_for()
+    assert server.clock.now() - began == timedelta(seconds=60)
+    assert page.evaluate("document.activeElement.textContent") == "+1 min"  # rows are changed in place
+    page.get_by_role("spinbutton").fill("0.25")
+    page.keyboard.press("Enter")
+    page.locator("#said").filter(has_text="Moved by 250\u00a0ms. Nothing was deleted.").wait_for()
+
+
+def test_what_runs_and_what_was_slow(
+    server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
+) -> None:
+    page = show(server)
+    client.shop.command("profile", 0, slowms=0)
+    client.shop.c.insert_one({"_id": "<b>bold</b>"})
+    client.shop.c.delete_one({"name": "<img src=x onerror=alert(1)>"})
+    client.shop.command("profile", 0, slowms=100)
+    page.locator("#slow-rows li").filter(has_text="<img src=x onerror=alert(1)>").wait_for()
+    page.locator("#latencies tr").filter(has_text="insert").wait_for()
+    assert page.locator("#figures div").filter(has_text="Connections").locator("dd").inner_text()[0] != "0"
+
+
+def test_names_are_text(server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]) -> None:
+    name = "<script>alert(1)</script>"
+    client.shop[name].create_index("_ts", expireAfterSeconds=60)
+    page = show(server)
+    assert f"shop.{name}" in row(page, name).get_by_role("rowheader").inner_text()
+
+
+def test_request_units_of_the_dialect_cosmos(show: Callable[..., "Page"]) -> None:
+    with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
+        client.shop.c.insert_one({"_id": 1})
+        with server.throttle("find", times=1), pytest.raises(pymongo.errors.OperationFailure):
+            client.shop.c.find_one()
+        page = show(server)
+        page.get_by_role("heading", name="Request units").wait_for()
+        page.locator("#charges-lead").filter(has_text="1 statement refused").wait_for()
+        assert page.locator("#charge-rows tr").filter(has_text="insert").inner_text().split()[-2] == "RU"
+        page.context.close()
+
+
+def test_a_server_that_stops_is_reported(browser: "Browser") -> None:
+    with mongottl.start_server(web_port=0) as server:
+        page = browser.new_page()
+        assert server.web_url is not None
+        page.goto(server.web_url, wait_until="domcontentloaded")
+        page.get_by_text("Live, every second.").wait_for()
+    page.get_by_text("No connection to the server; trying again.").wait_for(timeout=10_000)
+    page.close()
+
+
+def test_the_page_is_loaded_again_when_the_server_was_started_again(browser: "Browser") -> None:
+    page = browser.new_page()
+    with mongottl.start_server(web_port=0) as server:
+        assert server.web_url is not None
+        page.goto(server.web_url, wait_until="domcontentloaded")
+        page.get_by_text("Live, every second.").wait_for()
+    port = int(server.web_url.rstrip("/").rpartition(":")[2])
+    with mongottl.start_server(web_port=port) as again:
+        began = again.clock.now()
+        page.wait_for_event("load")
+        page.get_by_role("button", name="+1 h").click()
+        page.locator("#said").filter(has_text="Moved by 1").wait_for()
+        assert again.clock.now() - began == timedelta(hours=1)
+    page.close()
+
+
+def test_users_log_in_and_see_what_they_may(show: Callable[..., "Page"]) -> None:
+    with mongottl.start_server(web_port=0, auth=True, user="root", password="secret") as server:
+        with Client(server.uri) as client:
+            client.admin.command("createUser", "ann", pwd="secret", roles=["clusterMonitor"])
+        root = show(server, http_credentials={"username": "root", "password": "secret"})
+        root.get_by_role("button", name="Freeze").wait_for()
+        ann = show(server, http_credentials={"username": "ann", "password": "secret"})
+        ann.locator("#facts").filter(has_text="seen by ann").wait_for()
+        assert not ann.get_by_role("button", name="Freeze").is_visible()
+        root.context.close()
+        ann.context.close()
+
+
+CUT = """() => [...document.querySelectorAll("#timeline td, #timeline tbody th, button")]
+    .filter((at) => at.checkVisibility() && at.scrollWidth > at.clientWidth + 1).map((at) => at.textContent)"""
+CONTRAST = """() => {
+    const light = (text) => {
+        const parts = text.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
+        const [r, g, b] = parts.map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = (at) => {
+        for (; at; at = at.parentElement) {
+            const color = getComputedStyle(at).backgroundColor;
+            if (!color.startsWith("rgba(0, 0, 0, 0")) return color;
+        }
+    };
+    const found = [];
+    for (const at of document.querySelectorAll("body *")) {
+        const own = [...at.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+        if (!own || !at.checkVisibility() || at.closest(".unseen")) continue;
+        const pair = [light(getComputedStyle(at).color), light(behind(at))].sort((a, b) => a - b);
+        const ratio = (pair[1] + 0.05) / (pair[0] + 0.05);
+        if (ratio < 4.5) found.push(`${at.textContent.trim()}: ${ratio.toFixed(1)}`);
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("number", [999_999, 123_456_789])
+def test_large_figures_fit(
+    server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"], size: tuple[int, int], number: int
+) -> None:
+    client.shop.carts.create_index("_ts", expireAfterSeconds=60)
+    page = show(server, size)
+    page.evaluate(
+        """(number) => { const row = schedule.collections[0];
+            for (const name of ["minute", "hour", "day"]) row[name] = row[name].map((_, place) => place ? 0 : number);
+            Object.assign(row, {expired: number, later: number, purged: number, documents: 5 * number});
+            events.close(); showSchedule({...schedule, omitted: 5, omittedExpiring: 2}); }""",
+        number,
+    )
+    wanted = "999,999" if number < 1_000_000 else "123M"
+    assert [text for place, text in enumerate(cells(page, "carts")) if place != 5] == [wanted] * 6
+    assert row(page, "carts").get_by_role("cell").nth(6).get_attribute("title") == (
+        "" if number < 1_000_000 else f"{number:,}"
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+    assert page.evaluate(CUT) == []
+    assert (
+        page.locator("#lead").inner_text().endswith(" 2 collections of which nothing expires sooner are not counted.")
+    )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_it_fits_and_can_be_read(
+    server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"], size: tuple[int, int], scheme: str
+) -> None:
+    fill(server, client)
+    client.shop["a_very_long_name_" * 6].create_index("_ts", expireAfterSeconds=60)
+    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    server.clock.advance(60)
+    page = show(server, size, scheme)
+    assert cells(page, "carts")[0].endswith("2")
+    assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+    assert page.evaluate(CONTRAST) == []
+    is_dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(23, 21, 19)"
+    assert is_dark == (scheme == "dark")
+    # What has expired is told from what has not by more than its colour.
+    assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.past')).backgroundImage")
+    assert page.evaluate(CUT) == []

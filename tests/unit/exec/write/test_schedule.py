@@ -1,0 +1,129 @@
+"""Counting when documents expire, by due seconds: against a plain model, on both engines, in any number of steps."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mongottl.clock import VirtualClock
+from mongottl.exec.operation.steps import run_to_end
+from mongottl.exec.write import schedule
+from mongottl.storage.contract import ContractEngine
+from mongottl.storage.interface import open_storage_engine
+from mongottl.ttl.policy import NO_CUTOFF_S
+from tests.running import START_MS, Running
+
+START_S = START_MS // 1000
+EDGES = [START_S, START_S + 60, START_S + 3600, START_S + 86_400]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def running(request: pytest.FixtureRequest) -> Running:
+    return Running(ContractEngine(open_storage_engine(request.param, None)))
+
+
+def counts(
+    running: Running, edges: list[int] = EDGES, most: int = schedule.LATEST_S, per_step: int = 4096
+) -> list[int]:
+    return run_to_end(schedule.count_by_due(running.service, running.collection(), edges, most, per_step))
+
+
+def first_due(running: Running, after_s: int = NO_CUTOFF_S) -> int | None:
+    return schedule.first_due_s(running.service, running.collection(), after_s)
+
+
+def test_a_collection_whose_documents_live_for_ever(running: Running) -> None:
+    running.insert({"_id": 1, "ttl": 5})
+    assert not schedule.expires(running.collection())
+    assert counts(running) == [0, 0, 0, 0, 0]
+    assert first_due(running) is None
+
+
+def test_the_default_and_own_times_to_live(running: Running) -> None:
+    running.index({"_ts": 1}, expireAfterSeconds=60)
+    assert schedule.expires(running.collection())
+    running.insert(
+        {"_id": 1}, {"_id": 2, "ttl": 61}, {"_id": 3, "ttl": -1}, {"_id": 4, "ttl": 3601}, {"_id": 5, "ttl": 10**6}
+    )
+    assert counts(running) == [0, 1, 1, 1, 1]
+    assert counts(running, most=2) == [0, 1, 1, 0, 0]
+    assert first_due(running) == START_S + 60
+    running.advance(3600)
+    assert counts(running, [START_S + 3600]) == [2, 2]
+    running.reap()
+    assert counts(running) == [0, 0, 0, 1, 1]
+    assert first_due(running) == START_S + 3601
+
+
+def test_only_documents_with_a_time_to_live_expire_without_a_default(running: Running) -> None:
+    running.index({"_ts": 1}, expireAfterSeconds=-1)
+    running.insert({"_id": 1}, {"_id": 2, "ttl": 1})
+    assert counts(running) == [0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_dates(running: Running, direction: int) -> None:
+    running.index({"at": direction}, expireAfterSeconds=10)
+    now = datetime.fromtimestamp(START_S, UTC)
+    ages = [-100_000, -4000, -60, -50, 9, 10, 10_000]
+    running.insert(*({"_id": n, "at": now - timedelta(seconds=age)} for n, age in enumerate(ages)))
+    running.insert({"_id": "none"}, {"_id": "text", "at": "tomorrow"}, {"_id": "number", "at": 5})
+    assert counts(running) == [2, 2, 1, 1, 1]
+    assert first_due(running) == START_S - 9990
+    assert [first_due(running, START_S + s) for s in (-9990, 0, 1, 10**6)] == [START_S, START_S + 1, START_S + 60, None]
+    assert counts(running, most=3) == [2, 1, 0, 0, 0]
+
+
+def test_numbers_are_dates_in_the_dialect_cosmos() -> None:
+    running = Running(dialect="cosmos")
+    running.service.configure_account(["EnableTtlOnCustomPath"], "periodic", [], "off")
+    running.run({"createIndexes": "c", "indexes": [{"key": {"at": 1}, "name": "at_1", "expireAfterSeconds": 10}]})
+    running.insert({"_id": 1, "at": START_MS}, {"_id": 2, "at": float(START_MS)}, {"_id": 3, "at": "x"})
+    assert counts(running) == [0, 2, 0, 0, 0]
+    assert first_due(running) == START_S + 11
+
+
+def test_a_collection_that_is_dropped_meanwhile_has_no_documents(running: Running) -> None:
+    running.index({"_ts": 1}, expireAfterSeconds=60)
+    running.insert(*({"_id": n} for n in range(10)))
+    steps = schedule.count_by_due(running.service, running.collection(), EDGES)
+    next(steps)
+    running.run({"drop": "c"})
+    assert sum(run_to_end(steps)) == 0
+
+
+@given(
+    default=st.sampled_from([None, -1, 30, 60, 4000]),
+    documents=st.lists(
+        st.tuples(st.integers(0, 100), st.sampled_from([None, -1, 0, 1, 59, 60, 61, 10**6])), max_size=30
+    ),
+    per_step=st.integers(1, 7),
+    engine=st.sampled_from(["memory", "sqlite"]),
+)
+def test_counts_are_those_of_a_plain_model(
+    default: int | None, documents: list[tuple[int, Any]], per_step: int, engine: str
+) -> None:
+    clock = VirtualClock()
+    clock.freeze()
+    clock.set_wall(START_MS)
+    running = Running(ContractEngine(open_storage_engine(engine, None)), clock=clock)
+    running.run({"create": "c"})
+    if default is not None:
+        running.index({"_ts": 1}, expireAfterSeconds=default)
+    due: list[int] = []
+    for number, (wait_s, ttl) in enumerate(sorted(documents, key=lambda pair: pair[0])):
+        clock.set_wall(START_MS + wait_s * 1000)
+        running.insert({"_id": number} if ttl is None else {"_id": number, "ttl": ttl})
+        lives = ttl if ttl not in (None, 0) else default
+        if default is not None and lives is not None and lives > 0:
+            due.append(START_S + wait_s + lives)
+    edges = [START_S + 50, START_S + 60, START_S + 61, START_S + 160]
+    bounds = [-1, *edges, 1 << 60]
+    expected = [sum(low < second <= high for second in due) for low, high in pairwise(bounds)]
+    assert counts(running, edges, per_step=per_step) == expected
+    assert first_due(running) == min(due, default=None)
+    for after_s in edges:
+        assert first_due(running, after_s) == min((second for second in due if second > after_s), default=None)

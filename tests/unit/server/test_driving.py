@@ -1,0 +1,102 @@
+"""What steps wait for is done, and errors reach them, though no client has sent the command."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from mongottl.clock import SystemClock
+from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
+from mongottl.server.driving import drive
+from mongottl.server.durability import Durability
+from mongottl.server.log import Log
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, open_storage_engine
+from mongottl.storage.sqlite.directory import open_data_directory
+from mongottl.storage.sqlite.engine import SqliteEngine
+
+CLOCK = SystemClock()
+
+
+def durability_of(engine: StorageEngine) -> Durability:
+    return Durability(engine, CLOCK, Log(stream=io.StringIO()))
+
+
+def driven(steps: Steps[str], durability: Durability | None = None) -> str:
+    async def main() -> str:
+        with trio.fail_after(30):
+            return await drive(steps, CLOCK, durability or durability_of(open_storage_engine("memory", None)))
+
+    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_signal_ends_a_wait() -> None:
+    signal = Signal()
+
+    def steps() -> Steps[str]:
+        yield Wait(0)
+        yield InThread(lambda: trio.from_thread.run_sync(signal.notify))
+        yield Wait(float("inf"), signal)
+        return "woken"
+
+    assert driven(steps()) == "woken"
+
+
+def test_another_task_may_notify_the_signal() -> None:
+    signal = Signal()
+
+    def steps() -> Steps[str]:
+        yield Wait(float("inf"), signal)
+        return "woken"
+
+    async def main() -> None:
+        engine = open_storage_engine("memory", None)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(drive, steps(), CLOCK, durability_of(engine))
+            await trio.testing.wait_all_tasks_blocked()
+            signal.notify()
+
+    trio.run(main)
+
+
+def test_a_flush_that_fails_is_the_error_of_the_steps(tmp_path: Path) -> None:
+    async def fail(call: Callable[[], None]) -> None:
+        raise EngineUnavailable("the disk is full")
+
+    engine = SqliteEngine(open_data_directory(str(tmp_path)))
+    with engine.unit_of_work() as unit:
+        engine.put_catalog_entry("key", b"")
+        unit.commit()
+
+    def steps() -> Steps[str]:
+        try:
+            yield Flush()
+        except EngineUnavailable as error:
+            return str(error)
+        return "flushed"
+
+    assert driven(steps(), Durability(engine, CLOCK, Log(stream=io.StringIO()), fail)) == "the disk is full"
+    assert driven(steps(), durability_of(engine)) == "flushed"
+    engine.close()
+
+
+def test_other_tasks_run_in_between() -> None:
+    done: list[str] = []
+
+    def steps() -> Steps[str]:
+        until_s = CLOCK.monotonic_s() + 30
+        while not done and CLOCK.monotonic_s() < until_s:
+            yield None
+        return done[0]
+
+    async def other() -> None:
+        done.append("other")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            assert await drive(steps(), CLOCK, durability_of(open_storage_engine("memory", None))) == "other"
+
+    trio.run(main)

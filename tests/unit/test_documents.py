@@ -1,0 +1,167 @@
+"""What README.md, docs, compose.yaml, the Dockerfile and the package's metadata promise is there and works."""
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import tomllib
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from mongottl.cli.options import help_text, parse_arguments
+from mongottl.config import SETTINGS, VERSION, ServerConfig, config_from
+from tests.documents import DOCS, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, documents
+
+DOCUMENTS = documents()
+EVERYTHING = "".join(DOCUMENTS.values())
+# Options of other programs: cargo, curl, MongoDB's tools.
+ELSEWHERE = {"--test-threads", "--fail", "--preserveUUID", "--oplog", "--oplogReplay"}
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def script(name: str) -> ModuleType:
+    """A Python script of `scripts`, as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, str(ROOT / "scripts" / name))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_generated_tables_are_up_to_date() -> None:
+    tables = script("tables")
+    for page in tables.TABLES:
+        assert tables.with_tables(page) == DOCUMENTS[f"docs/{page}"], "run scripts/tables"
+
+
+@pytest.mark.parametrize("block", all_blocks(), ids=lambda block: block.where)
+def test_each_block_has_a_language_that_a_test_runs(block: Block) -> None:
+    if block.language != NOT_RUN:
+        assert block.language in RUN_BY, f"{block.where}: nobody runs {block.language!r}"
+
+
+def test_modules_that_run_a_language_ask_for_its_blocks() -> None:
+    for language, module in RUN_BY.items():
+        source = (ROOT / module).read_text(encoding="utf-8")
+        assert re.search(rf'\b(blocks|recipe|program)\("{language}"', source), f"{module} does not run {language}"
+
+
+def test_links_lead_somewhere() -> None:
+    """Links to other files of the repository, and to headings by the anchors that GitHub and PyPI make of them."""
+    for name, text in DOCUMENTS.items():
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"https?:", link):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (ROOT / name).parent / path if path else ROOT / name
+            assert target.exists(), f"{name}: {link}"
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
+                anchors = [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+                assert anchor in anchors, f"{name}: {link}"
+
+
+def test_readme_names_every_page() -> None:
+    for page in DOCS.glob("*.md"):
+        assert f"](docs/{page.name})" in DOCUMENTS["README.md"], page.name
+
+
+def test_scripts_that_are_named_can_be_run() -> None:
+    named = set(re.findall(r"\bscripts/[\w-]+", EVERYTHING))
+    assert {"scripts/serve", "scripts/test", "scripts/bench"} <= named
+    for name in named:
+        assert os.access(ROOT / name, os.X_OK), name
+
+
+def test_installation_says_what_readme_shows() -> None:
+    said = (ROOT / "scripts" / "setup").read_text(encoding="utf-8")
+    shown = re.findall(r"^mongottl: (.+)$", DOCUMENTS["README.md"], re.M)
+    assert len(shown) == 2
+    for line in shown:
+        assert f'say "{line}"' in said, line
+
+
+def test_help_names_pages_that_exist() -> None:
+    named = set(re.findall(r"\b\w+\.md\b", help_text()))
+    assert "README.md" in named
+    assert named - {"README.md"} == {"settings.md", "expiring.md", "testing.md", "cosmos.md", "operating.md"}
+    assert named <= {name.rpartition("/")[2] for name in DOCUMENTS}
+
+
+def test_options_that_are_named_exist() -> None:
+    known = {setting.option for setting in SETTINGS} | ELSEWHERE
+    known |= {f"--no-{setting.option[2:]}" for setting in SETTINGS if setting.value == "switch"}
+    package = ROOT / "mongottl"
+    folders = (ROOT / "bench", package / "cli", package / "pytest_plugin")
+    sources = [ROOT / "tests" / "conftest.py", *(path for folder in folders for path in folder.rglob("*.py"))]
+    others = "".join(path.read_text(encoding="utf-8") for path in sources)
+    for option in set(re.findall(r"(?<![\w-])--[a-z][a-zA-Z-]+", EVERYTHING)) - known:
+        assert f'"{option}"' in others, option
+
+
+def test_folders_and_packages_that_are_named_exist() -> None:
+    for folder in re.findall(r"`(tests/\w+|mongottl/)`", EVERYTHING):
+        assert (ROOT / folder).is_dir(), folder
+    layers = DOCUMENTS["docs/building.md"].partition("## The packages")[2].partition("\n## ")[0]
+    packages = re.findall(r"^\| `(\w+)` \| (.+) \|$", layers, re.M)
+    there = {path.parent.name for path in (ROOT / "mongottl").glob("*/__init__.py")}
+    assert {name for name, _ in packages} == there
+    for package, contents in packages:
+        folder = ROOT / "mongottl" / package
+        for part in set(re.findall(r"`([a-z/_]+)`", contents)) - there:
+            assert (folder / part / "__init__.py").is_file() or (folder / f"{part}.py").is_file(), f"{package}: {part}"
+
+
+def test_versions_agree() -> None:
+    assert f"- {VERSION}:" in DOCUMENTS["docs/changes.md"]
+    floor = PROJECT["requires-python"].removeprefix(">=")
+    assert f"Python {floor} or later" in DOCUMENTS["README.md"]
+
+
+def test_compose_file() -> None:
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    service = compose["services"]["mongottl"]
+    config = config_from(parse_arguments(service["command"]))
+    assert service["build"] == "."
+    assert service["ports"] == [f"{config.port}:{config.port}"]
+    assert config.advertise_host == f"localhost:{config.port}"
+    volume, _, mounted = service["volumes"][0].partition(":")
+    assert volume in compose["volumes"]
+    assert config.data_dir == mounted
+    kind, program, command, *uri = service["healthcheck"]["test"]
+    assert (kind, program, command) == ("CMD", "mongottl", "ping")
+    assert uri == [f"mongodb://127.0.0.1:{config.port}/"]
+
+
+def test_dockerfile() -> None:
+    """What it starts is the package's own command, with options that exist, on a Python that the package runs on."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    instructions = re.findall(r"^([A-Z]+) (.*)$", text, re.M)
+    images = [value.split()[0] for name, value in instructions if name == "FROM"]
+    floor = tuple(int(part) for part in PROJECT["requires-python"].removeprefix(">=").split("."))
+    pythons = [re.match(r"python:(\d+)\.(\d+)", image) for image in images]
+    assert len(pythons) == 2
+    # Built and run by the same Python: what is compiled fits no other.
+    versions = {(int(found[1]), int(found[2])) for found in pythons if found is not None}
+    assert len(versions) == 1 and versions.pop() >= floor
+    values = dict(instructions)
+    program, *arguments = yaml.safe_load(values["ENTRYPOINT"])
+    assert program in PROJECT["scripts"]
+    assert arguments == ["serve"]
+    assert config_from(parse_arguments(yaml.safe_load(values["CMD"]))).host == "0.0.0.0"
+    assert int(values["EXPOSE"]) == ServerConfig().port
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    data = compose["services"]["mongottl"]["volumes"][0].partition(":")[2]
+    assert f"mkdir {data}" in values["RUN"] and f"chown {values['USER']} {data}" in values["RUN"]
+
+
+def test_entry_points_can_be_imported() -> None:
+    points = [*PROJECT["scripts"].values(), *PROJECT["entry-points"]["pytest11"].values()]
+    for point in points:
+        module, _, attribute = point.partition(":")
+        imported = importlib.import_module(module)
+        assert not attribute or callable(getattr(imported, attribute))
