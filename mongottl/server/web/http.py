@@ -4,13 +4,15 @@
 
 It is for a page and for monitoring: short requests, few connections, no uploads. Everything that a client can make
 large or slow has a limit; a client that exceeds it is answered with the status for that, as far as there is one, and
-disconnected. This module knows nothing of the server that it shows.
+disconnected. Where there are as many connections as there may be, a new one takes the place of the one that has waited
+longest without sending a whole request. This module knows nothing of the server that it shows.
 
 Source: RFC 9110 and RFC 9112.
 """
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -73,6 +75,7 @@ class HttpServer:
         self._answer = answer
         self._failed = failed
         self._context = context
+        self._waiting = _WaitingClients()
         self.connections = 0
 
     async def run(self, listener: trio.SocketListener) -> None:
@@ -86,7 +89,7 @@ class HttpServer:
                 except OSError:  # out of file descriptors, for example
                     await trio.sleep(_ACCEPT_RETRY_S)
                     continue
-                if self.connections >= MAX_CONNECTIONS:
+                if self.connections >= MAX_CONNECTIONS and not self._waiting.disconnect_longest():
                     nursery.start_soon(_refuse, stream, self._context is None)
                     continue
                 self.connections += 1
@@ -99,16 +102,49 @@ class HttpServer:
             remote = host_port(socket_stream.socket.getpeername())
             if self._context is not None:
                 stream = trio.SSLStream(socket_stream, self._context, server_side=True, https_compatible=True)
-                with trio.fail_after(REQUEST_S):
+                with trio.fail_after(REQUEST_S), self._waiting.waiting():
                     await stream.do_handshake()
-            await _Connection(stream, self._answer, self._failed, local, remote).run()
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            pass  # the client has disconnected, or is too slow
+            await _Connection(stream, self._answer, self._failed, self._waiting, local, remote).run()
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError, _DisplacedError):
+            pass  # the client has disconnected, is too slow, or has waited longest
         except Exception as error:  # else a fault in one connection would end the whole server
             self._failed(error)
         finally:
             self.connections -= 1
             await trio.aclose_forcefully(stream)
+
+
+class _DisplacedError(Exception):
+    """A new connection has taken the place of this one."""
+
+
+class _WaitingClients:
+    """The connections whose client has to send something before it can be answered, in the order in which they began
+    to wait."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[trio.CancelScope, None] = {}
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While a connection waits for its client. _DisplacedError if it is to be disconnected."""
+        with trio.CancelScope() as scope:
+            self._scopes[scope] = None
+            try:
+                yield
+            finally:
+                self._scopes.pop(scope, None)
+        if scope.cancelled_caught:
+            raise _DisplacedError
+
+    def disconnect_longest(self) -> bool:
+        """Disconnects the client that has been waited for longest; False if none is waited for."""
+        scope = next(iter(self._scopes), None)
+        if scope is None:
+            return False
+        del self._scopes[scope]
+        scope.cancel()
+        return True
 
 
 async def _refuse(stream: trio.SocketStream, may_speak: bool) -> None:
@@ -131,30 +167,30 @@ class _Connection:
     """One connection: one request after the other."""
 
     def __init__(
-        self, stream: Stream, answer: Answer, failed: Callable[[Exception], None], local: str, remote: str
+        self,
+        stream: Stream,
+        answer: Answer,
+        failed: Callable[[Exception], None],
+        waiting: _WaitingClients,
+        local: str,
+        remote: str,
     ) -> None:
         self._stream = stream
         self._answer = answer
         self._failed = failed
+        self._waiting = waiting
         self._local = local
         self._remote = remote
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
 
     async def run(self) -> None:
-        while await self._wait_for_request():
-            try:
-                with trio.fail_after(REQUEST_S):
-                    request = await self._request()
-            except h11.RemoteProtocolError as error:
-                await self._send(text(error.error_status_hint, str(error)), False)
-                return
-            except _TooLargeError:
-                await self._send(text(413, f"the body of a request may have {MAX_BODY_BYTES} bytes"), False)
-                return
-            except trio.TooSlowError:
-                await self._send(text(408, f"a request must be complete within {REQUEST_S:.0f} seconds"), False)
-                return
+        while True:
+            with self._waiting.waiting():
+                request = await self._next_request()
             if request is None:
+                return
+            if isinstance(request, Response):
+                await self._send(request, False)
                 return
             try:
                 response = await self._answer(request)
@@ -165,6 +201,20 @@ class _Connection:
             if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
             self._http.start_next_cycle()
+
+    async def _next_request(self) -> Request | Response | None:
+        """The next request, or what refuses it; None if the client has disconnected or sends nothing."""
+        if not await self._wait_for_request():
+            return None
+        try:
+            with trio.fail_after(REQUEST_S):
+                return await self._request()
+        except h11.RemoteProtocolError as error:
+            return text(error.error_status_hint, str(error))
+        except _TooLargeError:
+            return text(413, f"the body of a request may have {MAX_BODY_BYTES} bytes")
+        except trio.TooSlowError:
+            return text(408, f"a request must be complete within {REQUEST_S:.0f} seconds")
 
     async def _wait_for_request(self) -> bool:
         """Waits until the next request has begun; False if the client has disconnected or sends nothing."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -191,24 +191,46 @@ def test_slow_and_silent_clients_are_disconnected(monkeypatch: pytest.MonkeyPatc
         assert talk(server, b"") == b""
 
 
-def test_connections_beyond_the_limit_are_refused() -> None:
-    with mongottl.start_server(web_port=0) as server:
-        waiting = [connect(server) for _ in range(web_http.MAX_CONNECTIONS)]
-        try:
-            for connection in waiting:
-                connection.request("GET", "/healthz")
-                assert Reply(connection.getresponse()).status == 200
-            assert talk(server, b"").startswith(b"HTTP/1.1 503 ")
-            waiting.pop().close()
-            received = b""
-            deadline = time.monotonic() + 10
-            while not received.startswith(b"HTTP/1.1 200 ") and time.monotonic() < deadline:
-                with suppress(ConnectionError):  # refused, with the request unread
-                    received = talk(server, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            assert received.startswith(b"HTTP/1.1 200 ")
-        finally:
-            for connection in waiting:
-                connection.close()
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /healthz HT", b"POST /clock HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"]
+)
+def test_clients_that_send_no_whole_request_keep_out_nobody(sent: bytes) -> None:
+    with mongottl.start_server(web_port=0) as server, ExitStack() as stack:
+        waiting = [stack.enter_context(closing(connect(server))) for _ in range(2 * web_http.MAX_CONNECTIONS)]
+        for connection in waiting:
+            connection.connect()
+            connection.sock.sendall(sent)
+        for _ in range(5):
+            assert ask(server, "/healthz").status == 200
+        # The one that has waited longest had to go.
+        assert waiting[0].sock.recv(1) == b""
+
+
+def test_a_connection_in_use_is_kept_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_http, "MAX_CONNECTIONS", 3)
+    with mongottl.start_server(web_port=0) as server, ExitStack() as stack:
+        used = stack.enter_context(closing(connect(server)))
+        for _ in range(5):
+            stack.enter_context(closing(connect(server))).connect()
+            used.request("GET", "/healthz")
+            assert Reply(used.getresponse()).status == 200
+
+
+def test_connections_beyond_the_limit_are_refused_while_all_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_http, "MAX_CONNECTIONS", 3)
+    with mongottl.start_server(web_port=0) as server, ExitStack() as stack:
+        looking = [stack.enter_context(closing(connect(server))) for _ in range(3)]
+        for connection in looking:
+            connection.request("GET", "/live")
+            assert connection.getresponse().status == 200
+        assert talk(server, b"").startswith(b"HTTP/1.1 503 ")
+        looking.pop().close()
+        received = b""
+        deadline = time.monotonic() + 10
+        while not received.startswith(b"HTTP/1.1 200 ") and time.monotonic() < deadline:
+            with suppress(ConnectionError):  # refused, with the request unread
+                received = talk(server, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert received.startswith(b"HTTP/1.1 200 ")
 
 
 def test_clients_that_disconnect_at_any_point_harm_nobody(shown: mongottl.RunningServer) -> None:
