@@ -202,6 +202,8 @@ class Site:
         clock = self._shell.clock
         sent = 0
         changes = live.clock_changes
+        if live.viewers >= MAX_VIEWERS:
+            return  # of those who have begun at the same time, and whose status is sent
         with live.viewer():
             await send(b"retry: 1000\n\n" + _event("server", json.dumps(self._facts(client))))
             status_due_s = clock.monotonic_s()

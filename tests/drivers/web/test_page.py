@@ -4,7 +4,7 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -232,6 +232,22 @@ def test_only_so_many_may_look(monkeypatch: pytest.MonkeyPatch, server: mongottl
     with events(server) as live:
         live.next("status")
         assert ask(server, "/live").status == 503
+
+
+def test_only_so_many_may_look_who_begin_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch, server: mongottl.RunningServer
+) -> None:
+    monkeypatch.setattr(site, "MAX_VIEWERS", 2)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(closing(connect(server))) for _ in range(20)]
+        for connection in connections:
+            connection.connect()
+        for connection in connections:
+            connection.request("GET", "/live")
+        responses = [connection.getresponse() for connection in connections]
+        # Those whose status was sent too early end at once.
+        looking = [response for response in responses if response.status == 200 and response.readline()]
+        assert len(looking) == 2
 
 
 def test_the_stream_ends_when_the_server_stops() -> None:
