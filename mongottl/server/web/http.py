@@ -28,6 +28,9 @@ MAX_CONNECTIONS: Final = 64
 # A client has so long for a whole request, for its TLS handshake, and to take a whole response or one part of a stream.
 REQUEST_S: Final = 10.0
 SEND_S: Final = 10.0
+# After a refusal so much of what a client still sends is read, and for so long, so that it gets to read the refusal.
+MAX_DROPPED_BYTES: Final = 16 << 20
+DROP_S: Final = 5.0
 # So long a connection is kept without a request.
 IDLE_S: Final = 75.0
 _RECEIVE_BYTES: Final = 16 * 1024
@@ -190,7 +193,7 @@ class _Connection:
             if request is None:
                 return
             if isinstance(request, Response):
-                await self._send(request, False)
+                await self._refuse(request)
                 return
             try:
                 response = await self._answer(request)
@@ -257,6 +260,20 @@ class _Connection:
             target = slash + rest
         path = unquote(target.partition("?")[0])
         return Request(head.method.decode("ascii"), path, headers, body, self._local, self._remote)
+
+    async def _refuse(self, refusal: Response) -> None:
+        """Sends a refusal, and reads what the client still sends, as far as the limits allow.
+
+        A connection that is closed with data that nobody has read is reset, and its client may not get to read what
+        was sent to it.
+        """
+        await self._send(refusal._replace(headers=(*refusal.headers, ("Connection", "close"))), False)
+        if isinstance(self._stream, trio.SocketStream):
+            await self._stream.send_eof()
+        left = MAX_DROPPED_BYTES
+        with trio.move_on_after(DROP_S), self._waiting.waiting():
+            while left > 0 and (data := await self._stream.receive_some(_RECEIVE_BYTES)):
+                left -= len(data)
 
     async def _event(self) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:

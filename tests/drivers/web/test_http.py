@@ -169,6 +169,36 @@ def test_long_heads_and_bodies_are_refused(shown: mongottl.RunningServer) -> Non
     assert talk(shown, chunked).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_client_that_sends_a_large_body_gets_to_read_the_refusal(shown: mongottl.RunningServer) -> None:
+    for body in (b"x" * 10_000_000, iter([b"x" * 100_000] * 100)):
+        with closing(connect(shown)) as connection:
+            connection.request("POST", "/clock", body)  # reads nothing before all is sent
+            reply = Reply(connection.getresponse())
+            assert reply.status == 413 and reply.headers["connection"] == "close"
+
+
+def test_of_a_refused_request_no_more_is_read_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch, shown: mongottl.RunningServer
+) -> None:
+    monkeypatch.setattr(web_http, "MAX_DROPPED_BYTES", 100_000)
+    with closing(connect(shown)) as connection, pytest.raises(ConnectionError):
+        connection.request("POST", "/clock", b"x" * 50_000_000)
+
+
+def test_a_refused_client_that_sends_no_more_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch, shown: mongottl.RunningServer
+) -> None:
+    monkeypatch.setattr(web_http, "DROP_S", 0.05)
+    with closing(connect(shown)) as connection:
+        connection.connect()
+        connection.sock.sendall(b"POST /clock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
+        deadline = time.monotonic() + 10
+        with suppress(ConnectionError):
+            while time.monotonic() < deadline:
+                connection.sock.sendall(b"x")
+        assert time.monotonic() < deadline
+
+
 def test_a_body_with_two_lengths_is_refused_with_what_follows_it(shown: mongottl.RunningServer) -> None:
     ask_twice = (
         b"POST /clock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
