@@ -1,10 +1,12 @@
 """customAction of the dialect `cosmos`: databases, collections, throughput, shard keys and indexes."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pymongo
 import pytest
+from bson import Decimal128, Int64
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
@@ -105,14 +107,27 @@ def test_a_collection_has_400_of_its_own(shop: Database[dict[str, Any]]) -> None
     [
         {"offerThroughput": 300},
         {"offerThroughput": 450},
+        {"offerThroughput": 400.5},
+        {"offerThroughput": Decimal128("400.5")},
+        {"offerThroughput": math.nan},
+        {"offerThroughput": math.inf},
         {"autoScaleSettings": {"maxThroughput": 500}},
         {"autoScaleSettings": {"maxThroughput": 1500}},
+        {"autoScaleSettings": {"maxThroughput": 1000.5}},
         {"offerThroughput": 400, "autoScaleSettings": {"maxThroughput": 1000}},
     ],
 )
 def test_throughput_that_there_is_not(shop: Database[dict[str, Any]], action: str, asked: dict[str, Any]) -> None:
     assert refusal(shop, action, collection="orders", **asked)[0] == 2
     assert shop.list_collection_names() == []
+
+
+@pytest.mark.parametrize("number", [500, 500.0, Int64(500), Decimal128("500"), Decimal128("5E+2")])
+def test_throughput_is_a_number_of_any_type(shop: Database[dict[str, Any]], number: Any) -> None:
+    act(shop, "CreateDatabase", offerThroughput=number)
+    found = act(shop, "GetDatabase")["provisionedThroughput"]
+    assert found == 500
+    assert type(found) is int
 
 
 def test_much_throughput_needs_a_shard_key(shop: Database[dict[str, Any]]) -> None:

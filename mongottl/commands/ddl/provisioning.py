@@ -31,7 +31,7 @@ from mongottl.commands.request import (
     DOCUMENT_FIELD,
     DOCUMENTS,
     IGNORED,
-    INTEGER,
+    NUMBER,
     TEXT,
     Field,
     RequestParser,
@@ -43,7 +43,7 @@ from mongottl.dialect.cosmos.provisioning import (
     already_exists,
     check_name,
     check_shard_key,
-    check_units,
+    checked_units,
     not_found,
     refused,
 )
@@ -63,7 +63,7 @@ from mongottl.security.privileges import Need
 class CustomActionRequest(NamedTuple):
     action: Annotated[str, Field("customAction", TEXT)]
     collection: Annotated[str | None, Field("collection", TEXT)] = None
-    offer_throughput: Annotated[int | None, Field("offerThroughput", INTEGER)] = None
+    offer_throughput: Annotated[Value, Field("offerThroughput", NUMBER)] = None
     auto_scale: Annotated[bytes | None, Field("autoScaleSettings", DOCUMENT_FIELD)] = None
     shard_key: Annotated[str | None, Field("shardKey", TEXT)] = None
     indexes: Annotated[list[bytes] | None, Field("indexes", DOCUMENTS)] = None
@@ -74,7 +74,7 @@ class CustomActionRequest(NamedTuple):
 
 
 class AutoScaleSettings(NamedTuple):
-    max_throughput: Annotated[int, Field("maxThroughput", INTEGER)]
+    max_throughput: Annotated[Value, Field("maxThroughput", NUMBER)]
 
 
 _AUTO_SCALE: Final[RequestParser] = parser_for("customAction.autoScaleSettings", AutoScaleSettings)
@@ -162,14 +162,11 @@ def _asked_throughput(request: CustomActionRequest, sharded: bool) -> Throughput
     if request.auto_scale is None:
         if request.offer_throughput is None:
             return None
-        asked = Throughput(request.offer_throughput)
-    elif request.offer_throughput is not None:
+        return Throughput(checked_units(request.offer_throughput, False, sharded))
+    if request.offer_throughput is not None:
         raise refused("offerThroughput and autoScaleSettings exclude each other")
-    else:
-        settings = AutoScaleSettings._make(_AUTO_SCALE.parse(request.auto_scale, [], None))
-        asked = Throughput(settings.max_throughput, autoscale=True)
-    check_units(asked.units_per_s, asked.autoscale, sharded)
-    return asked
+    settings = AutoScaleSettings._make(_AUTO_SCALE.parse(request.auto_scale, [], None))
+    return Throughput(checked_units(settings.max_throughput, True, sharded), autoscale=True)
 
 
 def _check_change(present: Throughput | None, asked: Throughput) -> None:

@@ -11,6 +11,9 @@ from typing import Final
 
 from mongottl.account import Account
 from mongottl.dialect.cosmos.wording import wrapped
+from mongottl.document.numbers import whole
+from mongottl.document.render import render_value
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 
 _MIN_UNITS: Final = 400
@@ -50,17 +53,20 @@ def refused(reason: str) -> CommandError:
     return CommandError(ErrorCode.BadValue, wrapped(ErrorCode.BadValue, f'Message: {{"Errors":["{reason}"]}}'))
 
 
-def check_units(units_per_s: int, autoscale: bool, sharded: bool) -> None:
-    """BadValue (2) for throughput that cannot be provisioned. That this is the code is assumed.
+def checked_units(asked: Value, autoscale: bool, sharded: bool) -> int:
+    """Request units per second, of a number of any type. BadValue (2) for throughput that cannot be provisioned; that
+    this is the code is assumed.
 
     sharded: whether it is that of a sharded collection or of a database.
     """
     least, step = (_MIN_AUTOSCALE_UNITS, _AUTOSCALE_STEP) if autoscale else (_MIN_UNITS, _UNITS_STEP)
     name = "autoScaleSettings.maxThroughput" if autoscale else "offerThroughput"
-    if units_per_s < least or units_per_s % step != 0:
-        raise refused(f"{name} must be at least {least} and a multiple of {step}, but it is {units_per_s}")
+    units_per_s = whole(asked)
+    if units_per_s is None or units_per_s < least or units_per_s % step != 0:
+        raise refused(f"{name} must be at least {least} and a multiple of {step}, but it is {render_value(asked)}")
     if units_per_s > _MAX_UNSHARDED_UNITS and not sharded:
         raise refused(f"{name} of a collection without shardKey must be at most {_MAX_UNSHARDED_UNITS}")
+    return units_per_s
 
 
 def check_name(account: Account, collection: str) -> None:
