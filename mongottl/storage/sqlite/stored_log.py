@@ -26,23 +26,25 @@ def commits_behind_damage(path: str, frames: int) -> int:
 
     frames: how many SQLite reads.
     """
-    with open(path, "rb") as log:
+    # Unbuffered: of most frames only the head is read, so that a long log takes little time.
+    with open(path, "rb", buffering=0) as log:
+        size_bytes = os.fstat(log.fileno()).st_size
         head = log.read(_HEADER.size)
         if len(head) < _HEADER.size:
             return 0
         magic, _, page_bytes, _, salt_1, salt_2, sum_1, sum_2 = _HEADER.unpack(head)
         order = ">" if magic & 1 else "<"
         if magic & ~1 != _MAGIC or _checksum(order, head[:24], 0, 0) != (sum_1, sum_2):
-            return -1 if os.fstat(log.fileno()).st_size > _HEADER.size else 0
+            return -1 if size_bytes > _HEADER.size else 0
         found = 0
-        size = _FRAME.size + page_bytes
+        frame_bytes = _FRAME.size + page_bytes
         before = (sum_1, sum_2)
-        for number in range(max(0, frames - 1), (os.fstat(log.fileno()).st_size - _HEADER.size) // size):
-            log.seek(_HEADER.size + number * size)
+        for number in range(max(0, frames - 1), (size_bytes - _HEADER.size) // frame_bytes):
+            log.seek(_HEADER.size + number * frame_bytes)
             frame = log.read(_FRAME.size)
-            _, pages, *salts, sum_1, sum_2 = _FRAME.unpack(frame)
+            _, pages, own_1, own_2, sum_1, sum_2 = _FRAME.unpack(frame)
             # Only the last frame of a commit has a number of pages. One commit that is whole is proof.
-            if number >= frames and pages > 0 and salts == [salt_1, salt_2]:
+            if number >= frames and pages > 0 and own_1 == salt_1 and own_2 == salt_2:
                 whole = found > 0 or _checksum(order, frame[:8] + log.read(page_bytes), *before) == (sum_1, sum_2)
                 found += whole
             before = (sum_1, sum_2)
