@@ -17,13 +17,16 @@ from mongottl.offline.backup import BackupError, BackupTarget, back_up_folder
 from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
 
 _NAME: Final = "backup"
+# The exit status if a backup was written without commits that are lost.
+_INCOMPLETE: Final = 3
 # How long to look for the server. Making the copy may take any time.
 _CONNECT_S: Final = 5.0
 _PER_MB: Final = 1e6
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 if the backup was written, 1 if not, 2 for wrong arguments."""
+    """Exit status 0 if the backup was written, 1 if not, 2 for wrong arguments, 3 if it was written, but lacks commits
+    that a damaged log of the folder cuts off."""
     parser = ArgumentParser(_NAME)
     parser.add_argument("source", metavar="URI|FOLDER", help="a running server, or the data directory of a stopped one")
     parser.add_argument("target", metavar="TARGET", help="the new folder; start a server with --data-dir TARGET")
@@ -46,8 +49,12 @@ def backup(source: str, target: str) -> int:
 
     clock = SystemClock()
     begun_s = clock.monotonic_s()
+    lost: list[str] = []
     try:
-        size = back_up_server(source, target) if "://" in source else back_up_folder(source, target)
+        if "://" in source:
+            size = back_up_server(source, target)
+        else:
+            size, lost = back_up_folder(source, target)
     except pymongo.errors.OperationFailure as error:
         return fail(_NAME, refusal_of(error, {}))
     except (pymongo.errors.PyMongoError, ValueError) as error:
@@ -59,7 +66,9 @@ def backup(source: str, target: str) -> int:
     except KeyboardInterrupt:
         return fail(_NAME, "interrupted")
     print(f"{target}: {size / _PER_MB:,.1f} MB in {clock.monotonic_s() - begun_s:.1f} s")
-    return 0
+    for reason in lost:
+        fail(_NAME, f"{target} is incomplete, as a server started with {source} would be: {reason}")
+    return _INCOMPLETE if lost else 0
 
 
 def back_up_server(uri: str, target: str) -> int:

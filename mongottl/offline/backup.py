@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from types import TracebackType
+from typing import NamedTuple
 
 from mongottl.storage.sqlite.directory import DATABASE_NAME
 from mongottl.storage.sqlite.stored_state import StoredState
@@ -53,8 +54,15 @@ class BackupTarget:
             raise BackupError(f"{self._target} cannot be made: {error.strerror}") from error
 
 
-def back_up_folder(folder: str, target: str) -> int:
-    """Copies the data directory of a stopped server; the bytes of the copy.
+class FolderCopy(NamedTuple):
+    """A copy of a data directory. lost: why it lacks commits that stand in the directory's log, or nothing."""
+
+    size_bytes: int
+    lost: list[str]
+
+
+def back_up_folder(folder: str, target: str) -> FolderCopy:
+    """Copies the data directory of a stopped server, as far as a start of the server would read it.
 
     DataDirectoryError, EngineUnavailable or BackupError if it cannot be done.
     """
@@ -62,6 +70,7 @@ def back_up_folder(folder: str, target: str) -> int:
         state = StoredState(folder)
         try:
             state.copy_to(backup.path)
+            lost = list(state.log_faults())
         finally:
             state.close()
-        return os.path.getsize(backup.path)
+        return FolderCopy(os.path.getsize(backup.path), lost)

@@ -145,22 +145,31 @@ def warnings_at_start(path: Path) -> str:
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
-def test_a_byte_in_the_log_that_cuts_off_commits(killed: Path, tmp_path: Path, part: float) -> None:
+def test_a_byte_in_the_log_that_cuts_off_commits(
+    killed: Path, tmp_path: Path, part: float, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = copied(killed, tmp_path)
     log = (path / f"{DATABASE}-wal").read_bytes()
     place = int(len(log) * part)
     overwrite(path, place, bytes([log[place] ^ 1]), f"{DATABASE}-wal")
     found = faults(path)
     assert len(found) == 1 and "later commits are lost" in found[0], found
+    backup = tmp_path / "backup"
+    assert main(["backup", str(path), str(backup)]) == 3
+    error = capsys.readouterr().err
+    assert error == f"mongottl backup: {backup} is incomplete, as a server started with {path} would be: {found[0]}\n"
+    assert faults(backup) == []
     assert "Commits are lost" in warnings_at_start(path)
     assert faults(path) == []
     assert warnings_at_start(path) == ""
 
 
-def test_a_byte_in_the_header_of_the_log(killed: Path, tmp_path: Path) -> None:
+def test_a_byte_in_the_header_of_the_log(killed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = copied(killed, tmp_path)
     overwrite(path, 17, b"\xff", f"{DATABASE}-wal")
     assert "log: its header is damaged, so all commits in it are lost" in faults(path)
+    assert main(["backup", str(path), str(tmp_path / "backup")]) == 3
+    assert "all commits in it are lost" in capsys.readouterr().err
 
 
 def test_a_log_that_ends_within_a_commit_is_in_order(killed: Path, tmp_path: Path) -> None:

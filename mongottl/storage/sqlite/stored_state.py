@@ -93,7 +93,7 @@ class StoredState:
     def structure_faults(self) -> Iterator[str]:
         """What is wrong with the pages of the database, with its tables and their indexes; opens the engine."""
         yield from self._page_faults()
-        yield from self._log_faults()
+        yield from self.log_faults()
         without: set[int] = set()
         try:
             self._read_stores()
@@ -126,6 +126,25 @@ class StoredState:
             self.engine = SqliteEngine(None, read_only=self._raw, without=frozenset(without))
         except (EngineUnavailable, sqlite3.Error) as error:
             yield f"the stores cannot be opened: {error}"
+
+    def log_faults(self) -> Iterator[str]:
+        """What of the log was not read. To be called when something has been read from the database."""
+        if not self._directory.has_wal():
+            return
+        try:
+            with open(self._directory.shm_path, "rb") as shm:
+                frames = int.from_bytes(shm.read(SHM_FRAMES_AT + 4)[SHM_FRAMES_AT:], sys.byteorder)
+            lost = commits_behind_damage(self._directory.wal_path, frames)
+        except OSError as error:
+            yield f"log: it cannot be read: {error}"
+            return
+        if lost < 0:
+            yield "log: its header is damaged, so all commits in it are lost"
+        elif lost:
+            yield (
+                f"log: frame {frames + 1} or one soon behind it is damaged, or was not on disk at a power failure, so"
+                f" that {lost} later commits are lost"
+            )
 
     def counter_faults(self) -> Iterator[str]:
         """Where the number of records, their bytes or the next record id of a store are not what its table has."""
@@ -180,25 +199,6 @@ class StoredState:
                     yield from self._integrity_faults(name)
                 except sqlite3.Error as table_error:
                     yield f"pages: table {name} ({self._table_named(name)}): {table_error}"
-
-    def _log_faults(self) -> Iterator[str]:
-        """What of the log was not read. To be called when something has been read from the database."""
-        if not self._directory.has_wal():
-            return
-        try:
-            with open(self._directory.shm_path, "rb") as shm:
-                frames = int.from_bytes(shm.read(SHM_FRAMES_AT + 4)[SHM_FRAMES_AT:], sys.byteorder)
-            lost = commits_behind_damage(self._directory.wal_path, frames)
-        except OSError as error:
-            yield f"log: it cannot be read: {error}"
-            return
-        if lost < 0:
-            yield "log: its header is damaged, so all commits in it are lost"
-        elif lost:
-            yield (
-                f"log: frame {frames + 1} or one soon behind it is damaged, or was not on disk at a power failure, so"
-                f" that {lost} later commits are lost"
-            )
 
     def _integrity_faults(self, table: str) -> Iterator[str]:
         """What SQLite's check finds in a table with its indexes, or in all and between them."""
