@@ -74,6 +74,43 @@ def test_reading_another_collection_is_refused_too(account: Client) -> None:
     assert caught.value.code == 50841
 
 
+LOOKUP = {"from": "missing", "localField": "n", "foreignField": "n", "as": "found"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        {"find": "missing"},
+        {"aggregate": "missing", "pipeline": [], "cursor": {}},
+        {"aggregate": "orders", "pipeline": [{"$lookup": LOOKUP}], "cursor": {}},
+        {"distinct": "missing", "key": "n"},
+        {"update": "missing", "updates": [{"q": {}, "u": {"$set": {"n": 1}}}]},
+        {"delete": "missing", "deletes": [{"q": {}, "limit": 1}]},
+        {"findAndModify": "missing", "remove": True},
+        {"insert": "missing", "documents": [{"_id": 1}]},
+    ],
+)
+def test_a_collection_that_does_not_exist_is_another_one(account: Client, statement: Documents) -> None:
+    shop = account.shop
+    with account.start_session() as session:
+        for first, second in ((statement, {"find": "orders"}), ({"find": "orders"}, statement)):
+            session.start_transaction()
+            with pytest.raises(OperationFailure, match=r"across several collections: shop\.\w+ and shop\.\w+") as caught:
+                for command in (first, second):
+                    shop.command(command, session=session)
+            assert caught.value.code == 50841
+            session.abort_transaction()
+        with session.start_transaction():
+            assert shop.command({"find": "missing"}, session=session)["cursor"]["firstBatch"] == []
+            shop.command({"insert": "missing", "documents": [{"_id": 1}]}, session=session)
+    assert shop.list_collection_names(filter={"name": "missing"}) == ["missing"]
+    account.admin.command("configureCosmos", {"allow": ["cross-collection-transaction"]})
+    shop.missing.drop()
+    with account.start_session() as session, session.start_transaction():
+        shop.command({"find": "missing"}, session=session)
+        shop.command({"find": "orders"}, session=session)
+
+
 def test_several_collections_can_be_allowed(account: Client) -> None:
     account.admin.command("configureCosmos", {"allow": ["cross-collection-transaction"]})
     with account.start_session() as session, session.start_transaction():

@@ -88,6 +88,7 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     transaction.collections.clear()
     transaction.ready_indexes.clear()
     transaction.pending.clear()
+    transaction.missing.clear()
     transaction.entries.clear()
 
 
@@ -183,15 +184,21 @@ class TransactionCatalog(SnapshotCatalog):
         found = super().find(database, name)
         if isinstance(found, Collection):
             self._use(found)
+        elif found is None and self._account is not None and not name.startswith("system."):
+            self._check(f"{database}.{name}", False)
+            transaction.missing.add(f"{database}.{name}")
         return found
 
     def _use(self, collection: Collection) -> None:
         """Notes a collection that a statement names. 50841 if Cosmos DB would not take it into the transaction."""
+        self._check(collection.namespace, collection.shard_key is not None)
+        self._transaction.uses(collection)
+
+    def _check(self, namespace: str, is_sharded: bool) -> None:
         transaction = self._transaction
         if self._account is not None:
-            used = [other.namespace for other in transaction.collections.values()]
-            check_collection(self._account, collection.namespace, collection.shard_key is not None, used)
-        transaction.uses(collection)
+            used = [*transaction.missing, *[other.namespace for other in transaction.collections.values()]]
+            check_collection(self._account, namespace, is_sharded, used)
 
     def database_spelled_otherwise(self, database: str) -> str | None:
         shared = super().database_spelled_otherwise(database)

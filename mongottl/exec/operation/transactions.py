@@ -27,7 +27,8 @@ class Transaction:
 
     catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
     ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
-    pending: the collections that it has created, by namespace. entries: what its statements have written, in order.
+    pending: the collections that it has created, by namespace. missing: the namespaces that its statements have named
+    when there was no collection, in the dialect `cosmos`. entries: what its statements have written, in order.
     read_concern: of its first statement, raw; None if it has none. read_at, started_ms: cluster time and wall time of
     its beginning; started_s: its monotonic time. active_s: how long statements ran that have ended, in seconds;
     active_since_s: monotonic time at which the latest statement began.
@@ -57,6 +58,7 @@ class Transaction:
         self.collections: Final[dict[int, Collection]] = {}
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}
+        self.missing: Final[set[str]] = set()
         self.entries: Final[list[OplogEntry]] = []
 
     def is_over(self, now_s: float, now_ms: int) -> bool:
