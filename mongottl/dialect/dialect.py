@@ -3,7 +3,7 @@
 from mongottl.account import Account
 from mongottl.config import LATEST_VERSION
 from mongottl.dialect.cosmos import replies
-from mongottl.dialect.cosmos.features import CosmosFeatures
+from mongottl.dialect.cosmos.features import MISSING_FEATURES, CosmosFeatures
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.versions import Features, features_of
@@ -23,7 +23,7 @@ class Dialect:
     uri_options: the options that a connection string needs for this kind of server.
     account: the Cosmos DB account that the server stands for, or None for MongoDB.
     code_names: names of error codes that differ from MongoDB's.
-    brief_diagnostics: whether buildInfo has five fields only, and serverStatus none.
+    brief_build_info: whether buildInfo has five fields only.
     unknown_cursor: the text for a cursor that there is not; `{id}` in it stands for its id.
     """
 
@@ -40,7 +40,7 @@ class Dialect:
         shows_oplog: bool = True,
         account: Account | None = None,
         code_names: dict[int, str] | None = None,
-        brief_diagnostics: bool = False,
+        brief_build_info: bool = False,
         unknown_cursor: str = "cursor id {id} not found",
     ) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class Dialect:
         self.shows_oplog = shows_oplog
         self.account = account
         self.code_names: dict[int, str] = {} if code_names is None else code_names
-        self.brief_diagnostics = brief_diagnostics
+        self.brief_build_info = brief_build_info
         self.unknown_cursor = unknown_cursor
 
     def check_retryable_write(self) -> None:
@@ -67,6 +67,10 @@ class Dialect:
         if self.account is None or self.features is None:
             return False
         return self.account.can("EnableMongoRetryableWrites") and self.features.version >= (4, 0)
+
+    def has_server_status(self) -> bool:
+        """Whether serverStatus has fields: in Cosmos DB it has none."""
+        return self.account is None or not self.account.refuses(MISSING_FEATURES)
 
     def with_reply_type(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
         """The reply with the `_t` that this kind of server puts before it, if any."""
@@ -93,7 +97,7 @@ def dialect_named(name: str, version: str) -> Dialect:
             shows_oplog=False,
             account=account,
             code_names=replies.CODE_NAMES,
-            brief_diagnostics=brief,
+            brief_build_info=brief,
             unknown_cursor=replies.UNKNOWN_CURSOR,
         )
     return Dialect("mongodb", features_of(version, LATEST_VERSION))

@@ -35,7 +35,7 @@ class BuildInfoRequest(NamedTuple):
 def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
     announced = op.service.config.announced_version()
     major, minor = (int(part) for part in announced.split("."))
-    if op.service.dialect.brief_diagnostics:
+    if op.service.dialect.brief_build_info:
         return {
             "version": f"{announced}.0",
             "versionArray": [major, minor, 0, 0],

@@ -17,8 +17,8 @@ REPLY_TYPES: Final = {
     "shardCollection": "ShardCollectionResponse",
 }
 
-# Versions whose buildInfo and serverStatus are as Microsoft's samples for Python and JavaScript print them. Nothing is
-# known of the others: they are as in an account of 3.2.
+# Versions whose buildInfo is as Microsoft's samples for Python and JavaScript print it. Nothing is known of that of the
+# others: it is as in an account of 3.2.
 BRIEF_VERSIONS: Final = ("3.6", "4.0")
 # From replies that users have recorded, and from a product of Microsoft that compares the second.
 CODE_NAMES: Final = {16500: "RequestRateTooLarge", 50: "ExceededTimeLimit"}

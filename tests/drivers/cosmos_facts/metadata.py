@@ -154,7 +154,13 @@ FACTS = [
         )
         for version in SINCE_4_2
     ),
-    Fact(5, "serverStatus", [Step({"serverStatus": 1}, {"": {"ok": 1}})], BEFORE_4_2),
+    Fact(5, "serverStatus", [Step({"serverStatus": 1}, {"": {"ok": 1}})]),
+    Fact(
+        5,
+        "serverStatus where what is missing is allowed",
+        [Step({"serverStatus": 1}, {"process": "mongottl"})],
+        settings={"allow": ["missing-features"]},
+    ),
     *(
         Fact(
             number,
