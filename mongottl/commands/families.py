@@ -40,6 +40,7 @@ FAMILIES: Final[dict[str, str]] = {
     "crud.find_count_distinct": "find count distinct",
     "crud.get_more": "getMore killCursors",
     "crud.insert": "insert",
+    "crud.last_error": "getLastError getlasterror",
     "crud.map_reduce": "mapReduce mapreduce",
     "crud.query_settings": "setQuerySettings removeQuerySettings",
     "crud.update": "update",

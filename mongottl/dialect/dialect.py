@@ -5,7 +5,7 @@ from mongottl.config import LATEST_VERSION
 from mongottl.dialect.cosmos import replies
 from mongottl.dialect.cosmos.features import MISSING_FEATURES, CosmosFeatures
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, code_name
 from mongottl.versions import Features, features_of
 
 
@@ -71,6 +71,10 @@ class Dialect:
     def has_server_status(self) -> bool:
         """Whether serverStatus has fields: in Cosmos DB it has none."""
         return self.account is None or not self.account.refuses(MISSING_FEATURES)
+
+    def code_name(self, code: int) -> str:
+        """The name of an error code."""
+        return self.code_names.get(code) or code_name(code)
 
     def with_reply_type(self, command: str, reply: dict[str, Value]) -> dict[str, Value]:
         """The reply with the `_t` that this kind of server puts before it, if any."""

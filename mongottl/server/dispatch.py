@@ -184,7 +184,7 @@ class Dispatcher:
             op.body = body
             return self._run(spec, values, generic, op)
         except Exception as error:
-            return self._failed(name, error, op)
+            return self._failed(name, error, op, client)
 
     def has_more(self, message: OpMsg, reply: bytes) -> bool:
         """Whether a request that allows several replies gets another one after `reply`.
@@ -566,11 +566,15 @@ class Dispatcher:
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
             if concern.durable:
                 yield Flush()
+            executed = reply
             if concern.silent and spec.silent:
                 reply = {"n": 0}
             if concern.error is not None and isinstance(reply, dict):
                 reply["writeConcernError"] = concern.error
-            return self._reply(spec, op, reply)
+            shown = self._reply(spec, op, reply)
+            if gateway is not None:
+                gateway.note_reply(op, spec, executed)
+            return shown
         except Exception as error:
             failed = self._failed(name, error, op)
             if concern.error is None:
@@ -593,6 +597,8 @@ class Dispatcher:
             op.record_usage(spec.latency, spec.counter)
         if self.log.settings.command_verbosity:
             self._log_command(spec.name, op)
+        if self.gateway is not None:
+            self.gateway.note_reply(op, spec, reply)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
             if op.snapshot_time is not None:
@@ -626,8 +632,10 @@ class Dispatcher:
             attributes["requestCharge"] = op.charge / HUNDREDTHS
         self.log.info("command", "Command", f"conn{op.client.connection_id}", **attributes)
 
-    def _failed(self, name: str, error: Exception, op: OperationContext | None) -> bytes:
-        """The reply to a command that failed. op: None for one that was refused before it began."""
+    def _failed(
+        self, name: str, error: Exception, op: OperationContext | None, client: ClientInfo | None = None
+    ) -> bytes:
+        """The reply to a command that failed. op: None for one that was refused before it began, by `client`."""
         if isinstance(error, ProtocolError):
             raise error
         if op is not None:
@@ -655,6 +663,10 @@ class Dispatcher:
             observation.record_error(failure.code)
             if op is not None and op.began_s:
                 observation.record(known, op.working_micros())
+        if op is not None:
+            client = op.client
+        if client is not None and self.gateway is not None:
+            self.gateway.note_error(client, failure)
         described = error_reply(failure)
         if failure.code in self.dialect.code_names:
             described["codeName"] = self.dialect.code_names[failure.code]

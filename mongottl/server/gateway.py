@@ -16,9 +16,9 @@ from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import WHOLE_COMMAND_ERRORS, WriteErrors
 from mongottl.dialect.cosmos.throttling import BATCH, SINGLE, throttled
-from mongottl.document.types import Int64, RawArray, Value
+from mongottl.document.types import MISSING, Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.client import LastRequest
+from mongottl.exec.operation.client import ClientInfo, LastError, LastRequest
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cosmos_fail_points import THROTTLE
 from mongottl.exec.operation.metering import MeteringRecoveryUnit
@@ -30,6 +30,7 @@ from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
+from mongottl.server.last_errors import told_by
 
 # Records of one step of a metered operation. It does not depend on time, because what a scan reads beyond the last
 # document that it needs is charged, and must be the same each time.
@@ -98,6 +99,14 @@ class Gateway:
         if throughput == OFF or not on_documents:
             return self._admit(request)
         return self._metered(request, throughput == ENFORCED)
+
+    def note_reply(self, op: OperationContext, spec: CommandSpec, reply: Reply) -> None:
+        """Keeps what a getLastError after this command tells."""
+        op.client.last_error = told_by(op, spec, reply)
+
+    def note_error(self, client: ClientInfo, error: CommandError) -> None:
+        """Keeps the error of a command that has failed, for getLastError."""
+        client.last_error = LastError(error.message, error.code, 0, None, MISSING)
 
     def _metered(self, request: Request, is_enforced: bool) -> Reply | Steps[Reply]:
         """Runs a command with a meter, and settles what it has cost."""

@@ -116,6 +116,7 @@ FOR_USERS = [
     "abortTransaction",
     "commitTransaction",
     "features",
+    "getLastError",
     "getLastRequestStatistics",
     "killSessions",
     "listDatabases",

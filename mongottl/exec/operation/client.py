@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from mongottl.catalog.catalog import new_uuid
-from mongottl.document.types import BinData
+from mongottl.document.types import MISSING, BinData, Value
 from mongottl.security.accounts import Login
 
 UUID_SUBTYPE: Final = 4
@@ -18,6 +18,23 @@ class LastRequest(NamedTuple):
 
 
 NO_REQUEST: Final = LastRequest("", 0, 0)
+
+
+class LastError(NamedTuple):
+    """What became of the last request of a connection, in the dialect `cosmos`.
+
+    error: the text, with its code; None if it has not failed. count: how many documents it has updated, upserted or
+    removed. updated_existing: None if it was no update. upserted: the `_id`, or MISSING.
+    """
+
+    error: str | None
+    code: int
+    count: int
+    updated_existing: bool | None
+    upserted: Value
+
+
+NO_ERROR: Final = LastError(None, 0, 0, None, MISSING)
 
 
 class ClientInfo:
@@ -38,3 +55,4 @@ class ClientInfo:
         self.login: Login | None = None
         self.conversation: object = None
         self.last_request = NO_REQUEST
+        self.last_error = NO_ERROR
