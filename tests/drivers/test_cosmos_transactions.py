@@ -95,7 +95,9 @@ def test_a_collection_that_does_not_exist_is_another_one(account: Client, statem
     with account.start_session() as session:
         for first, second in ((statement, {"find": "orders"}), ({"find": "orders"}, statement)):
             session.start_transaction()
-            with pytest.raises(OperationFailure, match=r"across several collections: shop\.\w+ and shop\.\w+") as caught:
+            with pytest.raises(
+                OperationFailure, match=r"across several collections: shop\.\w+ and shop\.\w+"
+            ) as caught:
                 for command in (first, second):
                     shop.command(command, session=session)
             assert caught.value.code == 50841

@@ -1,7 +1,7 @@
 """getLastError, in the dialect `cosmos`: what became of the request before it on the same connection.
 
-Old clients send it after writes that have no reply. Source: Microsoft's articles on the features of all versions list it;
-the reply is that of MongoDB's "getLastError" (MongoDB has removed it since).
+Old clients send it after writes that have no reply. Source: Microsoft's articles on the features of all versions list
+it; the reply is that of MongoDB's "getLastError" (MongoDB has removed it since).
 """
 
 from typing import Annotated, Final, NamedTuple
@@ -37,9 +37,9 @@ class GetLastErrorRequest(NamedTuple):
 def get_last_error(op: OperationContext, request: GetLastErrorRequest) -> Reply:
     """`{connectionId, updatedExisting, upserted, n, err, code, codeName}`.
 
-    n: how many documents the request has updated, upserted or removed. updatedExisting: only after updates; upserted: the
-    `_id`, only after upserts. err: null if it has not failed; code and codeName only if it has. CommandNotFound (59) in
-    the dialect `mongodb`.
+    n: how many documents the request has updated, upserted or removed. updatedExisting: only after updates; upserted:
+    the `_id`, only after upserts. err: null if it has not failed; code and codeName only if it has. CommandNotFound
+    (59) in the dialect `mongodb`.
     """
     if op.service.dialect.account is None:
         raise unknown_command(_NAME)
@@ -49,7 +49,7 @@ def get_last_error(op: OperationContext, request: GetLastErrorRequest) -> Reply:
         reply["updatedExisting"] = last.updated_existing
     if last.upserted is not MISSING:
         reply["upserted"] = last.upserted
-    reply["n"] = last.count
+    reply["n"] = last.documents
     reply["err"] = last.error
     if last.code:
         reply["code"] = last.code

@@ -65,8 +65,8 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("3.6", "endSessions isMaster ping saslContinue saslStart"),
         # What mongottl adds.
         ("3.6", "getRequestUnits mongottlBackup"),
-        # Denied by the articles of all versions, but Microsoft's samples for Python and Node show that 3.6 and 4.0 answer
-        # it, without a field. That the denial means the same for later versions is assumed.
+        # Denied by the articles of all versions, but Microsoft's samples for Python and Node show that 3.6 and 4.0
+        # answer it, without a field. That the denial means the same for later versions is assumed.
         ("3.6", "serverStatus"),
         # Articles since 4.0: "Transaction commands".
         ("4.0", "abortTransaction commitTransaction"),

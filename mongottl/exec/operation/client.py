@@ -23,13 +23,13 @@ NO_REQUEST: Final = LastRequest("", 0, 0)
 class LastError(NamedTuple):
     """What became of the last request of a connection, in the dialect `cosmos`.
 
-    error: the text, with its code; None if it has not failed. count: how many documents it has updated, upserted or
-    removed. updated_existing: None if it was no update. upserted: the `_id`, or MISSING.
+    error: the text, with its code; None if it has not failed. documents: how many it has updated, upserted or removed.
+    updated_existing: None if it was no update. upserted: the `_id`, or MISSING.
     """
 
     error: str | None
     code: int
-    count: int
+    documents: int
     updated_existing: bool | None
     upserted: Value
 
