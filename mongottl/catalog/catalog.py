@@ -25,6 +25,7 @@ from mongottl.catalog.entries import (
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
 from mongottl.catalog.namespace import (
     MAX_NAMESPACE_BYTES,
+    MONGODB_NAMING,
     check_database_name,
     check_new_collection_name,
     spelled_otherwise,
@@ -89,14 +90,14 @@ class Catalog:
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`).
 
     version: grows with each change of the collections, their names and their indexes.
-    forbidden_in_names: characters that names of new collections may not have, besides those that MongoDB forbids.
+    naming: the rules for names.
     large_documents: whether new collections have the option of this name.
     change_listener: is called for each change of a collection or its indexes, in its unit of work.
     """
 
     def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
         self.engine = engine
-        self.forbidden_in_names = ""
+        self.naming = MONGODB_NAMING
         self.large_documents = False
         self._clock = clock
         self._databases: dict[str, dict[str, Collection]] = {}
@@ -115,7 +116,7 @@ class Catalog:
         self.engine = other.engine
         self.version = other.version
         self._clock = other._clock
-        self.forbidden_in_names = other.forbidden_in_names
+        self.naming = other.naming
         self.large_documents = other.large_documents
         self._databases = other._databases
         self._by_number = other._by_number
@@ -369,11 +370,10 @@ class Catalog:
 
     def check_new_name(self, database: str, name: str) -> None:
         """InvalidNamespace (73) or DatabaseDifferCase (13297) unless a collection of this name may be made."""
-        check_database_name(database)
-        check_new_collection_name(database, name)
-        for character in self.forbidden_in_names:
-            if character in name:
-                raise CommandError(ErrorCode.InvalidNamespace, "Collection name contains invalid character.")
+        check_database_name(database, self.naming)
+        check_new_collection_name(database, name, self.naming)
+        if any(character in name for character in self.naming.forbidden):
+            raise CommandError(ErrorCode.InvalidNamespace, "Collection name contains invalid character.")
         other = self.database_spelled_otherwise(database)
         if other is not None:
             raise CommandError(

@@ -4,7 +4,7 @@ Source: MongoDB's "Limits and Thresholds", naming restrictions.
 """
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.errors import CommandError, ErrorCode
 
@@ -16,9 +16,25 @@ _SYSTEM_COLLECTIONS: Final = ("system.js", "system.profile", "system.users", "sy
 SYSTEM_DATABASES: Final = ("admin", "config", "local")
 
 
-def check_database_name(name: str) -> None:
+class Naming(NamedTuple):
+    """Where a server's rules for names differ from MongoDB's.
+
+    forbidden: characters that names of new collections may not have, besides those that MongoDB forbids.
+    max_characters: of the name of a database and of that of a collection, in place of MongoDB's limits in bytes; 0 for
+    those.
+    """
+
+    forbidden: str = ""
+    max_characters: int = 0
+
+
+MONGODB_NAMING: Final = Naming()
+
+
+def check_database_name(name: str, naming: Naming = MONGODB_NAMING) -> None:
     """InvalidNamespace (73) unless `name` may name a database."""
-    if name == "" or len(name.encode("utf-8")) > MAX_DATABASE_NAME_BYTES:
+    limit = naming.max_characters
+    if name == "" or (len(name) > limit if limit else len(name.encode("utf-8")) > MAX_DATABASE_NAME_BYTES):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
     for character in _FORBIDDEN_IN_DATABASE:
         if character in name:
@@ -40,13 +56,19 @@ def check_collection_name(database: str, collection: str) -> None:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified '{full}'")
 
 
-def check_new_collection_name(database: str, collection: str) -> None:
+def check_new_collection_name(database: str, collection: str, naming: Naming = MONGODB_NAMING) -> None:
     """InvalidNamespace (73) unless `collection` may name a new collection: stricter than for an existing one."""
     check_collection_name(database, collection)
     full = f"{database}.{collection}"
     if "$" in collection:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {collection}")
-    if len(full.encode("utf-8")) > MAX_NAMESPACE_BYTES:
+    limit = naming.max_characters
+    if limit:
+        if len(collection) > limit:
+            raise CommandError(
+                ErrorCode.InvalidNamespace, f"Collection name is longer than {limit} characters: {collection}"
+            )
+    elif len(full.encode("utf-8")) > MAX_NAMESPACE_BYTES:
         raise CommandError(
             ErrorCode.InvalidNamespace,
             f"Fully qualified namespace is too long. Namespace: {full} Max: {MAX_NAMESPACE_BYTES}",
@@ -55,10 +77,10 @@ def check_new_collection_name(database: str, collection: str) -> None:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid system namespace: {full}")
 
 
-def split_namespace(full: str) -> tuple[str, str]:
+def split_namespace(full: str, naming: Naming = MONGODB_NAMING) -> tuple[str, str]:
     """("db", "a.b") of "db.a.b". InvalidNamespace (73) where one part is missing."""
     database, dot, collection = full.partition(".")
     if dot == "" or database == "" or collection == "":
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified '{full}'")
-    check_database_name(database)
+    check_database_name(database, naming)
     return database, collection

@@ -194,6 +194,54 @@ def test_names_that_cosmos_does_not_take(account: Client, name: str) -> None:
         assert refused(caught) == (73, "Collection name contains invalid character.")
 
 
+@pytest.mark.parametrize("name", ["n" * 255, "ä" * 255])
+def test_names_have_255_characters(account: Client, name: str) -> None:
+    """Each of them: MongoDB's limits are 63 bytes for a database, and 255 for it and the collection together."""
+    database = account[name]
+    database.command({"customAction": "CreateDatabase"})
+    database.command({"customAction": "CreateCollection", "collection": name})
+    orders = database[name]
+    orders.insert_one({"_id": 1, "ttl": 5})
+    orders.create_index("n")
+    orders.create_index("_ts", expireAfterSeconds=-1)
+    orders.update_one({"_id": 1}, {"$set": {"n": 1}})
+    assert orders.find_one_and_update({"_id": 1}, {"$inc": {"n": 1}}) == {"_id": 1, "ttl": 5, "n": 1}
+    assert list(orders.aggregate([{"$lookup": {"from": name, "localField": "n", "foreignField": "n", "as": "x"}}]))
+    assert orders.distinct("n") == [2]
+    assert name in account.list_database_names()
+    assert database.list_collection_names() == [name]
+    assert database.command("collStats", name)["ns"] == f"{name}.{name}"
+    account.admin.command("shardCollection", f"{name}.s{name[1:]}", key={"n": "hashed"})
+    account.drop_database(name)
+    assert name not in account.list_database_names()
+
+
+def test_longer_names_are_refused(account: Client) -> None:
+    name = "n" * 256
+    for make in (
+        lambda: account[name].orders.insert_one({}),
+        lambda: account[name].command({"customAction": "CreateDatabase"}),
+        lambda: account.shop[name].insert_one({}),
+        lambda: account.shop[name].find_one_and_update({}, {"$set": {"n": 1}}, upsert=True),
+        lambda: account.shop.create_collection(name),
+        lambda: account.shop.command({"customAction": "CreateCollection", "collection": name}),
+        lambda: account.admin.command("shardCollection", f"shop.{name}", key={"n": "hashed"}),
+    ):
+        with pytest.raises(OperationFailure) as caught:
+            make()
+        assert caught.value.code == 73
+    assert account.list_database_names() == []
+
+
+def test_names_survive_a_restart(tmp_path: Path) -> None:
+    name = "ä" * 255
+    for _ in range(2):
+        with mongottl.start_server(dialect="cosmos", data_dir=tmp_path) as server, Client(server.uri) as client:
+            client[name][name].update_one({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+            found = client[name][name].find_one()
+    assert found == {"_id": 1, "n": 2}
+
+
 def test_time_that_is_up(account: Client) -> None:
     account.shop.orders.insert_one({"_id": 1})
     account.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="alwaysOn")

@@ -7,7 +7,6 @@ import hashlib
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_database_name
 from mongottl.commands.access import on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ONE, Field
@@ -41,7 +40,7 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
     covers the digests in the order of the collections' names. collections: the names to include; a value that is no
     array means all. BadValue (2) for an element that is no string.
     """
-    check_database_name(op.database)
+    op.check_database()
     wanted: set[str] = set()
     if isinstance(request.collections, list):
         for name in request.collections:

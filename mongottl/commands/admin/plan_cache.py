@@ -7,7 +7,7 @@ Source: MongoDB's command reference, "Query Plan Cache Commands".
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.commands.access import on_collection
 from mongottl.commands.query_context import context_of
@@ -156,7 +156,7 @@ def plan_cache_clear(op: OperationContext, request: PlanCacheClearRequest) -> Re
 
 
 def _collection(op: OperationContext, name: str) -> Collection | None:
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, name)
     return op.catalog.lookup(op.database, name)
 

@@ -6,7 +6,7 @@ Source: MongoDB's reference for each.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
+from mongottl.catalog.namespace import check_collection_name, split_namespace
 from mongottl.commands.access import namespace_needs, needing, on_collection
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, INTEGER, TEXT, Field
@@ -50,7 +50,7 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
     With `min` and `max`: of the documents between these keys of an index, counted one by one; OperationFailed (96)
     without such an index. Otherwise of all documents; `size` then includes expired ones that are not purged yet.
     """
-    database, name = split_namespace(request.namespace)
+    database, name = split_namespace(request.namespace, op.catalog.naming)
     check_collection_name(database, name)
     started_s = op.service.clock.monotonic_s()
     collection = op.catalog.lookup(database, name, time_series=True)
@@ -112,7 +112,7 @@ def compact(op: OperationContext, request: CompactRequest) -> Reply:
 
     NamespaceNotFound (26); IllegalOperation (20) without `force`, which MongoDB requires on a primary.
     """
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     if request.target_mb is not None and request.target_mb < 1:
         raise CommandError(

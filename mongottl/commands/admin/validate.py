@@ -7,7 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.entry_sums import EntrySums, has_entry
-from mongottl.catalog.namespace import MAX_DATABASE_NAME_BYTES, check_collection_name, check_database_name
+from mongottl.catalog.namespace import MAX_DATABASE_NAME_BYTES, check_collection_name
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing, on_collection
 from mongottl.commands.registry import Reply, command
@@ -96,7 +96,7 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
     NamespaceNotFound (26); InvalidOptions (72) for options that exclude each other, and for repairs, which MongoDB
     supports only on standalone servers.
     """
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     _check_options(request)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)

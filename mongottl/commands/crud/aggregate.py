@@ -5,7 +5,6 @@ Source: MongoDB's command reference.
 
 from typing import Final
 
-from mongottl.catalog.namespace import check_database_name
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing, pipeline_needs
 from mongottl.commands.collection_uuid import check_uuid_of
@@ -74,7 +73,7 @@ def aggregate_needs(op: OperationContext, request: AggregateRequest) -> list[Nee
 )
 def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`."""
-    check_database_name(op.database)
+    op.check_database()
     batch_size = -1 if request.cursor is None else read_batch_size("cursor", request.cursor, -1)
     op.bypass_validation = request.bypass
     if request.explain and op.has_write_concern:

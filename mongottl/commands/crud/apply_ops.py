@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_collection_name, check_database_name, split_namespace
+from mongottl.catalog.namespace import check_collection_name, split_namespace
 from mongottl.commands.access import cluster_needs, needing, write_needs
 from mongottl.commands.crud.update import upsert_or_update
 from mongottl.commands.crud.write_batch import check_batch, ends_command
@@ -107,7 +107,7 @@ def _apply_ops_needs(op: OperationContext, request: ApplyOpsRequest) -> list[Nee
     for operation in _flattened(op, request.operations, 0):
         if operation.kind == "n":
             continue
-        database, name = split_namespace(operation.namespace)
+        database, name = split_namespace(operation.namespace, op.catalog.naming)
         if operation.uuid is not None:
             needs += cluster_needs("useUUID", "forceUUID")
         if operation.kind == "c":
@@ -192,8 +192,8 @@ def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list
 def _apply(op: OperationContext, operation: LoggedOperation) -> Steps[None]:
     if operation.kind == "n":
         return
-    op.database, name = split_namespace(operation.namespace)
-    check_database_name(op.database)
+    op.database, name = split_namespace(operation.namespace, op.catalog.naming)
+    op.check_database()
     if operation.namespace == OPLOG:
         raise refused_write()
     if operation.kind == "c":

@@ -217,8 +217,8 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     uuids: list[Value] = []
     for described in request.namespaces:
         namespace = Namespace._make(_NAMESPACE.parse(described, [], None))
-        database, name = split_namespace(namespace.name)
-        check_new_collection_name(database, name)
+        database, name = split_namespace(namespace.name, op.catalog.naming)
+        check_new_collection_name(database, name, op.catalog.naming)
         if op.raw_data:
             check_raw_data(op, database, name)
         namespaces.append((database, name))

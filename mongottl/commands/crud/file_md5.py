@@ -8,7 +8,6 @@ import hashlib
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_database_name
 from mongottl.commands.access import collection_needs, needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, TEXT, Field
@@ -48,7 +47,7 @@ def file_md5(op: OperationContext, request: FileMd5Request) -> Steps[Reply]:
     10040 if a chunk is missing before others, BadValue (2) for one without binary `data`. A file without chunks has the
     digest of nothing.
     """
-    check_database_name(op.database)
+    op.check_database()
     digest = hashlib.md5(usedforsecurity=False)
     count = 0
     collection = op.catalog.lookup(op.database, f"{request.root}.chunks")

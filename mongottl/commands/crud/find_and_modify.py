@@ -4,7 +4,7 @@ from collections.abc import Generator
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_database_name, check_new_collection_name
+from mongottl.catalog.namespace import check_new_collection_name
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.crud.update import check_array_filters, result_of, upsert_or_update
@@ -111,8 +111,8 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     if collection is not None and collection.time_series is not None and not request.remove:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot perform a non-multi update on a time-series collection")
     if collection is None:
-        check_database_name(op.database)
-        check_new_collection_name(op.database, request.collection)
+        op.check_database()
+        check_new_collection_name(op.database, request.collection, op.catalog.naming)
     write = number_statements(op, "findAndModify", 1, request.statement_id)
     executed = None
     if write is not None:

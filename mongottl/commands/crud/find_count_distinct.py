@@ -6,7 +6,7 @@ Source: MongoDB's command reference for each.
 from typing import Final
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.view import View
 from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
@@ -77,7 +77,7 @@ _DOLLAR: Final = ord("$")
 )
 def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     """A cursor with a first batch of `batchSize` or 101 documents."""
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     if request.collection.startswith("$"):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {request.collection}")
@@ -231,7 +231,7 @@ def _check_tailable(collection: Collection | None, request: FindRequest) -> None
     latency="reads",
 )
 def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     context = timeless_context_of(op, request.collection, request.collation)
     check_uuid_of(op, "count", request.collection_uuid, request.collection)
@@ -258,7 +258,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
 )
 def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     """The distinct values of a path; an array contributes its elements. 17217 if they exceed 16 MiB minus 4 KiB."""
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     context = timeless_context_of(op, request.collection, request.collation)
     if "\0" in request.key:

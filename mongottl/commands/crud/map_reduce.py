@@ -5,7 +5,6 @@ Source: MongoDB's command reference.
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.catalog.namespace import check_database_name
 from mongottl.commands.access import needing, pipeline_needs
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
@@ -196,7 +195,7 @@ def map_reduce(op: OperationContext, request: MapReduceRequest) -> Steps[Reply]:
     """`{results: [{_id, value}, …]}` for `out: {inline: 1}`, else `{result: <collection>}`, or `{result: {db,
     collection}}` if `out` names a database. CommandNotSupportedOnView (166) for a view.
     """
-    check_database_name(op.database)
+    op.check_database()
     collection = op.catalog.lookup(op.database, request.collection)
     output = parse_output(op.database, request.out)
     op.bypass_validation = request.bypass

@@ -7,7 +7,7 @@ The reply counts the results (`n`, `nModified`, `upserted`) and lists the failed
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_database_name, check_new_collection_name
+from mongottl.catalog.namespace import check_new_collection_name
 from mongottl.commands.collection_uuid import mismatch_in_batch
 from mongottl.commands.request import COLLECTION, DOCUMENTS, Field, RequestParser
 from mongottl.commands.request_fields import (
@@ -119,8 +119,8 @@ def collection_if_any(op: OperationContext, name: str) -> Collection | None:
     """The collection; None if it does not exist. InvalidNamespace (73) for an invalid name."""
     collection = op.catalog.lookup(op.database, name, time_series=True)
     if collection is None:
-        check_database_name(op.database)
-        check_new_collection_name(op.database, name)
+        op.check_database()
+        check_new_collection_name(op.database, name, op.catalog.naming)
     return collection
 
 

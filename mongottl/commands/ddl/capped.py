@@ -6,7 +6,7 @@ Source: MongoDB's reference for each; the first two ignore unknown fields.
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing, on_collection
@@ -76,7 +76,7 @@ def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsC
     """
     name = _text("cloneCollectionAsCapped", request.collection)
     to = _text("toCollection", request.to)
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, name)
     op.catalog.check_new_name(op.database, to)
     size = _positive_size(request.size)
@@ -120,7 +120,7 @@ def _text(field: str, value: Value) -> str:
 
 
 def _source(op: OperationContext, name: str) -> Collection:
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, name)
     if "$" in name:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {op.database}.{name}")

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.describe import describe_place
-from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_collection_name, check_database_name, split_namespace
+from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_collection_name, split_namespace
 from mongottl.catalog.view import View
 from mongottl.commands.access import database_needs, needing, on_collection
 from mongottl.commands.collection_uuid import check_uuid
@@ -57,7 +57,7 @@ class DropRequest(NamedTuple):
 )
 def drop(op: OperationContext, request: DropRequest) -> Reply:
     """Drops a collection or view: `{nIndexesWas, ns}`. One that does not exist is no error."""
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
@@ -118,8 +118,8 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     `dropTarget`, or is a view or time series collection; IllegalOperation (20) for equal names, names of internal
     collections and too long ones; CollectionUUIDMismatch (361) if `dropTarget` is a UUID other than the target's.
     """
-    database, name = split_namespace(request.source)
-    to_database, to_name = split_namespace(request.to)
+    database, name = split_namespace(request.source, op.catalog.naming)
+    to_database, to_name = split_namespace(request.to, op.catalog.naming)
     check_collection_name(database, name)
     if request.source == request.to:
         raise CommandError(ErrorCode.IllegalOperation, "Can't rename a collection to itself")
@@ -206,7 +206,7 @@ def _list_collections_needs(op: OperationContext, request: ListCollectionsReques
 )
 def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Steps[Reply]:
     """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`."""
-    check_database_name(op.database)
+    op.check_database()
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     entries: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
@@ -244,7 +244,7 @@ def coll_stats(op: OperationContext, request: CollStatsRequest) -> Reply:
     `count` does not include expired documents. Zeros for a collection that does not exist.
     """
     scale = parse_scale("collStats", request.scale)
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     return {"ns": f"{op.database}.{request.collection}", **describe_size(op.recovery_unit, collection, op.now_s, scale)}

@@ -8,7 +8,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.change_kinds import MODIFY
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
-from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing, view_needs
@@ -109,7 +109,7 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Rep
     makes it a TTL index. NamespaceNotFound (26), IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions
     (72) for options that this type of collection does not have, BadValue (2) for values out of range.
     """
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     change = None if request.index_change is None else IndexChange(request.index_change)
     options = _checked_options(op, request)

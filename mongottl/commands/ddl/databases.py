@@ -7,7 +7,7 @@ import os
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.change_kinds import DROP_DATABASE
-from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
+from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.commands.access import cluster_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, ONE, Field
@@ -99,7 +99,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
     if isinstance(request.command, bool) or request.command != 1:
         raise CommandError(5255100, "Have to pass 1 as 'drop' parameter")
     name = op.database
-    check_database_name(name)
+    op.check_database()
     if name in ("admin", "local"):
         raise CommandError(ErrorCode.IllegalOperation, f"Dropping the '{name}' database is prohibited.")
     collections = op.catalog.collections(name)
@@ -134,7 +134,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     `objects` does not include expired documents. BadValue (2) for a scale below 1.
     """
     scale = parse_scale("dbStats", request.scale)
-    check_database_name(op.database)
+    op.check_database()
     objects = records = data = index_size = indexes = 0
     collections = op.catalog.collections(op.database)
     for collection in collections:

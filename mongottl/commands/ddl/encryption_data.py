@@ -8,7 +8,7 @@ Source: MongoDB's "compactStructuredEncryptionData" and "cleanupStructuredEncryp
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.namespace import check_collection_name
 from mongottl.commands.access import on_collection
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import COLLECTION, DOCUMENT_FIELD, Field
@@ -73,7 +73,7 @@ def cleanup_structured_encryption_data(op: OperationContext, request: CleanupReq
 
 def _check_tokens(op: OperationContext, name: str, tokens: bytes, kind: str) -> None:
     """kind: "Compaction" or "Cleanup", for error messages."""
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, name)
     collection = op.catalog.lookup(op.database, name)
     if collection is None:

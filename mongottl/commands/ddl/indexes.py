@@ -11,7 +11,7 @@ from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescr
 from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.catalog.index_kinds.wildcard import is_wildcard
 from mongottl.catalog.index_spec import parse_index_spec
-from mongottl.catalog.namespace import check_collection_name, check_database_name
+from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
@@ -80,7 +80,7 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     request changes nothing.
     """
     name = request.collection
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, name)
     if not request.indexes:
         raise CommandError(ErrorCode.BadValue, "Must specify at least one index to create")
@@ -330,7 +330,7 @@ class ListIndexesRequest(NamedTuple):
 )
 def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Reply]:
     """A cursor over index specifications, `_id` first, including indexes under construction. NamespaceNotFound (26)."""
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if collection is None:
@@ -381,7 +381,7 @@ def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Rep
     If one of several names is wrong, nothing is dropped. Dropping the `_ts` index with `expireAfterSeconds` turns TTL
     off: expired documents that are not purged yet become visible again.
     """
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     check_uuid_of(op, "dropIndexes", request.collection_uuid, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
@@ -467,7 +467,7 @@ class SetIndexCommitQuorumRequest(NamedTuple):
 def set_index_commit_quorum(op: OperationContext, request: SetIndexCommitQuorumRequest) -> Reply:
     """`{indexNames, commitQuorum}`. IndexNotFound (27) if none of these indexes is being built, and the errors of
     `check_commit_quorum`."""
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     for position, name in enumerate(request.index_names):
         if not isinstance(name, str):
@@ -505,7 +505,7 @@ def re_index(op: OperationContext, request: ReIndexRequest) -> Steps[Reply]:
     NamespaceNotFound (26) without a collection. Otherwise IllegalOperation (20): MongoDB rebuilds indexes so on
     standalone servers only, and we are a replica set's member. (Drop and create the index instead.)
     """
-    check_database_name(op.database)
+    op.check_database()
     check_collection_name(op.database, request.collection)
     if op.service.dialect.account is None:
         raise CommandError(ErrorCode.IllegalOperation, "reIndex is only allowed on a standalone mongod instance")

@@ -11,7 +11,7 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import ID_INDEX_NAME, IDENTICAL, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
-from mongottl.catalog.namespace import check_database_name, check_new_collection_name, split_namespace
+from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
@@ -135,9 +135,9 @@ def custom_action(op: OperationContext, request: CustomActionRequest) -> Reply |
     spec = ACTIONS.get(request.action)
     if spec is None:
         raise CommandError(ErrorCode.CommandNotSupported, f"Command customAction {request.action} not supported")
-    check_database_name(op.database)
+    op.check_database()
     if spec.on_collection:
-        check_new_collection_name(op.database, named_collection(request))
+        check_new_collection_name(op.database, named_collection(request), op.catalog.naming)
     return spec.function(op, request)
 
 
@@ -413,7 +413,7 @@ def shard_collection(op: OperationContext, request: ShardCollectionRequest) -> R
     BadValue (2) for other keys.
     """
     account_of(op)
-    database, name = split_namespace(request.namespace)
+    database, name = split_namespace(request.namespace, op.catalog.naming)
     key = fields(request.key)
     if len(key) != 1 or not (key[0][1] == "hashed" or compare_values(key[0][1], 1) == 0):
         raise refused("the shard key must be one path, which is hashed")

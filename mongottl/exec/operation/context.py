@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import check_database_name
 from mongottl.dialect.cosmos.limits import time_is_up
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Timestamp, Value
@@ -130,6 +131,10 @@ class OperationContext(OperationState):
         self.examined_before: tuple[int, int] | None = (0, 0)
         self.lookups_by_id = 0
         self.found_by_id = 0
+
+    def check_database(self) -> None:
+        """InvalidNamespace (73) unless the name of the command's database is one."""
+        check_database_name(self.database, self.catalog.naming)
 
     def grants(self) -> Grants | None:
         """What the client's user may do at present; None if the client is not logged in."""

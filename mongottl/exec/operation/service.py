@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mongottl.catalog.catalog import Catalog, new_uuid
 from mongottl.catalog.change_kinds import RENAME
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.namespace import Naming
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
@@ -205,7 +206,7 @@ class ServiceContext:
         self.max_write_batch_size = limits.max_write_batch_size
         self.max_operation_s = limits.max_operation_s
         self.max_transaction_ms = limits.max_transaction_ms
-        self.catalog.forbidden_in_names = limits.forbidden_in_names
+        self.catalog.naming = Naming(limits.forbidden_in_names, limits.max_name_characters)
         self.catalog.large_documents = has_large_documents(account)
         self.request_units.wake_waiting()
 
