@@ -147,6 +147,85 @@ def test_a_nested_shard_key(shop: Database[dict[str, Any]]) -> None:
     assert write_error(caught)[0] == 66
 
 
+@pytest.mark.parametrize(
+    ("key", "document", "named", "unnamed"),
+    [
+        (
+            "customer",
+            {"_id": 1, "customer": "ann"},
+            [
+                {"customer": {"$in": ["ann"]}},
+                {"$or": [{"customer": "ann"}]},
+                {"$and": [{"_id": 1}, {"customer": {"$eq": "ann"}}]},
+            ],
+            [
+                {"customer": {"$in": ["ann", "bob"]}},
+                {"customer": {"$gte": "ann", "$lte": "ann"}},
+                {"$or": [{"customer": "ann"}, {"_id": 1}]},
+                {"customer.name": "ann"},
+            ],
+        ),
+        (
+            "customer.id",
+            {"_id": 1, "customer": {"id": 5, "name": "ann"}},
+            [{"customer": {"id": 5, "name": "ann"}}, {"customer": {"$in": [{"id": 5, "name": "ann"}]}}],
+            [{"customer": {"name": "ann"}}, {"customer": 5}, {"customer.name": "ann"}],
+        ),
+        ("_id.region", {"_id": {"region": "eu", "n": 1}}, [{"_id": {"region": "eu", "n": 1}}], [{"_id": {"n": 1}}]),
+    ],
+)
+def test_how_filters_name_the_shard_key(
+    shop: Database[dict[str, Any]],
+    key: str,
+    document: dict[str, Any],
+    named: list[dict[str, Any]],
+    unnamed: list[dict[str, Any]],
+) -> None:
+    shop.command("shardCollection", "shop.orders", key={key: "hashed"})
+    shop.orders.insert_one(document)
+    for filter in named:
+        assert shop.orders.update_one(filter, {"$inc": {"n": 1}}).matched_count == 1
+        assert shop.orders.find_one_and_update(filter, {"$inc": {"n": 1}})
+        assert shop.orders.delete_one({**filter, "n": 0}).deleted_count == 0
+    for filter in unnamed:
+        with pytest.raises(OperationFailure) as caught:
+            shop.orders.update_one(filter, {"$inc": {"n": 1}})
+        assert command_error(caught) == UNTARGETED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"$set": {"_id.region": "us"}},
+        {"$unset": {"_id.region": 1}},
+        {"$set": {"_id": {"region": "us", "n": 1}}},
+        {"_id": {"region": "us", "n": 1}},
+    ],
+)
+@pytest.mark.parametrize("allowed", [[], ["shard-key-change"]])
+def test_a_shard_key_within_the_id_does_not_change(
+    shop: Database[dict[str, Any]], account: Client, change: dict[str, Any], allowed: list[str]
+) -> None:
+    """Nor where other shard keys may: MongoDB, too, has no updates of an `_id`."""
+    account.admin.command("configureCosmos", {"allow": allowed})
+    shop.command("shardCollection", "shop.orders", key={"_id.region": "hashed"})
+    document = {"_id": {"region": "eu", "n": 1}}
+    shop.orders.insert_one(document)
+    replaces = "_id" in change
+    for filter in (document, {"_id.region": "eu"}):
+        with pytest.raises(WriteError) as caught:
+            shop.orders.replace_one(filter, change) if replaces else shop.orders.update_one(filter, change)
+        assert write_error(caught)[0] == 66
+        with pytest.raises(OperationFailure) as found:
+            (shop.orders.find_one_and_replace if replaces else shop.orders.find_one_and_update)(filter, change)
+        assert found.value.code == 66
+    assert list(shop.orders.find()) == [document]
+    assert shop.orders.update_one(document, {"$set": {"_id.region": "eu", "a": 1}}).modified_count == 1
+    with pytest.raises(WriteError) as caught:
+        shop.orders.insert_one({"_id": 5})
+    assert write_error(caught) == (61, "document does not contain shard key at '_id.region'")
+
+
 def test_documents_without_shard_key_that_are_allowed(orders: Collection[dict[str, Any]], account: Client) -> None:
     """They are as if the value were null, and can be found, changed and deleted."""
     account.admin.command("configureCosmos", {"allow": ["missing-shard-key"]})

@@ -9,6 +9,8 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.shard_key import ShardKey
 from mongottl.dialect.cosmos.limits import shard_key_too_long
+from mongottl.document.types import MISSING
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.match import MatchExpression
@@ -66,12 +68,21 @@ def check_targets_shard_key(op: OperationContext, collection: Collection, match:
         return
     if many and not op.service.dialect.account_retries_writes():
         return
-    if not _names(match, shard_key.path.dotted):
+    if not _names(match, shard_key.path.parts):
         raise CommandError(ErrorCode.ShardKeyNotFound, "query in command must target a single shard key")
 
 
-def _names(match: MatchExpression, path: str) -> bool:
-    """Whether all that matches has one value at the path."""
+def _names(match: MatchExpression, path: list[str]) -> bool:
+    """Whether all that matches has one value at the path, which the filter names: there, or within a document that it
+    names for the beginning of the path."""
     if isinstance(match, AndExpression):
         return any(_names(child, path) for child in match.children)
-    return isinstance(match, ComparisonExpression) and match.operator == EQ and match.path.dotted == path
+    if not isinstance(match, ComparisonExpression) or match.operator != EQ:
+        return False
+    named = match.path.parts
+    if named != path[: len(named)]:
+        return False
+    value = match.value
+    for part in path[len(named) :]:
+        value = get_value(value, part) if isinstance(value, bytes) else MISSING
+    return value is not MISSING
