@@ -19,7 +19,6 @@ from mongottl.catalog.entries import (
     SESSIONS_IDENT,
     collection_entries,
     collection_key,
-    server_entry,
     stored_collection,
 )
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
@@ -630,7 +629,7 @@ class Catalog:
 
     def server_entry(self, name: str) -> bytes | None:
         """What the server itself has stored under a name, which is no number; None if nothing."""
-        return server_entry(self.engine, name)
+        return self.engine.catalog_entry(name)
 
     def put_server_entry(self, name: str, entry: bytes) -> None:
         """Stores an entry of the server itself. Inside a unit of work."""

@@ -34,11 +34,6 @@ def is_collection_key(key: str) -> bool:
     return key.isdigit()
 
 
-def server_entry(engine: StorageEngine, name: str) -> bytes | None:
-    """What the server itself has stored under a name; None if nothing."""
-    return dict(engine.catalog_entries()).get(name)
-
-
 def collection_entries(engine: StorageEngine) -> tuple[dict[str, bytes], list[str]]:
     """The entries of collections by key, and the keys of those of temporary ones, which are not kept."""
     kept: dict[str, bytes] = {}

@@ -470,6 +470,11 @@ class StorageEngine(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def catalog_entry(self, key: str) -> bytes | None:
+        """The catalog entry of a key; None if there is none. Takes a time that does not grow with their number."""
+        raise NotImplementedError
+
+    @abstractmethod
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         """Adds or replaces an entry. Inside a unit of work."""
         raise NotImplementedError

@@ -38,6 +38,7 @@ def test_a_unit_left_without_commit_leaves_nothing(engine: StorageEngine) -> Non
     assert (store.count(), store.size_bytes()) == (2, 4)
     assert data.scan(b"", b"z", None, 10)[0] == [(b"a", 1), (b"b", 2)]
     assert engine.catalog_entries() == []
+    assert engine.catalog_entry("key") is None
     assert store.own_seconds(0, 10) == [5]
     with engine.unit_of_work() as unit:
         assert store.insert_record(b"d", 1, 0) > 2
@@ -266,9 +267,11 @@ def test_catalog_entries_are_replaced_and_ordered_by_bytes(engine: StorageEngine
         for key in keys:
             engine.put_catalog_entry(key, b"old")
         engine.put_catalog_entry("a", b"new\x00")
+        assert engine.catalog_entry("a") == b"new\x00"
         engine.delete_catalog_entry("b")
         engine.delete_catalog_entry("never there")
         unit.commit()
+    assert [engine.catalog_entry(key) for key in ("a", "b", "never there")] == [b"new\x00", None, None]
     entries = engine.catalog_entries()
     assert [key for key, _ in entries] == sorted(set(keys) - {"b"}, key=lambda key: key.encode())
     assert dict(entries)["a"] == b"new\x00"

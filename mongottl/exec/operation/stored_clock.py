@@ -6,7 +6,6 @@ ahead have their `_ts` in its future: then they expire later than they should, w
 
 from typing import Final
 
-from mongottl.catalog.entries import server_entry
 from mongottl.clock import Clock, VirtualClock
 from mongottl.document.build import encode
 from mongottl.document.types import Date, Int64, Value
@@ -49,7 +48,7 @@ def ahead_s(engine: StorageEngine, clock: Clock) -> int:
 
 def _stored(engine: StorageEngine) -> tuple[int, int | None] | None:
     """Wall time in ms when it was stored, and the offset in ms, None for a clock that stood still."""
-    entry = server_entry(engine, _ENTRY)
+    entry = engine.catalog_entry(_ENTRY)
     if entry is None:
         return None
     now = get_value(entry, "now")

@@ -195,6 +195,13 @@ class ContractEngine(ContractCalls, StorageEngine):
         assert all(type(value) is bytes for _, value in entries), "catalog_entries: values are bytes"
         return entries
 
+    def catalog_entry(self, key: str) -> bytes | None:
+        self.require_open("catalog_entry")
+        check_name(key)
+        value = self.inner.catalog_entry(key)
+        assert value == dict(self.inner.catalog_entries()).get(key), "catalog_entry: not that of `catalog_entries`"
+        return value
+
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         self.require_unit("put_catalog_entry")
         check_name(key)

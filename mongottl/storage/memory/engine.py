@@ -164,6 +164,10 @@ class MemoryEngine(StorageEngine):
         # Code points sort as their UTF-8 bytes do.
         return sorted(self._catalog.items())
 
+    def catalog_entry(self, key: str) -> bytes | None:
+        self._units.require_open()
+        return self._catalog.get(key)
+
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         self._units.require_unit()
         self._units.log(_UndoCatalog(self, key, self._catalog.get(key)))

@@ -290,6 +290,10 @@ class SqliteEngine(StorageEngine):
         entries: list[tuple[str, bytes]] = self._connection.read("SELECT key, value FROM catalog ORDER BY key", ())
         return entries
 
+    def catalog_entry(self, key: str) -> bytes | None:
+        rows: list[tuple[bytes]] = self._connection.read("SELECT value FROM catalog WHERE key = ?", (key,))
+        return rows[0][0] if rows else None
+
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         self._connection.write("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (key, value))
 
