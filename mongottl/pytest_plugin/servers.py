@@ -4,6 +4,7 @@ A shared server runs until the end of the run. Its state is saved before a test 
 than starting a server.
 """
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 NAME: Final = "mongottl"
 # What the mark takes beside the fields of `ServerConfig` and the arguments of `start_server`.
 _SHARED: Final = "shared"
+# Settings that take a port. Where it is 0 or not given, each server finds a free one.
+_PORTS: Final = ("port", "web_port")
 
 
 class Servers:
@@ -26,6 +29,8 @@ class Servers:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._running: dict[str, RunningServer] = {}
+        # The ports that the settings of these servers name.
+        self._ports: dict[str, set[object]] = {}
 
     @contextmanager
     def for_test(self, request: pytest.FixtureRequest, settings: dict[str, object]) -> "Iterator[RunningServer]":
@@ -44,21 +49,34 @@ class Servers:
         if settings.get("data_dir") is True:
             path: Path = request.getfixturevalue("tmp_path")
             settings["data_dir"] = str(path / NAME)
-        with start(settings) as server:
+        with self._start(settings, None) as server:
             yield server
 
     def shared(self, settings: dict[str, object]) -> "RunningServer":
         """The running server that tests with these settings share."""
         key = repr(sorted((name, _shown(value)) for name, value in settings.items()))
-        server = self._running.get(key)
-        if server is None:
-            server = self._running[key] = start(settings)
-        return server.start()
+        server = self._running[key] = self._start(settings, self._running.get(key))
+        self._ports[key] = _ports(settings)
+        return server
 
     def stop(self) -> None:
         """Stops all of them."""
         while self._running:
             self._running.popitem()[1].stop()
+
+    def _start(self, settings: dict[str, object], server: "RunningServer | None") -> "RunningServer":
+        """Starts a server, or one again that a test has stopped. pytest.UsageError if another server of this run has
+        the port that the settings name."""
+        try:
+            return start(settings) if server is None else server.start()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                for key, other in self._running.items():
+                    if other.running and self._ports[key] & _ports(settings):
+                        why = "tests with other settings share a server that has this port until the end of the run"
+                        hint = "without a port, each server finds a free one, which mongottl_uri names"
+                        raise pytest.UsageError(f"{error.strerror}: {why}; {hint}") from None
+            raise
 
     @contextmanager
     def _unchanged(self, settings: dict[str, object], state: str) -> "Iterator[RunningServer]":
@@ -73,6 +91,11 @@ class Servers:
                 server.restore(state)
             else:
                 server.stop()
+
+
+def _ports(settings: dict[str, object]) -> set[object]:
+    """The ports that settings name."""
+    return {settings[name] for name in _PORTS if settings.get(name)}
 
 
 def _shown(value: object) -> object:

@@ -196,6 +196,29 @@ def test_cosmos(mongottl_cosmos):
 """
 
 
+SAME_PORT = """
+import pytest
+
+@pytest.mark.mongottl(port={port})
+def test_shared(mongottl_server): assert mongottl_server.port == {port}
+
+@pytest.mark.mongottl(port={port})
+def test_shared_again(mongottl_server): pass
+
+@pytest.mark.mongottl(port={port}, dialect="cosmos")
+def test_other_settings(mongottl_server): pass
+
+@pytest.mark.mongottl(port={port}, shared=False)
+def test_of_its_own(mongottl_server): pass
+
+@pytest.mark.mongottl(web_port={port})
+def test_page(mongottl_server): pass
+
+@pytest.mark.mongottl(port={taken})
+def test_of_others(mongottl_server): pass
+"""
+
+
 WRONGLY_MARKED = """
 import pytest
 
@@ -240,6 +263,22 @@ def test_settings_of_tests(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
     pytester.makeini("[pytest]\naddopts = -p mongottl.pytest_plugin\nmongottl =\n    colour = blue\n")
     result = pytester.runpytest_subprocess()
     assert "pytest's setting mongottl: 'colour = blue': there is no such setting" in result.stdout.str()
+
+
+@pytest.mark.slow
+def test_tests_that_want_the_same_port(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))
+    with mongottl.start_server() as free, mongottl.start_server() as taken:
+        ports = {"port": free.port, "taken": taken.port}
+        free.stop()
+        pytester.makepyfile(SAME_PORT.format(**ports))
+        result = pytester.runpytest_subprocess("-p", "mongottl.pytest_plugin", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, errors=4)
+    said = [line for line in result.outlines if line.startswith("E  ") and "cannot listen on" in line]
+    for line in said[:3]:
+        assert f"cannot listen on 127.0.0.1:{ports['port']}: Address already in use: tests with other settings" in line
+    assert said[3].endswith(f"cannot listen on 127.0.0.1:{ports['taken']}: Address already in use")
 
 
 SHARED = """
