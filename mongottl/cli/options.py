@@ -18,6 +18,13 @@ from mongottl.config import (
 _FORMS: Final = {"number": "N", "text": "TEXT", "path": "PATH", "address": "HOST:PORT", "names": "NAME", "time": "TIME"}
 
 
+REMARKS: Final = (
+    "--no-NAME switches off what is on. Options that list names may be given repeatedly; of others the last one counts.",
+    "Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…",
+    "An option precedes its variable.",
+)
+
+
 def configuration(
     arguments: list[str],
     environment: Mapping[str, str],
@@ -94,7 +101,7 @@ def help_text() -> str:
         "  --version",
         "        Show the version, and whether it is compiled.",
         "",
-        "Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…",
+        *REMARKS,
         "",
         "README.md is an introduction. Of the pages in docs, settings.md describes these options, expiring.md when",
         "documents expire, testing.md test suites, cosmos.md the dialect cosmos, operating.md how to run a server.",
@@ -124,13 +131,15 @@ def _option_help(setting: Setting, default: object) -> list[str]:
 
 def _option_form(setting: Setting, default: object) -> str:
     if setting.value == "switch":
-        return f"--no-{setting.option[2:]}" if default is True else setting.option
+        return f"--[no-]{setting.option[2:]}" if default is True else setting.option
     if setting.choices and setting.value != "names":
         return f"{setting.option} {{{','.join(setting.choices)}}}"
     return f"{setting.option} {_FORMS[setting.value]}"
 
 
 def _default_note(default: object) -> str:
+    if default is True:
+        return " Default: on."
     if default is None or isinstance(default, (bool, tuple)):
         return ""
     return f" Default: {default}."

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from mongottl.cli.options import configuration, option_lines
+from mongottl.cli.options import REMARKS, configuration, option_lines
 from mongottl.cli.processes import Process, exit_status, from_terminal, process_tree, send_signal, still_running
 from mongottl.cli.subcommands import FAILURE, UsageError
 from mongottl.config import ServerConfig, config_from
@@ -92,6 +92,8 @@ def help_text() -> str:
             "  --database NAME",
             "        Database that the URI names, which drivers then use by default.",
             *option_lines(config_from({}, for_tests=True)),
+            "",
+            *REMARKS,
         ]
     )
 

@@ -41,7 +41,12 @@ class Subcommand:
 
 
 _ROWS: Final = (
-    Subcommand("serve", "[options]", "Serves until SIGINT or SIGTERM; what happens without a command.", "serve"),
+    Subcommand(
+        "serve",
+        "[options]",
+        "Runs the server until Ctrl-C or SIGTERM; this is what happens without a command.",
+        "serve",
+    ),
     Subcommand(
         "run",
         "[options] -- COMMAND [ARGUMENT…]",

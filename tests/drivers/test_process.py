@@ -236,7 +236,7 @@ def test_version_and_help() -> None:
     assert shown.returncode == 0
     for setting in SETTINGS:
         assert setting.help in shown.stdout
-        assert setting.option in shown.stdout or f"--no-{setting.option[2:]}" in shown.stdout
+        assert setting.option in shown.stdout or f"--[no-]{setting.option[2:]}" in shown.stdout
 
 
 @pytest.mark.slow

@@ -101,7 +101,10 @@ def test_help_names_every_setting_with_its_default() -> None:
     assert "--port N" in text
     assert "--advertise-host HOST:PORT" in text
     assert "--dialect {mongodb,cosmos}" in text
-    assert "--no-refresh-on-noop" in text
+    # What is on by default is shown with its opposite, so that its description does not seem to be that of the latter.
+    assert "--[no-]refresh-on-noop\n        Whether" in text
+    assert re.search(r"--\[no-\]ttl-monitor-enabled\n        .* Default: on\.\n", text)
+    assert "--no-" not in text.replace("--no-NAME", "")
     assert "--enable-test-commands\n" in text
     assert "Default: 27017." in text
     assert max(len(line) for line in text.splitlines()) <= 120
@@ -425,5 +428,9 @@ def test_main_helps(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--help"], ["-h"], ["serve", "--help"]):
         assert main(arguments) == 0
         assert capsys.readouterr().out == help_text() + "\n"
+    assert main(["run", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--[no-]freeze-clock\n" in shown and "--no-" not in shown.replace("--no-NAME", "")
+    assert max(len(line) for line in shown.splitlines()) <= 120
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("mongottl ")
