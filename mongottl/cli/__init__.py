@@ -7,11 +7,12 @@
 Without a command the server is started.
 """
 
+import os
 import sys
 from importlib import import_module
 
 from mongottl.cli.streams import open_closed_streams
-from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
+from mongottl.cli.subcommands import FAILURE, SUBCOMMANDS, UsageError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,7 +27,13 @@ def main(arguments: list[str] | None = None) -> int:
             unknown, name = name, "serve"
             raise UsageError(f"there is no command {unknown!r}; the commands are {', '.join(SUBCOMMANDS)}")
         status: int = import_module(SUBCOMMANDS[name].module).main(arguments)
+        sys.stdout.flush()
         return status
+    except BrokenPipeError:
+        # Who was to read the output has ended, as `head` does. What is left of it would fail again at the end.
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return FAILURE
     except UsageError as error:
         command = "mongottl" if name == "serve" else f"mongottl {name}"
         print(f"{command}: {error}\nTry '{command} --help'.", file=sys.stderr)

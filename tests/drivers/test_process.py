@@ -283,6 +283,16 @@ def test_every_command_has_help(command: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("arguments", ["--help", "run --help", "ping --help", "version"])
+def test_output_that_nobody_reads_to_the_end_is_no_error(arguments: str) -> None:
+    """As with `mongottl --help | head`."""
+    with subprocess.Popen([*COMMAND, *arguments.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.slow
 def test_environment(spawn: Callable[..., Process]) -> None:
     process = spawn(
         "--replica-set",
