@@ -12,6 +12,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 import mongottl
 from tests.drivers.refusals import refusal
+from tests.waiting import until, until_connected
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -114,10 +115,10 @@ def test_what_is_refused(admin: Database[Documents], command: Documents, code: i
 
 def test_shutdown_stops_the_server() -> None:
     with mongottl.start_server() as server, Client(server.uri, serverSelectionTimeoutMS=500) as client:
+        until_connected(client)
         assert client.admin.command("shutdown")["ok"] == 1
         with pytest.raises((AutoReconnect, OperationFailure)):
-            for _ in range(1000):
-                client.admin.command("ping")
+            until(lambda: client.admin.command("ping")["ok"] == 0)
 
 
 def test_parameters_of_tools(admin: Database[Documents]) -> None:

@@ -25,7 +25,7 @@ NEVER_SET = "localLogicalSessionTimeoutMinutes"
 @pytest.fixture
 def admin() -> Iterator[Database[Documents]]:
     """Of a server of its own: parameters are the server's."""
-    config = mongottl.ServerConfig(quiet=True)
+    config = mongottl.ServerConfig(port=0, quiet=True)
     with mongottl.start_server(config) as server, MongoClient[Documents](server.uri) as client:
         yield client.admin
 

