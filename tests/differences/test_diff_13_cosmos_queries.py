@@ -6,10 +6,15 @@ with an array on one of the paths.
 
 from typing import Any
 
+import pytest
 from pymongo.database import Database
+from pymongo.errors import WriteError
 
 
 def test_compound_indexes_take_arrays(cosmos: Database[dict[str, Any]]) -> None:
     cosmos["c"].create_index([("a", 1), ("b", 1)])
     cosmos["c"].insert_one({"_id": 1, "a": [1, 2], "b": 1})
     assert cosmos["c"].count_documents({"a": 2, "b": 1}) == 1
+    with pytest.raises(WriteError) as caught:
+        cosmos["c"].insert_one({"_id": 2, "a": [1, 2], "b": [1, 2]})
+    assert caught.value.code == 171

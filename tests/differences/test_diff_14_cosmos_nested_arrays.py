@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pymongo.database import Database
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, WriteError
 
 
 def test_duplicates_in_arrays_are_found(cosmos: Database[dict[str, Any]]) -> None:
@@ -17,3 +17,11 @@ def test_duplicates_in_arrays_are_found(cosmos: Database[dict[str, Any]]) -> Non
     cosmos["c"].insert_one({"a": [{"b": 1}]})
     with pytest.raises(DuplicateKeyError):
         cosmos["c"].insert_one({"a": [{"b": 1}]})
+
+
+def test_several_arrays_are_refused(cosmos: Database[dict[str, Any]]) -> None:
+    cosmos.client.admin.command("configureCosmos", {"capabilities": ["EnableUniqueCompoundNestedDocs"]})
+    cosmos["c"].create_index([("a.b", 1), ("c.d", 1)])
+    with pytest.raises(WriteError) as caught:
+        cosmos["c"].insert_one({"a": [{"b": 1}], "c": [{"d": 1}]})
+    assert caught.value.code == 171
