@@ -14,7 +14,7 @@ from typing import Any, Final
 from mongottl.account import ENFORCED, OFF, Account
 from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
-from mongottl.commands.crud.write_batch import WHOLE_COMMAND_ERRORS, WriteErrors
+from mongottl.commands.crud.write_batch import WriteErrors, ends_command
 from mongottl.dialect.cosmos.throttling import BATCH, SINGLE, throttled
 from mongottl.document.types import MISSING, Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -140,13 +140,19 @@ class Gateway:
         """Records what a command has cost at its end. reply: None if it has failed."""
         op = request.op
         total = meter.total(_returned_bytes(reply), request.spec.counter == "getmore")
-        if request.purse is not None:
-            request.purse.spend(total)
+        purse = request.purse
+        delay_ms = 0
+        if purse is not None:
+            purse.spend(total)
+            delay_ms = purse.delay_ms
         op.charge = total
         namespace = op.used_namespace or f"{op.database}.$cmd"
         self._service.request_units.record(request.spec.name, namespace, total, meter.throttled)
         elapsed_ms = int((self._service.clock.monotonic_s() - request.began_s) * MS_PER_S)
-        op.client.last_request = LastRequest(request.spec.name, total, elapsed_ms)
+        waited = purse is not None and purse.waited
+        # Where tests move the clock, its time is not that of the machine.
+        duration_ms = max(elapsed_ms, delay_ms)
+        op.client.last_request = LastRequest(request.spec.name, total, duration_ms, delay_ms, waited)
 
     def _admit(self, request: Request) -> Reply | Steps[Reply]:
         """Runs a command as far as it is not refused."""
@@ -181,7 +187,7 @@ class Gateway:
             return request.run()
         if meter is not None:
             meter.refuse(request.is_throttled)
-        if request.is_batch and error.code not in WHOLE_COMMAND_ERRORS:
+        if request.is_batch and not ends_command(request.op, error):
             return _failed_statement(request.op, request.spec, error)
         stream = self._change_stream(request) if request.is_throttled else None
         if stream is not None:

@@ -273,6 +273,30 @@ def test_no_operation_takes_longer_than_a_minute_of_the_clock() -> None:
         assert bson.decode(run_to_end(outcome)).get("code") == code
 
 
+def test_a_write_that_takes_longer_than_a_minute_tells_what_it_has_done() -> None:
+    """Recorded as a write error, unlike in MongoDB, where the whole command fails."""
+    clock = VirtualClock(frozen=True)
+    service = ServiceContext(ServerConfig(dialect="cosmos"), clock, open_storage_engine("memory", None))
+    dispatcher = Dispatcher(service, Log(stream=io.StringIO()))
+    ids = range(900)
+    writes: list[dict[str, Any]] = [
+        {"insert": "orders", "documents": [{"_id": n, "filler": "x" * 2048} for n in ids]},
+        {"update": "orders", "updates": [{"q": {"_id": n}, "u": {"$set": {"a": 1}}} for n in ids]},
+        {"delete": "orders", "deletes": [{"q": {"_id": n}, "limit": 1} for n in ids]},
+    ]
+    for write in writes:
+        outcome = dispatcher.handle(
+            OpMsg(1, 0, 0, bson.encode({**write, "$db": "shop"}), []), ClientInfo(1, "127.0.0.1:1", "")
+        )
+        assert not isinstance(outcome, bytes)
+        next(outcome)
+        clock.advance(60)
+        reply = bson.decode(run_to_end(outcome))
+        (failed,) = reply["writeErrors"]
+        assert (failed["code"], failed["errmsg"]) == (50, "Request timed out.")
+        assert 0 < failed["index"] == reply["n"] < 900
+
+
 def test_a_cursor_is_read_for_longer_than_a_minute_in_all(account: Client, cosmos: mongottl.RunningServer) -> None:
     """The limit is that of one request."""
     account.shop.orders.insert_many([{"_id": number} for number in range(10)])

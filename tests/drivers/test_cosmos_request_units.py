@@ -2,6 +2,7 @@
 
 import re
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -39,11 +40,14 @@ def charge(database: Shop) -> float:
 def test_statistics_of_the_last_request(cosmos: mongottl.RunningServer) -> None:
     with Client(cosmos.uri, maxPoolSize=1) as client:
         before = client.shop.command("getLastRequestStatistics")
+        assert uuid.UUID(before.pop("ActivityId")).version == 4
         assert before == {
             "_t": "GetRequestStatisticsResponse",
             "CommandName": "",
             "RequestCharge": 0.0,
             "RequestDurationInMilliSeconds": 0,
+            "EstimatedDelayFromRateLimitingInMilliseconds": 0,
+            "RetriedDueToRateLimiting": False,
             "ok": 1,
         }
         client.shop.orders.insert_one(document(1))
@@ -348,10 +352,25 @@ def test_requests_that_wait_in_the_server(cosmos: mongottl.RunningServer, accoun
     thread = begin()
     cosmos.clock.advance(61)
     thread.join(10)
-    assert isinstance(outcomes[1], OperationFailure)
-    assert outcomes[1].details is not None
-    assert outcomes[1].details["errmsg"] == "Request timed out. Retries due to rate limiting: True."
-    assert outcomes[1].details["codeName"] == "ExceededTimeLimit"
+    assert isinstance(outcomes[1], BulkWriteError)
+    assert outcomes[1].details["nInserted"] == 73
+    (failed,) = outcomes[1].details["writeErrors"]
+    assert (failed["index"], failed["code"]) == (73, 50)
+    assert failed["errmsg"] == "Request timed out. Retries due to rate limiting: True."
+
+
+def test_statistics_of_a_request_that_has_waited(
+    cosmos: mongottl.RunningServer, account: Client, waiting: WireClient
+) -> None:
+    cosmos.clock.advance(1)
+    assert waiting.reply() == {"n": 1, "ok": 1.0}
+    told = waiting.command({"getLastRequestStatistics": 1}, "shop")
+    assert told["EstimatedDelayFromRateLimitingInMilliseconds"] == 1000
+    assert told["RequestDurationInMilliSeconds"] >= 1000
+    assert told["RetriedDueToRateLimiting"] is True
+    waiting.command({"find": "orders"}, "shop")
+    told = waiting.command({"getLastRequestStatistics": 1}, "shop")
+    assert (told["EstimatedDelayFromRateLimitingInMilliseconds"], told["RetriedDueToRateLimiting"]) == (0, False)
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """getLastRequestStatistics and getRequestUnits: what requests cost, in the dialect `cosmos`.
 
-Source: Microsoft's "Get the request unit charge for operations executed in Azure Cosmos DB for MongoDB". The second is
-this server's own.
+Source: Microsoft's "Get the request unit charge for operations executed in Azure Cosmos DB for MongoDB"; for the fields
+that it does not show, replies of 2023 that are recorded in github.com/cjoakim/azure-cosmos-db (apis/mongo/java). The
+second command is this server's own.
 """
 
 from typing import Annotated, NamedTuple
@@ -10,6 +11,7 @@ from mongottl.commands.access import USERS, on_cluster
 from mongottl.commands.admin.cosmos import account_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, ONE, Field
+from mongottl.dialect.cosmos.wording import activity_id
 from mongottl.document.build import encode
 from mongottl.document.types import Int64, Value
 from mongottl.exec.operation.context import OperationContext
@@ -28,14 +30,18 @@ class GetLastRequestStatisticsRequest(NamedTuple):
     aliases=("GetLastRequestStatistics",),
 )
 def get_last_request_statistics(op: OperationContext, request: GetLastRequestStatisticsRequest) -> Reply:
-    """`{CommandName, RequestCharge, RequestDurationInMilliSeconds}`: "" and zeros before the first operation that reads
-    or writes documents (assumed)."""
+    """`{CommandName, RequestCharge, RequestDurationInMilliSeconds, EstimatedDelayFromRateLimitingInMilliseconds,
+    RetriedDueToRateLimiting, ActivityId}`: "" and zeros before the first operation that reads or writes documents
+    (assumed). The delay is how long it has waited in the server because of throttling."""
     account_of(op)
     last = op.client.last_request
     return {
         "CommandName": last.command,
         "RequestCharge": last.hundredths / HUNDREDTHS,
         "RequestDurationInMilliSeconds": Int64(last.duration_ms),
+        "EstimatedDelayFromRateLimitingInMilliseconds": Int64(last.delay_ms),
+        "RetriedDueToRateLimiting": last.waited,
+        "ActivityId": activity_id(),
     }
 
 

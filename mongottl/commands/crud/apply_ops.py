@@ -155,7 +155,7 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
         try:
             yield from _apply(op, operation)
         except CommandError as error:
-            if ends_command(error):
+            if ends_command(op, error):
                 raise
             results.append(False)
             details = {"applied": len(results), **error.details, "results": results}

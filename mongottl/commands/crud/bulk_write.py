@@ -287,7 +287,7 @@ def _run(
                 else:
                     yield from _delete(op, name, operation, index, request.let, outcome, executed)
             except CommandError as error:
-                if ends_command(error):
+                if ends_command(op, error):
                     raise
                 counts: dict[str, Value] = {"n": 0}
                 if isinstance(operation, UpdateOperation):

@@ -158,9 +158,10 @@ def _run_deletes(
     gate = op.gate
     for index, statement in enumerate(statements):
         if index:
-            op.check_interrupt()
             yield None
         try:
+            if index:
+                op.check_interrupt()
             if gate is not None:
                 yield from gate.admit(index)
             if len(statements) > 1:
@@ -171,7 +172,7 @@ def _run_deletes(
             else:
                 deleted += yield from run_delete(op, request.collection, statement, request.let)
         except CommandError as error:
-            if ends_command(error):
+            if ends_command(op, error):
                 raise
             errors.add(index, error)
             if request.ordered:

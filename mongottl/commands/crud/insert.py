@@ -5,10 +5,10 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
-    WHOLE_COMMAND_ERRORS,
     WriteErrors,
     check_batch,
     collection_for_write,
+    ends_command,
     number_statements,
     refused_by_uuid,
     with_retried,
@@ -120,7 +120,7 @@ def _insert_many(
             chunk = next_chunk(documents, start)
         else:
             chunk = documents[start : start + 1]
-            if not (yield from _is_admitted(gate, start, errors)):
+            if not (yield from _is_admitted(op, gate, start, errors)):
                 if request.ordered:
                     break
                 start += 1
@@ -137,18 +137,31 @@ def _insert_many(
         start += len(chunk)
         if errors.entries and request.ordered:
             break
-        op.check_interrupt()
         yield None
+        if start < len(documents) and _is_interrupted(op, start, errors):
+            break
     op.service.metrics.documents["inserted"] += inserted
     return with_retried(write, errors.add_to({"n": inserted}))
 
 
-def _is_admitted(gate: Gate, index: int, errors: WriteErrors) -> Steps[bool]:
+def _is_interrupted(op: OperationContext, index: int, errors: WriteErrors) -> bool:
+    """Whether the insert at this position is the first one for which there is no time left: then its error is added."""
+    try:
+        op.check_interrupt()
+    except CommandError as error:
+        if ends_command(op, error):
+            raise
+        errors.add(index, error)
+        return True
+    return False
+
+
+def _is_admitted(op: OperationContext, gate: Gate, index: int, errors: WriteErrors) -> Steps[bool]:
     """Whether the insert at this position may be executed; if it may not, its error is added."""
     try:
         yield from gate.admit(index)
     except CommandError as error:
-        if error.code in WHOLE_COMMAND_ERRORS:
+        if ends_command(op, error):
             raise
         errors.add(index, error)
         return False
@@ -204,6 +217,8 @@ def _insert_one_by_one(
             yield from _insert_when_free(op, collection, prepare_document(op, collection, document))
             inserted += 1
         except CommandError as error:
+            if ends_command(op, error):
+                raise
             errors.add(start + index, error)
             if ordered:
                 break

@@ -129,7 +129,7 @@ def parsed_statements(parser: RequestParser, statement: type[Any], documents: li
 
 
 # Errors that end the whole write command, not only one statement.
-WHOLE_COMMAND_ERRORS: Final = (
+_WHOLE_COMMAND_ERRORS: Final = (
     ErrorCode.MaxTimeMSExpired,
     ErrorCode.Interrupted,
     ErrorCode.InterruptedAtShutdown,
@@ -137,12 +137,15 @@ WHOLE_COMMAND_ERRORS: Final = (
 )
 
 
-def ends_command(error: CommandError) -> bool:
+def ends_command(op: OperationContext, error: CommandError) -> bool:
     """Whether an error of a statement ends the whole write command.
 
-    Of Cosmos DB that is reported for a statement that names no value of the shard key, unlike a document without one.
+    Of Cosmos DB that is reported for a statement that names no value of the shard key, unlike a document without one. A
+    statement that takes too long does not: a write error is recorded (github.com/cjoakim/azure-cosmos-db).
     """
-    if error.code in WHOLE_COMMAND_ERRORS:
+    if error.code == ErrorCode.MaxTimeMSExpired and op.service.dialect.account is not None:
+        return False
+    if error.code in _WHOLE_COMMAND_ERRORS:
         return True
     return error.code == ErrorCode.ShardKeyNotFound and not isinstance(error, WriteError)
 

@@ -9,18 +9,23 @@ Source: errors that users of the service have reported.
 import uuid
 
 
+def activity_id() -> str:
+    """By which the service's support would find a request."""
+    return str(uuid.uuid4())
+
+
 def wrapped(code: int, reason: str, status: str = "BadRequest (400)", substatus: int = 0, hint: str = "") -> str:
     """The text of an error that Cosmos DB's storage gives to its MongoDB gateway.
 
     reason: the words themselves. status, substatus: of HTTP. hint: what stands behind the code, with its comma.
     """
-    return f"Error={code}, {hint}Details='{_failed_response(status, substatus, uuid.uuid4(), reason)}"
+    return f"Error={code}, {hint}Details='{_failed_response(status, substatus, activity_id(), reason)}"
 
 
 def query_failure(reason: str) -> str:
     """The text of BadValue (2) for a query that the storage refuses: the response is wrapped twice."""
     status = "BadRequest (400)"
-    activity = uuid.uuid4()
+    activity = activity_id()
     message = f'Message: {{"Errors":["{reason}"]}}\r\nActivityId: {activity}'
     return wrapped(2, _failed_response(status, 0, activity, message), status) + "'"
 
@@ -30,7 +35,7 @@ def duplicate_key(namespace: str) -> str:
     return f"E11000 duplicate key error collection: {namespace}. Failed _id or unique index constraint."
 
 
-def _failed_response(status: str, substatus: int, activity: uuid.UUID, reason: str) -> str:
+def _failed_response(status: str, substatus: int, activity: str, reason: str) -> str:
     return (
         f"Response status code does not indicate success: {status}; Substatus: {substatus}; ActivityId: {activity}; "
         f"Reason: ({reason});"

@@ -10,14 +10,20 @@ UUID_SUBTYPE: Final = 4
 
 
 class LastRequest(NamedTuple):
-    """What the last operation of a connection has cost, in the dialect `cosmos`. hundredths: of request units."""
+    """What the last operation of a connection has cost, in the dialect `cosmos`.
+
+    hundredths: of request units. delay_ms: how long it has waited in the server, by the server's clock, because its
+    budget was used up. waited: whether it has waited at all.
+    """
 
     command: str
     hundredths: int
     duration_ms: int
+    delay_ms: int
+    waited: bool
 
 
-NO_REQUEST: Final = LastRequest("", 0, 0)
+NO_REQUEST: Final = LastRequest("", 0, 0, 0, False)
 
 
 class LastError(NamedTuple):

@@ -8,8 +8,8 @@
 
 Without `commands`, all that read and write documents fail. `item` is the statement of a batch that fails, 0 if it is
 not given; a batch that has no such statement does not fail and is not counted. An ordered batch stops there, an
-unordered one goes on. Code 50 is an error of the whole command, after the statements before `item` are done; the others
-are one of its `writeErrors`. A throttled getMore of a change stream gets an empty page.
+unordered one goes on, and the error is one of its `writeErrors`. A throttled getMore of a change stream gets an empty
+page.
 
 They act whatever the account's capabilities are: with DisableRateLimitingResponses, too, cosmosThrottle answers 16500.
 """

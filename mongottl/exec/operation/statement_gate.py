@@ -22,6 +22,8 @@ class Purse:
     """What one request takes out of the budget of its collection, or of the database whose collections share one.
 
     The account and the throughput are asked each time, because both may change while the request waits.
+
+    delay_ms: how long it has waited, by the server's clock. waited: whether it has waited at all.
     """
 
     def __init__(self, op: OperationContext, account: Account, meter: RequestMeter) -> None:
@@ -29,6 +31,8 @@ class Purse:
         self._account = account
         self._units = op.service.request_units
         self._meter = meter
+        self.delay_ms = 0
+        self.waited = False
         self._spent = 0
         self._began_ms: int = op.now_ms
         database, _, collection = op.used_namespace.partition(".")
@@ -66,6 +70,8 @@ class Purse:
         op = self._op
         clock = op.service.clock
         signal = Signal()
+        since_ms = clock.now_ms()
+        self.waited = True
         op.waits_for = signal
         self._units.add_waiting(signal)
         try:
@@ -80,6 +86,7 @@ class Purse:
                 op.check_interrupt()
                 wait_ms = self.wait_ms()
         finally:
+            self.delay_ms += max(0, clock.now_ms() - since_ms)
             op.waits_for = None
             self._units.remove_waiting(signal)
         op.refresh_now()
