@@ -85,7 +85,7 @@ def servers_threads() -> set[threading.Thread]:
 
 def test_clock_in_python() -> None:
     with mongottl.start_server() as server, Client(server.uri) as client:
-        assert abs(server.clock.now() - datetime.now(UTC)) < timedelta(seconds=5)
+        assert abs(server.clock.now() - datetime.now(UTC)) < timedelta(minutes=5)
         client.test.things.create_index("_ts", expireAfterSeconds=100)
         client.test.things.insert_many([{"_id": 1}, {"_id": 2, "ttl": 50}])
         assert server.clock.advance(49) == 0
@@ -107,7 +107,7 @@ def test_time_stands_still_unless_it_is_let_run() -> None:
         server.clock.reset()
         assert server.clock.frozen
         assert server.clock.now() == start
-        assert abs(server.clock.now() - datetime.now(UTC)) < timedelta(seconds=5)
+        assert abs(server.clock.now() - datetime.now(UTC)) < timedelta(minutes=5)
     with mongottl.start_server(frozen=False) as server:
         assert not server.clock.frozen
         server.clock.freeze()

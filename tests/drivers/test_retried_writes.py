@@ -19,7 +19,7 @@ Documents = dict[str, Any]
 
 @pytest.fixture
 def impatient(server: mongottl.RunningServer) -> Any:
-    with pymongo.MongoClient[dict[str, Any]](server.uri, socketTimeoutMS=100) as client:
+    with pymongo.MongoClient[dict[str, Any]](server.uri, socketTimeoutMS=1000) as client:
         yield client
 
 
@@ -43,9 +43,9 @@ def test_a_fail_point_blocks_the_retry_as_well(
 ) -> None:
     """As the driver specification on timeouts has it: each attempt meets the fail point before its session."""
     collection = impatient[database.name].c
-    fail(client, 1, blockConnection=True, blockTimeMS=150)
+    fail(client, 1, blockConnection=True, blockTimeMS=3_600_000)  # the server gives up a client that has left
     collection.insert_one({"_id": 1})
-    fail(client, 2, blockConnection=True, blockTimeMS=150)
+    fail(client, 2, blockConnection=True, blockTimeMS=3_600_000)
     with pytest.raises(NetworkTimeout):
         collection.insert_one({"_id": 2})
     fail(client, 1, closeConnection=True)

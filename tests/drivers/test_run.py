@@ -8,16 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mongottl.cli.processes import Process, process_tree, still_running
+from tests.waiting import PATIENCE_S, until
 
 COMMAND = [sys.executable, "-P", "-m", "mongottl", "run"]
-LIMIT_S = 30.0
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="needs POSIX")]
@@ -52,7 +50,7 @@ def run(*arguments: str, given: str = "", **environment: str) -> subprocess.Comp
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=PATIENCE_S,
         check=False,
         input=given,
         env={**os.environ, **environment},
@@ -89,23 +87,10 @@ class Running:
 
     def end(self) -> None:
         """Waits until nothing of it is left, and the server's port is free."""
-        self.popen.communicate(timeout=LIMIT_S)
+        self.popen.communicate(timeout=PATIENCE_S)
         until(lambda: not still_running(self.tree))
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", self.port)).close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Returns when the condition is true."""
-    deadline = threading.Event()
-    timer = threading.Timer(LIMIT_S, deadline.set)
-    timer.start()
-    try:
-        while not condition():
-            assert not deadline.is_set()
-            select.select([], [], [], 0.01)
-    finally:
-        timer.cancel()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +130,7 @@ def test_streams_that_are_closed_stay_so(closed: tuple[int, ...]) -> None:
             os.close(number)
 
     command = [*COMMAND, "--", "sh", "-c", 'test -n "$MONGODB_URI" && exit 7']
-    assert subprocess.run(command, timeout=LIMIT_S, check=False, preexec_fn=close).returncode == 7
+    assert subprocess.run(command, timeout=PATIENCE_S, check=False, preexec_fn=close).returncode == 7
 
 
 def test_a_script_that_names_no_interpreter(tmp_path: Path) -> None:
@@ -195,7 +180,7 @@ def test_signals_are_passed_on_once(number: signal.Signals) -> None:
     for _ in range(2):
         running.popen.send_signal(number)
         assert running.line() == number.name
-    output, errors = running.popen.communicate("x", timeout=LIMIT_S)
+    output, errors = running.popen.communicate("x", timeout=PATIENCE_S)
     assert (output, errors, running.popen.returncode) == ("end\n", "", 3)
     running.end()
 
@@ -209,7 +194,7 @@ def test_command_that_a_signal_ends(number: signal.Signals) -> None:
     running = Running("--", *FAMILY)
     assert len(running.tree) == 4
     running.popen.send_signal(number)
-    assert running.popen.wait(LIMIT_S) == 128 + number
+    assert running.popen.wait(PATIENCE_S) == 128 + number
     running.end()
 
 
@@ -226,10 +211,10 @@ def test_nothing_stays_behind_when_it_is_killed_at_once() -> None:
     for _ in range(5):
         read_end, write_end = os.pipe()
         command = ("sh", "-c", "kill -9 $PPID; exec sleep 1000")
-        ended = subprocess.run([*COMMAND, "--", *command], pass_fds=[write_end], timeout=LIMIT_S, check=False)
+        ended = subprocess.run([*COMMAND, "--", *command], pass_fds=[write_end], timeout=PATIENCE_S, check=False)
         assert ended.returncode == -signal.SIGKILL
         os.close(write_end)
-        assert select.select([read_end], [], [], LIMIT_S)[0]  # all that had the pipe have ended
+        assert select.select([read_end], [], [], PATIENCE_S)[0]  # all that had the pipe have ended
         os.close(read_end)
 
 
@@ -239,7 +224,7 @@ def test_server_that_ends_early() -> None:
     os.kill(server.pid, signal.SIGKILL)
     assert running.popen.stderr is not None
     assert running.popen.stderr.readline() == "mongottl run: the server has ended before the command\n"
-    output, _ = running.popen.communicate("x", timeout=LIMIT_S)
+    output, _ = running.popen.communicate("x", timeout=PATIENCE_S)
     assert (output, running.popen.returncode) == ("end\n", 3)
 
 
@@ -260,7 +245,7 @@ def test_terminal_interrupts_the_command_once(tmp_path: Path) -> None:
     def read_until(text: str) -> None:
         nonlocal shown
         while text not in shown:
-            assert select.select([terminal], [], [], LIMIT_S)[0]
+            assert select.select([terminal], [], [], PATIENCE_S)[0]
             shown += os.read(terminal, 1024).decode()
 
     read_until("ready")

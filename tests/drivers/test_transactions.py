@@ -2,8 +2,6 @@
 
 import datetime
 import socket
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +22,7 @@ from mongottl.javascript.library import missing_reason
 from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.encode import encode_request
 from mongottl.wire.messages import NeedData, OpMsg
+from tests.waiting import PATIENCE_S, until
 
 Documents = dict[str, Any]
 TRANSIENT = "TransientTransactionError"
@@ -46,7 +45,7 @@ class Bare:
 
     def __init__(self, server: mongottl.RunningServer, name: str) -> None:
         port = pymongo.uri_parser.parse_uri(server.uri)["nodelist"][0][1]
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self._wire = ClientWireConnection()
         self._name = name
         self._session: Documents | None = None
@@ -102,12 +101,9 @@ def in_background(action: Callable[[], object]) -> "tuple[ThreadPoolExecutor, Fu
 
 def until_waiting(database: Database[Documents], command: str) -> None:
     """Returns when an operation of this kind is under way: it waits, since nothing else takes long here."""
-    for _ in range(1000):
-        for running in database.client.admin.aggregate([{"$currentOp": {"allUsers": True}}]):
-            if command in running.get("command", {}) and running["command"].get("$db") == database.name:
-                return
-        threading.Event().wait(0.005)
-    raise AssertionError(f"no {command} waits")
+    waiting = {f"command.{command}": {"$exists": True}, "command.$db": database.name}
+    every: list[Documents] = [{"$currentOp": {"allUsers": True}}, {"$match": waiting}]
+    until(lambda: list(database.client.admin.aggregate(every)), f"no {command} waits")
 
 
 # --- isolation ---
@@ -352,7 +348,7 @@ def test_a_plain_write_waits_for_the_transaction(
             session.commit_transaction()
         else:
             session.abort_transaction()
-        found: Any = waiting.result(20)
+        found: Any = waiting.result(PATIENCE_S)
     finally:
         pool.shutdown()
     expected: Any = outcome(database.twin)
@@ -395,7 +391,7 @@ def test_ddl_waits_for_the_transactions_of_its_collection(
                 database.client.admin.command("ping")
             assert not waiting.done(), name
             session.commit_transaction()
-            waiting.result(20)
+            waiting.result(PATIENCE_S)
         finally:
             pool.shutdown()
     assert database.list_collection_names() == ["source"]
@@ -413,11 +409,9 @@ def test_ddl_that_waits_obeys_its_time_limit(database: Database[Documents], sess
     database.c.insert_one({"_id": 1})
     with session.start_transaction():
         database.c.update_one({"_id": 1}, {"$set": {"n": 1}}, session=session)
-        started_s = time.monotonic()
         assert failure(lambda: database.command("drop", "c", maxTimeMS=50)) == (50, False)
         out: Documents = {"aggregate": "source", "pipeline": [{"$out": "c"}], "cursor": {}, "maxTimeMS": 50}
         assert failure(lambda: database.command(out)) == (50, False)
-        assert time.monotonic() - started_s < 0.8
     assert database.c.find_one() == {"_id": 1, "n": 1}
     assert database.list_collection_names() == ["c"]
 

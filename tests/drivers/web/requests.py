@@ -6,6 +6,7 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import mongottl
+from tests.waiting import PATIENCE_S
 
 
 class Reply:
@@ -19,7 +20,7 @@ class Reply:
 
 def connect(server: mongottl.RunningServer) -> http.client.HTTPConnection:
     assert server.web_url is not None
-    return http.client.HTTPConnection(urlsplit(server.web_url).netloc, timeout=10)
+    return http.client.HTTPConnection(urlsplit(server.web_url).netloc, timeout=PATIENCE_S)
 
 
 def ask(

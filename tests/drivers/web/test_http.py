@@ -20,6 +20,7 @@ from mongottl.server.web import http as web_http
 from tests.drivers.test_process import COMMAND
 from tests.drivers.test_tls import Files
 from tests.drivers.web.requests import Reply, ask, connect
+from tests.waiting import PATIENCE_S
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -192,7 +193,7 @@ def test_a_refused_client_that_sends_no_more_is_disconnected(
     with closing(connect(shown)) as connection:
         connection.connect()
         connection.sock.sendall(b"POST /clock HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         with suppress(ConnectionError):
             while time.monotonic() < deadline:
                 connection.sock.sendall(b"x")
@@ -214,10 +215,11 @@ def test_what_is_no_request_is_answered_as_such(shown: mongottl.RunningServer, d
 
 
 def test_slow_and_silent_clients_are_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_http, "REQUEST_S", 0.05)
-    monkeypatch.setattr(web_http, "IDLE_S", 0.1)
     with mongottl.start_server(web_port=0) as server:
-        assert talk(server, b"GET /healthz HT").startswith(b"HTTP/1.1 408 ")
+        with monkeypatch.context() as patch:
+            patch.setattr(web_http, "REQUEST_S", 0.05)
+            assert talk(server, b"GET /healthz HT").startswith(b"HTTP/1.1 408 ")
+        monkeypatch.setattr(web_http, "IDLE_S", 0.1)
         assert talk(server, b"") == b""
 
 
@@ -256,7 +258,7 @@ def test_connections_beyond_the_limit_are_refused_while_all_are_answered(monkeyp
         assert talk(server, b"").startswith(b"HTTP/1.1 503 ")
         looking.pop().close()
         received = b""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while not received.startswith(b"HTTP/1.1 200 ") and time.monotonic() < deadline:
             with suppress(ConnectionError):  # refused, with the request unread
                 received = talk(server, b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")
@@ -306,7 +308,7 @@ def test_what_is_not_installed_is_named() -> None:
             sys.exit(main(sys.argv[1:]))
         """
         command = [*COMMAND[:2], "-c", code, "--port", "0", "--web-port", "0"]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert ended.returncode == 1 and f"--web-port needs {library}: pip install 'mongottl[web]'" in ended.stderr
 
 
@@ -315,7 +317,7 @@ def test_the_command_line_says_where_the_page_is() -> None:
         assert process.stdout is not None
         first, second = process.stdout.readline(), process.stdout.readline()
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert first.split()[-1].startswith("mongodb://")
     assert second.split()[-1].startswith("http://127.0.0.1:")
 
@@ -327,7 +329,9 @@ def test_without_the_page_nothing_of_it_is_imported() -> None:
         with mongottl.start_server() as server:
             print([name for name in ("h11", "prometheus_client", "mongottl.server.web") if name in sys.modules])
     """
-    ended = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     assert ended.stdout == "[]\n"
 
 
@@ -362,7 +366,7 @@ def test_the_page_is_served_over_tls_if_the_server_is(tmp_path: Path) -> None:
         assert server.web_url is not None and server.web_url.startswith("https://127.0.0.1:")
         address = urlsplit(server.web_url).netloc
         context = ssl.create_default_context(cafile=files.ca)
-        with closing(http.client.HTTPSConnection(address, timeout=10, context=context)) as connection:
+        with closing(http.client.HTTPSConnection(address, timeout=PATIENCE_S, context=context)) as connection:
             connection.request("GET", "/healthz", headers={"Origin": f"https://{address}"})
             assert Reply(connection.getresponse()).status == 200
         assert talk(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")[:8] != b"HTTP/1.1"

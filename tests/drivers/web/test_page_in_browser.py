@@ -14,6 +14,7 @@ import pymongo
 import pytest
 
 import mongottl
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -52,7 +53,7 @@ def show(browser: "Browser") -> Iterator[Callable[..., "Page"]]:
         context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_S * 1000)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         assert server.web_url is not None
@@ -211,15 +212,17 @@ def test_request_units_of_the_dialect_cosmos(show: Callable[..., "Page"]) -> Non
 def test_a_server_that_stops_is_reported(browser: "Browser") -> None:
     with mongottl.start_server(web_port=0) as server:
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE_S * 1000)
         assert server.web_url is not None
         page.goto(server.web_url, wait_until="domcontentloaded")
         page.get_by_text("Live, every second.").wait_for()
-    page.get_by_text("No connection to the server; trying again.").wait_for(timeout=10_000)
+    page.get_by_text("No connection to the server; trying again.").wait_for()
     page.close()
 
 
 def test_the_page_is_loaded_again_when_the_server_was_started_again(browser: "Browser") -> None:
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE_S * 1000)
     with mongottl.start_server(web_port=0) as server:
         assert server.web_url is not None
         page.goto(server.web_url, wait_until="domcontentloaded")
