@@ -4,6 +4,8 @@ import importlib.machinery
 import importlib.util
 import os
 import re
+import shutil
+import subprocess
 import tomllib
 from types import ModuleType
 from typing import Any
@@ -101,6 +103,18 @@ def test_options_that_are_named_exist() -> None:
     others = "".join(path.read_text(encoding="utf-8") for path in sources)
     for option in set(re.findall(r"(?<![\w-])--[a-z][a-zA-Z-]+", EVERYTHING)) - known:
         assert f'"{option}"' in others, option
+
+
+def test_commits_that_are_named_are_in_the_history() -> None:
+    command = ["git", "-C", str(ROOT), "log", "--format=%h %s"]
+    history = subprocess.run(command, capture_output=True, text=True, check=False).stdout if shutil.which("git") else ""
+    if len(history.splitlines()) < 500:
+        pytest.skip("the history of the sources is not here")
+    text = " ".join((DOCS / "building.md").read_text().split())
+    named = re.findall(r'\b([0-9a-f]{7}) "([^"]+)"', text)
+    assert len(named) == len(re.findall(r"Shown by [0-9a-f]{7}\b", text)) > 0
+    commits = {line[:7]: line.partition(" ")[2] for line in history.splitlines()}
+    assert {commit: commits.get(commit) for commit, _ in named} == {commit: text.rstrip(".") for commit, text in named}
 
 
 def test_folders_and_packages_that_are_named_exist() -> None:
