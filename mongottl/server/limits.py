@@ -30,4 +30,9 @@ def raise_file_limit(connections: int) -> str | None:
         most = soft  # macOS refuses more than a limit that it does not tell
     if most >= wanted:
         return None
-    return f"the system allows {most} open files, so at most {max(0, most - _OTHER_FILES)} connections of {connections}"
+    spare = most - _OTHER_FILES
+    follows = f"at most {spare} connections are accepted" if spare > 0 else "perhaps no connection is accepted"
+    return (
+        f"the system allows {most} open files, so {follows}: {connections} connections (--max-connections) and the"
+        f" server's own files need {wanted} (ulimit -n {wanted})"
+    )
