@@ -3,8 +3,9 @@
 import gzip
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Final
 
 from mongottl.dump.errors import DumpError
 
@@ -52,27 +53,49 @@ class DumpFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # What has ended the reading, until it is raised.
+        self._failed: EOFError | OSError | zlib.error | None = None
         if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes
             raise DumpError(f"{path}: not a file")
         try:
             if path.suffix == ".gz":
-                self._file = cast(BinaryIO, gzip.GzipFile(path))
+                self._file: gzip.GzipFile | BufferedReader = gzip.GzipFile(path)
             else:
                 self._file = path.open("rb")
         except OSError as error:
             raise self.error(str(error.strerror or error)) from error
 
-    def read(self, size: int) -> bytes:
-        """At most `size` of the next bytes; none at the end."""
-        try:
-            return self._file.read(size)
-        except EOFError as error:
-            raise self.error("the compressed file ends too early") from error
-        except (OSError, zlib.error) as error:
-            raise self.error(str(getattr(error, "strerror", None) or error)) from error
+    def read(self, size: int, place: str) -> bytes:
+        """`size` of the next bytes, fewer before what cannot be read or unpacked, and none at the end.
+
+        place: where the reader is, for errors. It has used what is before that.
+        """
+        parts: list[bytes] = []
+        while size > 0 and self._failed is None:
+            try:
+                part = self._file.read1(size)
+            except (EOFError, OSError, zlib.error) as error:
+                self._failed = error
+                break
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        if self._failed is not None and not parts:
+            raise self.error(_reason(self._failed), place) from self._failed
+        return b"".join(parts)
 
     def close(self) -> None:
         self._file.close()
 
     def error(self, what: str, place: str = "") -> DumpError:
         return DumpError(f"{self.path}{', ' if place else ''}{place}: {what}")
+
+
+def _reason(error: EOFError | OSError | zlib.error) -> str:
+    """Why a file cannot be read."""
+    if isinstance(error, EOFError):
+        return "the compressed file ends too early"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"the compressed file is damaged, here or before: {error}"

@@ -36,7 +36,7 @@ def bson_documents(file: DumpFile) -> Iterator[tuple[bytes, int]]:
                 yield document, start + at
                 at += size
                 continue
-        more = file.read(max(_READ_BYTES, size - left))
+        more = file.read(max(_READ_BYTES, size - left), f"byte {start + at}")
         if not more:
             break
         buffer = buffer[at:] + more

@@ -137,9 +137,8 @@ class _Text:
         if self._ended:
             return False
         left = len(self._text) - self._at
-        data = self._file.read(max(_READ_BYTES, left))
+        data = self._file.read(max(_READ_BYTES, left), f"line {self.line()}")
         self._ended = not data
-        self.line()
         try:
             text = self._decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:

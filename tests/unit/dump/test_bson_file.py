@@ -30,6 +30,13 @@ def test_documents_with_the_offsets_of_their_first_bytes(tmp_path: Path, packed:
     assert all(data[offset:].startswith(document) for document, offset in found)
 
 
+def test_a_packed_file_that_ends_too_early(tmp_path: Path) -> None:
+    path = tmp_path / "c.bson.gz"
+    path.write_bytes(gzip.compress(bson.encode({"a": "b"}) * 3)[:-9])
+    with pytest.raises(DumpError, match=r"c\.bson\.gz, byte \d+: the compressed file ends too early"):
+        read(path)
+
+
 def test_an_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "c.bson"
     path.write_bytes(b"")

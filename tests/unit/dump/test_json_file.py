@@ -245,12 +245,34 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_packed_file_that_ends_too_early_or_is_none(tmp_path: Path) -> None:
     path = tmp_path / "c.json.gz"
-    path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000)[:-9])
-    with pytest.raises(DumpError, match=r"c\.json\.gz: the compressed file ends too early"):
+    packed = gzip.compress(b'{"a": 1}\n' * 1000)
+    path.write_bytes(packed[:-9])
+    with pytest.raises(DumpError, match=r"c\.json\.gz, line 9\d\d: the compressed file ends too early"):
+        read(path)
+    path.write_bytes(packed[:-8] + b"abcd" + packed[-4:])
+    with pytest.raises(DumpError, match=r"c\.json\.gz, line 1000: .* is damaged, here or before: CRC check failed"):
+        read(path)
+    path.write_bytes(packed + b"more")
+    with pytest.raises(DumpError, match=r"c\.json\.gz, line 1000: .* Not a gzipped file"):
         read(path)
     path.write_bytes(b'{"a": 1}')
-    with pytest.raises(DumpError, match="Not a gzipped file"):
+    with pytest.raises(DumpError, match=r"c\.json\.gz, line 1: .* Not a gzipped file"):
         read(path)
+
+
+def test_a_packed_file_is_used_up_to_where_it_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "c.json.gz"
+    # Bytes that cannot be compressed, so that little is behind the damage.
+    lines = [b'{"a": "%s"}\n' % os.urandom(1000).hex().encode() for _ in range(1000)]
+    packed = gzip.compress(b"".join(lines))
+    path.write_bytes(packed[: len(packed) // 2])
+    file = DumpFile(path)
+    found = 0
+    with pytest.raises(DumpError, match="the compressed file ends too early") as caught:
+        for _ in json_documents(file):
+            found += 1
+    file.close()
+    assert 450 < found < 500 and f", line {found + 1}: " in str(caught.value)
 
 
 def test_batches_are_bounded(tmp_path: Path) -> None:
