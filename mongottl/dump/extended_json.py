@@ -11,6 +11,7 @@ import struct
 from base64 import b64decode
 from collections.abc import Callable
 from datetime import UTC, datetime
+from math import isinf
 from typing import Final, NoReturn
 
 from bson.binary import OLD_BINARY_SUBTYPE, Binary, UuidRepresentation
@@ -23,6 +24,8 @@ from bson.objectid import ObjectId
 
 from mongottl.document.build import encode_fields
 from mongottl.document.types import (
+    INT64_MAX,
+    INT64_MIN,
     INT_MAX,
     INT_MIN,
     MISSING,
@@ -47,6 +50,10 @@ _OPTIONS: Final = JSONOptions(
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # The length of `2026-01-01T00:00Z`.
 _LEAST_DATE: Final = 17
+# The length of -9223372036854775808.
+_INT64_CHARACTERS: Final = 20
+# Characters of a number that an error shows.
+_SHOWN: Final = 40
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _DOUBLE: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
 # What a value that is JSON but not Extended JSON raises.
@@ -83,6 +90,24 @@ def document_of(pairs: list[tuple[str, Value]]) -> Value:
     return _value_of(pairs) if special else encode_fields(pairs)
 
 
+def whole_number(text: str) -> int | float:
+    """A number of JSON without fraction and exponent: a double where it exceeds 64 bits, as `mongoimport` reads it."""
+    if len(text) <= _INT64_CHARACTERS:
+        value = int(text)
+        if INT64_MIN <= value <= INT64_MAX:
+            return value
+    return real_number(text)
+
+
+def real_number(text: str) -> float:
+    """A number of JSON. ValueError if it is too large for a double."""
+    value = float(text)
+    if isinf(value):
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+        raise ValueError(f"{shown} is out of the range of doubles")
+    return value
+
+
 def no_constant(name: str) -> NoReturn:
     """For NaN and the infinities, which Python's json reads, although JSON does not have them."""
     raise ValueError(f'{name} is no JSON; Extended JSON has {{"$numberDouble": "{name}"}}')
@@ -113,8 +138,10 @@ def _date(text: str) -> Value:
 
 
 def _double(text: str) -> Value:
-    if text in ("Infinity", "-Infinity", "NaN") or _DOUBLE.fullmatch(text):
+    if text in ("Infinity", "-Infinity", "NaN"):
         return float(text)
+    if _DOUBLE.fullmatch(text):
+        return real_number(text)
     raise ValueError(f"{text} is no double")
 
 

@@ -11,12 +11,14 @@ import bson
 
 from mongottl.dump.batches import DumpFile
 from mongottl.dump.errors import DumpError
-from mongottl.dump.extended_json import CONVERSION_ERRORS, document_of, no_constant
+from mongottl.dump.extended_json import CONVERSION_ERRORS, document_of, no_constant, real_number, whole_number
 
 _READ_BYTES: Final = 1 << 20
 # A document of 16 MiB in BSON is hardly longer than this in JSON; bounds what is read in search of an object's end.
 _MOST_CHARACTERS: Final = 128 << 20
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+# The last bytes of the infinities, as doubles in BSON.
+_INFINITIES: Final = (b"\0\0\xf0\x7f", b"\0\0\xf0\xff")
 # Begins the name of a type of Extended JSON.
 _TYPE_MARK: Final = '"$'
 
@@ -32,9 +34,18 @@ def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-_EXTENDED: Final = json.JSONDecoder(object_pairs_hook=document_of, parse_constant=no_constant)
-# Several times as fast, for text without types of Extended JSON and without fields that are given twice.
+_EXTENDED: Final = json.JSONDecoder(
+    object_pairs_hook=document_of, parse_float=real_number, parse_int=whole_number, parse_constant=no_constant
+)
+# Several times as fast, for text without types of Extended JSON, without fields that are given twice, and without
+# numbers that are too large. What it cannot read is read again by the other one.
 _PLAIN: Final = json.JSONDecoder(object_pairs_hook=_members, parse_constant=no_constant)
+
+
+def _may_have_infinity(document: bytes) -> bool:
+    """False if no number in a document is an infinity, which `_PLAIN` makes of what is too large for a double."""
+    # One byte is found much faster than several, and seldom there.
+    return _INFINITIES[0][2] in document and (_INFINITIES[0] in document or _INFINITIES[1] in document)
 
 
 def json_documents(file: DumpFile) -> Iterator[tuple[bytes, int]]:
@@ -107,23 +118,28 @@ class _Text:
     def document(self) -> bytes:
         """The document of the object that begins here."""
         self.document_line = self.line()
+        extended = self._extended
         while True:
-            decoder = _EXTENDED if self._extended else _PLAIN
+            decoder = _EXTENDED if extended else _PLAIN
             try:
                 value, end = decoder.raw_decode(self._text, self._at)
-                document = value if self._extended else bson.encode(value)
-            except _FieldTwiceError:
-                self._extended = True
-                continue
+                document = value if extended else bson.encode(value)
+                if not extended and _may_have_infinity(document):
+                    extended = True
+                    continue
             except json.JSONDecodeError as error:
                 where = error.pos - self._at
                 # The object may only not have been read to its end.
                 if len(self._text) - self._at < _MOST_CHARACTERS and self._read_more():
+                    extended = extended or self._extended
                     continue
                 line = self.document_line + self._text.count("\n", self._at, self._at + where)
                 what = "the file ends within a document" if self._at + where >= len(self._text) else error.msg
                 raise self._file.error(what, f"line {line}") from error
-            except CONVERSION_ERRORS as error:
+            except (_FieldTwiceError, *CONVERSION_ERRORS) as error:
+                if not extended:
+                    extended = True
+                    continue
                 what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
                 raise self._file.error(what, f"line {self.document_line}") from error
             if not isinstance(document, bytes):
