@@ -487,7 +487,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "web_port",
         "network",
         "number",
-        "TCP port of a page that shows what expires and what runs, and of /metrics; 0 picks one. Needs the extra `web`.",
+        "TCP port of a page that shows what expires and what runs, and of /metrics; 0 picks one. Needs extra `web`.",
         maximum=65_535,
     ),
     Setting("web_host", "network", "text", "Address on which the page listens."),

@@ -19,7 +19,7 @@ _FORMS: Final = {"number": "N", "text": "TEXT", "path": "PATH", "address": "HOST
 
 
 REMARKS: Final = (
-    "--no-NAME switches off what is on. Options that list names may be given repeatedly; of others the last one counts.",
+    "--no-NAME switches off what is on. Options that list names may be repeated, of others the last one counts.",
     "Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…",
     "An option precedes its variable.",
 )
