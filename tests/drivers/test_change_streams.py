@@ -3,6 +3,7 @@
 import datetime
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import bson
@@ -13,6 +14,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.waiting import until
 
 Documents = dict[str, Any]
 
@@ -609,16 +611,31 @@ def test_a_stream_waits_for_events(database: Database[Documents]) -> None:
 
 
 def test_writes_elsewhere_advance_the_token_of_a_stream_that_waits(database: Database[Documents]) -> None:
-    for watch in (database.c.watch, database.watch):
-        with watch(max_await_time_ms=50) as stream:
-            other = database.client[database.name + "_2"]
+    other = database.client[database.name + "_2"]
+    waits: Documents = {"currentOp": 1, "op": "getmore", "ns": {"$regex": f"^{database.name}\\."}}
+
+    def token_advances(stream: ChangeStream[Documents]) -> bool:
+        """By a write that another client makes while the stream waits."""
+        ended = threading.Event()
+
+        def write() -> None:
+            until(lambda: ended.is_set() or database.client.admin.command(waits)["inprog"])
             other.d.insert_one({})
-            before = stream.resume_token
-            assert stream.try_next() is None
-            threading.Timer(0.01, lambda other=other: other.d.insert_one({})).start()
-            assert stream.try_next() is None
-            assert before is not None and stream.resume_token is not None
-            assert stream.resume_token["_data"] > before["_data"]
+
+        assert stream.try_next() is None  # earlier writes have advanced the token by now
+        before = stream.resume_token
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert stream.try_next() is None
+        ended.set()
+        writer.join()
+        assert before is not None and stream.resume_token is not None
+        return bool(stream.resume_token["_data"] > before["_data"])
+
+    for watch in (database.c.watch, database.watch):
+        with watch(max_await_time_ms=100) as stream:
+            # The write comes too late if this process stands still while the stream waits.
+            until(partial(token_advances, stream))
             database.c.insert_one({})
             assert kinds(stream) == ["insert"]
     database.client.drop_database(other.name)

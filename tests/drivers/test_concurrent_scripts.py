@@ -12,6 +12,7 @@ from pymongo.errors import OperationFailure
 import mongottl
 from mongottl.javascript import processes
 from mongottl.javascript.library import missing_reason
+from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())]
 
@@ -52,7 +53,7 @@ def meanwhile(database: Database[Documents], run: Callable[[], Any], act: Callab
     ):
         assert thread.is_alive(), found
     act()
-    thread.join(30)
+    thread.join(PATIENCE_S)
     return found[0]
 
 
@@ -184,10 +185,10 @@ def test_an_operation_that_waits_for_a_process(
     waiting.start()
     if ending == "killOp":
         admin.command("killOp", op=number("waiting"))
-    waiting.join(10)
+    waiting.join(PATIENCE_S)
     assert codes == {"waiting": 50 if ending == "maxTimeMS" else 11601}
     admin.command("killOp", op=first)
-    running.join(10)
+    running.join(PATIENCE_S)
     assert codes["running"] == 11601
 
 
@@ -203,5 +204,5 @@ def test_many_at_once(slow: Database[Documents]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert found == [2] * 40

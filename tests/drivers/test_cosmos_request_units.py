@@ -17,6 +17,7 @@ from pymongo.errors import BulkWriteError, OperationFailure
 
 import mongottl
 from tests.drivers.wire_client import WireClient
+from tests.waiting import PATIENCE_S
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Shop = Database[dict[str, Any]]
@@ -345,13 +346,13 @@ def test_requests_that_wait_in_the_server(cosmos: mongottl.RunningServer, accoun
     thread = begin()
     assert outcomes == []
     cosmos.clock.advance(1)
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert outcomes == [100]
     shop.orders.drop()
     cosmos.clock.advance(1)
     thread = begin()
     cosmos.clock.advance(61)
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert isinstance(outcomes[1], BulkWriteError)
     assert outcomes[1].details["nInserted"] == 73
     (failed,) = outcomes[1].details["writeErrors"]

@@ -3,7 +3,6 @@
 import datetime
 import re
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from pymongo.errors import OperationFailure, WriteError
 
 import mongottl
 from mongottl.javascript.library import missing_reason
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 
@@ -373,11 +373,9 @@ RUNAWAYS = [
 
 @pytest.mark.parametrize("code", RUNAWAYS)
 def test_max_time_ends_a_running_call(numbers: Database[Documents], code: str) -> None:
-    start = time.monotonic()
     with pytest.raises(OperationFailure) as caught:
         list(numbers.c.find({"$where": code}, max_time_ms=100))
     assert caught.value.code in (50, 139)
-    assert time.monotonic() - start < 5
 
 
 def test_others_run_meanwhile_and_kill_op_ends_it(numbers: Database[Documents]) -> None:
@@ -400,7 +398,7 @@ def test_others_run_meanwhile_and_kill_op_ends_it(numbers: Database[Documents]) 
         numbers.c.update_one({"_id": 5}, {"$set": {"seen": i}})
         assert numbers.c.find_one(5)["seen"] == i  # type: ignore[index]
     numbers.client.admin.command("killOp", op=opid)
-    runaway.join(10)
+    runaway.join(PATIENCE_S)
     assert [failure.code for failure in failures] == [11601]
 
 

@@ -10,6 +10,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from tests.drivers.refusals import refusal
+from tests.waiting import PATIENCE_S, until
 
 Documents = dict[str, Any]
 
@@ -32,9 +33,14 @@ def test_an_operation_sees_itself(database: Database[Documents]) -> None:
 
 def until_seen(client: MongoClient[Documents], **filter: Any) -> Documents:
     """Asks until the operation is there; each answer takes a turn of the server, so this ends soon."""
-    while True:
-        for shown in client.admin.command({"currentOp": 1, **filter})["inprog"]:
-            return shown  # type: ignore[no-any-return]
+    found: list[Documents] = []
+
+    def is_seen() -> bool:
+        found.extend(client.admin.command({"currentOp": 1, **filter})["inprog"])
+        return bool(found)
+
+    until(is_seen)
+    return found[0]
 
 
 @pytest.mark.parametrize("kind", ["blocked", "awaiting"])
@@ -66,7 +72,7 @@ def test_killing_an_operation_that_waits(database: Database[Documents], kind: st
     shown = until_seen(client, **{f"command.{name}": {"$exists": True}, "ns": f"{database.name}.c"})
     assert shown["op"] == ("command" if kind == "blocked" else "getmore")
     assert client.admin.command({"killOp": 1, "op": shown["opid"]})["info"] == "attempting to kill op"
-    waiter.join(20)
+    waiter.join(PATIENCE_S)
     assert [failure.code for failure in failures] == [11601]
 
 

@@ -282,6 +282,7 @@ def test_tests_that_want_the_same_port(pytester: pytest.Pytester, monkeypatch: p
 
 
 SHARED = """
+import itertools
 import time
 import pymongo
 import pytest
@@ -348,7 +349,9 @@ def test_time(n, mongottl_server):
 
 def test_which_it_has_taken():
     assert len(PASSED) == 100
-    print(f"{(PASSED[-1] - PASSED[0]) / 99 * 1000:.2f} ms a test")
+    # The shortest: what others do on this machine only makes a test longer.
+    shortest_s = min(later - earlier for earlier, later in itertools.pairwise(PASSED))
+    print(f"{shortest_s * 1000:.2f} ms a test")
 """
 
 

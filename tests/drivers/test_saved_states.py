@@ -15,6 +15,7 @@ from pymongo.operations import IndexModel
 import mongottl
 from mongottl.errors import CommandError
 from tests.drivers.wire_client import WireClient
+from tests.waiting import until
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -168,10 +169,8 @@ def test_the_clock_runs_again_if_it_ran(own: Client, saving: mongottl.RunningSer
     saving.clock.reset()
     saving.restore()
     first = saving.clock.now()
-    assert abs(first.timestamp() - time.time()) < 60
-    until_s = time.monotonic() + 30
-    while saving.clock.now() == first:
-        assert time.monotonic() < until_s
+    assert abs(first.timestamp() - time.time()) < 600
+    until(lambda: saving.clock.now() > first)
 
 
 def test_cluster_time_does_not_go_back(own: Client, saving: mongottl.RunningServer) -> None:
@@ -364,19 +363,17 @@ def test_a_wait_for_documents_ends(own: Client, saving: mongottl.RunningServer) 
     saving.save()
     connection = WireClient(saving.uri)
     found = connection.command({"find": "log", "tailable": True, "awaitData": True}, "shop")["cursor"]
-    changes = own.shop.log.watch(max_await_time_ms=60_000)
+    changes = own.shop.log.watch(max_await_time_ms=3_600_000)
     errors: list[PyMongoError] = []
     waiting = threading.Thread(target=lambda: errors.append(refusal(lambda: next(changes))))
     waiting.start()
-    connection.send({"getMore": Int64(found["id"]), "collection": "log", "maxTimeMS": 60_000}, "shop")
+    connection.send({"getMore": Int64(found["id"]), "collection": "log", "maxTimeMS": 3_600_000}, "shop")
     while own.admin.command("serverStatus")["metrics"]["cursor"]["open"]["pinned"] < 2:
         pass  # each look waits for the server's answer
-    began = time.monotonic()
     saving.restore()
     reply = connection.reply()
     waiting.join()
     connection.close()
-    assert time.monotonic() - began < 10
     assert (reply["code"], "a saved state of the server was restored" in reply["errmsg"]) == (175, True)
     assert [error.code for error in errors if isinstance(error, OperationFailure)] == [286]
     changes.close()

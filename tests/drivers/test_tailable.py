@@ -11,6 +11,7 @@ from pymongo.cursor import Cursor, CursorType
 from pymongo.errors import PyMongoError
 
 import mongottl
+from tests.waiting import PATIENCE_S
 
 Document = dict[str, Any]
 
@@ -29,8 +30,8 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def tailing(collection: Collection[Document]) -> Cursor[Document]:
-    """A cursor that has given what was there, and waits a minute for more."""
-    cursor = collection.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(60_000)
+    """A cursor that has given what was there, and waits an hour for more."""
+    cursor = collection.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(3_600_000)
     assert next(cursor) == {"_id": 0}
     return cursor
 
@@ -48,7 +49,7 @@ def test_an_insert_wakes_all_who_wait(capped: Collection[Document], pool: Thread
     cursors = [tailing(capped) for _ in range(4)]
     waiting = [pool.submit(next, cursor) for cursor in cursors]
     capped.insert_one({"_id": 1})
-    assert [answer.result(timeout=30) for answer in waiting] == [{"_id": 1}] * 4
+    assert [answer.result(timeout=PATIENCE_S) for answer in waiting] == [{"_id": 1}] * 4
     for cursor in cursors:
         cursor.close()
 
@@ -58,7 +59,7 @@ def test_dropping_ends_the_waiting(capped: Collection[Document], pool: ThreadPoo
     waiting = pool.submit(next, cursor)
     capped.drop()
     with pytest.raises(StopIteration):  # what the driver makes of QueryPlanKilled (175) here
-        waiting.result(timeout=30)
+        waiting.result(timeout=PATIENCE_S)
     assert not cursor.alive
 
 
@@ -68,7 +69,7 @@ def test_stopping_the_server_ends_the_waiting(pool: ThreadPoolExecutor) -> None:
         waiting = pool.submit(next, tailing(client.test.c))
         client.admin.command("ping")
     with pytest.raises((PyMongoError, StopIteration)):
-        waiting.result(timeout=30)
+        waiting.result(timeout=PATIENCE_S)
 
 
 def test_without_waiting(capped: Collection[Document]) -> None:

@@ -20,6 +20,7 @@ import trustme
 from pymongo.errors import ServerSelectionTimeoutError
 
 import mongottl
+from mongottl.server import server as server_module
 from tests.drivers.test_process import Process
 from tests.waiting import until
 
@@ -79,9 +80,12 @@ def test_others_are_answered_while_a_client_waits(secure: mongottl.RunningServer
         client.shop.create_collection("tail", capped=True, size=100_000)
         client.shop.tail.insert_one({"_id": 1})
         cursor = client.shop.tail.find(cursor_type=pymongo.CursorType.TAILABLE_AWAIT)
+        cursor.max_await_time_ms(3_600_000)
         assert cursor.next() == {"_id": 1}
-        threading.Timer(0.05, client.shop.tail.insert_one, [{"_id": 2}]).start()
+        writer = threading.Timer(0.05, client.shop.tail.insert_one, [{"_id": 2}])
+        writer.start()
         assert cursor.next() == {"_id": 2}
+        writer.join()
         cursor.close()
 
 
@@ -227,8 +231,9 @@ def test_a_handshake_has_a_time_limit(secure: mongottl.RunningServer, monkeypatc
     subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True)
 
 
-def test_what_runs_when_the_server_stops_is_answered(files: Files) -> None:
+def test_what_runs_when_the_server_stops_is_answered(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's stream is shut for reading, which TLS takes for an attack if it is told."""
+    monkeypatch.setattr(server_module, "GRACE_S", 3600.0)
     answers: list[dict[str, Any]] = []
     fail_point = {"failCommands": ["count"], "blockConnection": True, "blockTimeMS": 400}
     with ExitStack() as stack:
@@ -237,8 +242,7 @@ def test_what_runs_when_the_server_stops_is_answered(files: Files) -> None:
         client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=fail_point)
         waiting = threading.Thread(target=lambda: answers.append(client.shop.command("count", "orders")))
         waiting.start()
-        while not client.admin.command("currentOp")["inprog"][1:]:
-            pass
+        until(lambda: client.admin.command({"currentOp": 1, "command.count": "orders"})["inprog"])
         stack.pop_all().close()
         waiting.join()
     assert answers[0]["n"] == 0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mongottl.document.build import encode_fields
@@ -77,14 +77,12 @@ def scripts() -> Iterator[Scripts]:
     processes.close()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(values=st.lists(VALUES, max_size=5))
 def test_identity(scripts: Scripts, values: list[Value]) -> None:
     given = encode_fields([("v", values)])
     assert encode_fields([("v", scripts.call("function(...values) { return values; }", values))]) == given
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(value=VALUES)
 def test_identity_of_what_is_printed(scripts: Scripts, value: Value) -> None:
     """tojson takes every value, and changes none."""
