@@ -20,6 +20,7 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from tests.drivers.test_process import Process
 from tests.oplog_replay import replay
+from tests.waiting import until, until_connected
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -169,6 +170,7 @@ def test_kills_lose_nothing_and_leave_nothing_half_done(tmp_path: Path) -> None:
         process = Process(tmp_path / f"log{run}", "--port", "0", "--data-dir", str(tmp_path / "data"))
         try:
             with Client(process.uri, serverSelectionTimeoutMS=500) as client:
+                until_connected(client)
                 if run == 0:
                     accounts = [{"_id": n, "balance": BALANCE, "v": 0} for n in range(ACCOUNTS)]
                     with client.bank.watch() as stream:
@@ -178,7 +180,7 @@ def test_kills_lose_nothing_and_leave_nothing_half_done(tmp_path: Path) -> None:
                     client.bank.create_collection("plain")
                 check(client, history)
                 if run < KILLS:
-                    work_until_killed(process, client, history, chance)
+                    work_until_killed(process, client, history, chance, is_last=run == KILLS - 1)
         finally:
             process.kill()
         assert "Traceback" not in process.log.read_text()
@@ -186,7 +188,7 @@ def test_kills_lose_nothing_and_leave_nothing_half_done(tmp_path: Path) -> None:
     assert len(history.inserted) > KILLS
 
 
-def work_until_killed(process: Process, client: Client, history: History, chance: random.Random) -> None:
+def work_until_killed(process: Process, client: Client, history: History, chance: random.Random, is_last: bool) -> None:
     history.stops = threading.Event()
     workers = [
         *[
@@ -200,6 +202,8 @@ def work_until_killed(process: Process, client: Client, history: History, chance
         worker.start()
     # The moment of the kill is what differs between the runs; nothing is expected to have happened by then.
     time.sleep(chance.uniform(0.05, 0.6))
+    if is_last:
+        until(lambda: history.broken or min(len(history.committed), len(history.inserted)) > KILLS)
     process.popen.kill()
     history.stops.set()
     for worker in workers:
