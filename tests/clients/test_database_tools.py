@@ -37,7 +37,7 @@ from pymongo.operations import IndexModel
 
 import mongottl
 from mongottl.dump.errors import DumpError
-from tests.clients.conftest import install_or_reason
+from tests.clients.conftest import LIMIT_S, install_or_reason
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ class Tools:
     ) -> tuple[int, bytes, str]:
         """Exit status, standard output, standard error."""
         command = self.command(tool, server, *arguments)
-        ended = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+        ended = subprocess.run(command, input=stdin, capture_output=True, timeout=LIMIT_S, check=False)
         return ended.returncode, ended.stdout, ended.stderr.decode()
 
     def run(

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import mongottl
-from tests.clients.conftest import REFUSED_COMMANDS, Installed, failed_commands
+from tests.clients.conftest import LIMIT_S, REFUSED_COMMANDS, Installed, failed_commands
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ def run_tests(project: Path, uri: str, **environment: str) -> set[str]:
         cwd=project,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT_S,
         check=False,
         env={**os.environ, "MONGODB_URI": uri, **environment},
     )

@@ -11,7 +11,7 @@ import pymongo
 import pytest
 
 import mongottl
-from tests.clients.conftest import Installed, failed_commands
+from tests.clients.conftest import LIMIT_S, Installed, failed_commands
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def mongosh(installed: Installed, tmp_path: Path) -> Shell:
             [program, uri, "--quiet", "--norc", "--eval", script],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT_S,
             check=False,
             env={**os.environ, "HOME": str(tmp_path), "MONGOSH_FORCE_DISABLE_TELEMETRY_FOR_TESTING": "1"},
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mongottl
-from tests.clients.conftest import HERE, Installed
+from tests.clients.conftest import HERE, LIMIT_S, Installed
 from tests.documents import Block, blocks
 
 pytestmark = pytest.mark.slow
@@ -114,7 +114,7 @@ def run(folder: Path, *command: str, **environment: str) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=LIMIT_S,
         check=False,
         env={**os.environ, **environment},
     )

@@ -166,7 +166,7 @@ func changeStreams(client *mongo.Client) {
 	_, err = coll.DeleteOne(ctx, bson.M{"_id": 1})
 	must(err)
 	next := func(stream *mongo.ChangeStream) (seen event) {
-		limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+		limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		check(stream.Next(limited), "no event: %v", stream.Err())
 		must(stream.Decode(&seen))
@@ -243,7 +243,7 @@ func wrongPassword(uri string) {
 
 func main() {
 	uri := os.Getenv("MONGODB_URI")
-	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(10 * time.Second))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(2 * time.Minute))
 	must(err)
 	defer func() {
 		if failure := recover(); failure != nil {

@@ -7,7 +7,7 @@ const { Schema } = mongoose;
 const uri = process.env.MONGODB_URI;
 
 async function connect() {
-  await mongoose.connect(uri, { dbName: "mongoose", serverSelectionTimeoutMS: 10_000 });
+  await mongoose.connect(uri, { dbName: "mongoose", serverSelectionTimeoutMS: 120_000 });
   assert.equal(mongoose.connection.readyState, 1);
   const { databases } = await mongoose.connection.listDatabases();
   assert.deepEqual(databases.map((database) => database.name), ["admin", "config", "local"]);

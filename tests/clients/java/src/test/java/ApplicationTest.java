@@ -71,7 +71,7 @@ class ApplicationTest {
         assumeTrue(URI != null, "MONGODB_URI names no server");
         MongoClientSettings.Builder builder = MongoClientSettings.builder()
                 .applyConnectionString(new ConnectionString(URI))
-                .applyToClusterSettings(cluster -> cluster.serverSelectionTimeout(10, TimeUnit.SECONDS));
+                .applyToClusterSettings(cluster -> cluster.serverSelectionTimeout(2, TimeUnit.MINUTES));
         String authority = System.getenv("MONGODB_CA");
         if (authority != null) {
             SSLContext trusting = contextThatTrusts(authority);
