@@ -82,7 +82,8 @@ def account_login(name: str, key: str) -> str:
 
 def account_options(name: str) -> str:
     """The options of a connection string, as the portal shows them."""
-    return f"ssl=true&replicaSet=globaldb&retrywrites=false&maxIdleTimeMS=120000&appName=@{name}@"
+    app_name = f"@{quote(name, safe='')}@"
+    return f"ssl=true&replicaSet=globaldb&retrywrites=false&maxIdleTimeMS=120000&appName={app_name}"
 
 
 def create_account_user(service: ServiceContext, keys: AccountKeys) -> None:

@@ -39,6 +39,17 @@ def test_the_connection_string_logs_in(mechanism: str) -> None:
             assert caught.value.code == 13
 
 
+@pytest.mark.parametrize("name", ["a&b=c", "a@b", "a%40b", "a b", "a:b/c?d#e", "Ünï", "'x',y+z"])
+def test_account_names_that_azure_does_not_take(name: str) -> None:
+    with mongottl.start_server(dialect="cosmos", cosmos_account=name, cosmos_key=KEY) as running:
+        assert running.read_only_uri is not None
+        for uri in (running.uri, running.read_only_uri):
+            parsed = parse_uri(uri, warn=False)
+            assert (parsed["username"], parsed["options"]["appname"]) == (name, f"@{name}@")
+            with Client(uri) as client:
+                assert client.shop.orders.find_one() is None
+
+
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
 def test_the_read_only_key_reads(mechanism: str) -> None:
     with mongottl.start_server(dialect="cosmos", cosmos_account="a", cosmos_key=KEY) as running:
