@@ -9,7 +9,7 @@ from typing import Any
 import pymongo
 import pytest
 from bson import Int64
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 from pymongo.operations import IndexModel
 
 import mongottl
@@ -584,6 +584,19 @@ def test_the_account_of_cosmos_db_is_restored() -> None:
         assert refusal(lambda: client.other.command({"customAction": "GetDatabase"})).code == 26
         server.reset()
         assert refusal(lambda: client.shop.command({"customAction": "GetDatabase"})).code == 26
+
+
+def test_the_budgets_of_cosmos_db_are_restored() -> None:
+    """A test that uses up the second of a clock that stands still leaves the next test what there was before it."""
+    with mongottl.start_server(dialect="cosmos", cosmos_throughput="enforced") as server, Client(server.uri) as client:
+        orders = client.shop.orders
+        for restore in (server.save, server.restore, server.reset):
+            restore()  # 37 × 11 = 407, of 400
+            with pytest.raises(BulkWriteError) as caught:
+                orders.insert_many([{"_id": n, "filler": "x" * 1024} for n in range(100)])
+            assert caught.value.details["nInserted"] == 37
+            assert refusal(orders.find_one).code == 16500
+        assert server.request_units().requests == 6
 
 
 def test_a_server_with_files_says_that_it_cannot(tmp_path: Any) -> None:

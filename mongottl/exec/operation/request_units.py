@@ -84,6 +84,14 @@ class RequestUnits:
         requests = sum([row.requests for row in rows])
         return UnitsReport(hundredths / HUNDREDTHS, requests, sum([row.throttled for row in rows]), rows)
 
+    def spent(self) -> dict[str, tuple[int, int]]:
+        """What was taken out of budgets, for `restore_spent`: by holder, the second and the hundredths of units."""
+        return dict(self._spent)
+
+    def restore_spent(self, spent: dict[str, tuple[int, int]]) -> None:
+        """Makes what was taken out of budgets what it was; the sums go on."""
+        self._spent = dict(spent)
+
     def reset(self) -> None:
         """Starts the sums from zero; budgets are as before."""
         self._sums = {}

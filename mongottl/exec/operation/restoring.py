@@ -81,6 +81,7 @@ RESTORED: Final = frozenset(
         "max_write_batch_size",
         "profiler",
         "query_settings",
+        "request_units",  # what is left of the second's budgets; the sums go on
         "unarmed",
         "wheel",
     }
@@ -117,7 +118,6 @@ KEPT: Final = frozenset(
         "process_id",
         "purging",
         "request_stop",
-        "request_units",
         "restoring",
         "saved_states",
         "spill_space",
@@ -278,6 +278,7 @@ def _settings(service: ServiceContext) -> ServerSettings:
     settings.concerns = (concerns.read, concerns.write, concerns.updated_ms)
     settings.connection_rate = service.connection_rate.setting()
     settings.scram_iterations = dict(service.accounts.iterations)
+    settings.spent = service.request_units.spent()
     account = service.dialect.account
     if account is not None:
         settings.account = Account()
@@ -300,6 +301,7 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     concerns.read, concerns.write, concerns.updated_ms = settings.concerns
     service.connection_rate.restore(settings.connection_rate)
     service.accounts.iterations = dict(settings.scram_iterations)
+    service.request_units.restore_spent(settings.spent)
     account = settings.account
     if account is not None:
         service.configure_account(account.capabilities, account.backup, account.allowed, account.throughput)

@@ -41,6 +41,8 @@ class ServerSettings:
         self.scram_iterations: dict[str, int] = {}
         # A copy of the Cosmos DB account's settings; None in another dialect.
         self.account: Account | None = None
+        # What was taken out of the budgets of throughput.
+        self.spent: dict[str, tuple[int, int]] = {}
 
 
 class SavedServer:
