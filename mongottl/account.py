@@ -58,8 +58,8 @@ OFF: Final = "off"
 METERED: Final = "metered"
 ENFORCED: Final = "enforced"
 THROUGHPUTS: Final = (OFF, METERED, ENFORCED)
-# Each excludes the backup that goes with it.
-_NOT_CONTINUOUS: Final = ("EnableTtlOnCustomPath", "EnableUniqueIndexReIndex")
+# Capabilities that accounts with continuous backup cannot have.
+NOT_CONTINUOUS: Final = ("EnableTtlOnCustomPath", "EnableUniqueIndexReIndex")
 
 
 class Account:
@@ -92,7 +92,7 @@ class Account:
         _check("backup", [backup], BACKUPS)
         _check("refusal", allowed, REFUSALS)
         _check("throughput", [throughput], THROUGHPUTS)
-        for capability in _NOT_CONTINUOUS:
+        for capability in NOT_CONTINUOUS:
             if capability in capabilities and backup == CONTINUOUS:
                 raise ValueError(f"{capability} cannot be had with continuous backup")
         self.capabilities = frozenset(capabilities)

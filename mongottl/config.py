@@ -13,7 +13,7 @@ from dataclasses import field as dataclass_field
 from dataclasses import fields as dataclass_fields
 from typing import Any, Final, SupportsIndex, TypeAlias
 
-from mongottl.account import BACKUPS, CAPABILITIES, REFUSALS, THROUGHPUTS
+from mongottl.account import BACKUPS, CAPABILITIES, CONTINUOUS, NOT_CONTINUOUS, REFUSALS, THROUGHPUTS
 from mongottl.clock import parse_date
 
 VERSION: Final = "0.1.0"
@@ -21,6 +21,8 @@ VERSION: Final = "0.1.0"
 GIT_VERSION: Final = f"mongottl-{VERSION}"
 
 DIALECTS: Final = ("mongodb", "cosmos")
+# Those that accounts of Cosmos DB can have.
+COSMOS_VERSIONS: Final = ("3.6", "4.0", "4.2", "5.0", "6.0", "7.0")
 LOG_FORMATS: Final = ("text", "json")
 MAX_LOG_LEVEL: Final = 5
 STORAGE_ENGINES: Final = ("auto", "memory", "sqlite")
@@ -119,6 +121,13 @@ class ServerConfig:
             for setting in SETTINGS:
                 if setting.field.startswith("cosmos_") and self._is_given(setting.field):
                     raise SettingError(setting.field, "only with {} cosmos", "dialect")
+        elif self.announced_version() not in COSMOS_VERSIONS:
+            known = ", ".join(COSMOS_VERSIONS)
+            raise SettingError("server_version", f"with {{}} cosmos one of {known}", "dialect")
+        for capability in self.cosmos_capability:
+            if capability in NOT_CONTINUOUS and self.cosmos_backup == CONTINUOUS:
+                reason = f"{capability} not together with {{}} continuous"
+                raise SettingError("cosmos_capability", reason, "cosmos_backup")
 
     def _is_given(self, field: str) -> bool:
         """Whether a setting has another value than its default."""

@@ -181,7 +181,7 @@ def test_of_another_engine(mongottl_server, mongottl_session):
     with pymongo.MongoClient(mongottl_server.uri) as client:
         client.shop.orders.insert_one({})
 
-@pytest.mark.mongottl(dialect="mongodb", server_version="4.4")
+@pytest.mark.mongottl(dialect="mongodb", server_version="6.0")
 def test_that_the_fixture_decides(mongottl_server, mongottl_cosmos):
     assert mongottl_cosmos.throttle("insert").__enter__() is None
     with pytest.raises(Exception, match="needs the dialect cosmos"):

@@ -286,6 +286,11 @@ def test_wrong_values_are_refused_by_name(field: str, value: object) -> None:
         ({"cosmos_account": "a", "cosmos_key": "x", "cosmos_key_file": "x"}, "MONGOTTL_COSMOS_KEY: not together with "),
         ({"cosmos_account": "a"}, "--cosmos-account: only with --dialect cosmos"),
         ({"cosmos_allow": "bare-watch", "dialect": "mongodb"}, "--cosmos-allow: only with --dialect cosmos"),
+        (
+            {"dialect": "cosmos", "cosmos_backup": "continuous", "cosmos_capability": "EnableTtlOnCustomPath"},
+            "--cosmos-capability: EnableTtlOnCustomPath not together with --cosmos-backup continuous",
+        ),
+        ({"dialect": "cosmos", "server_version": "4.4"}, "--server-version: with --dialect cosmos one of 3.6, 4.0, "),
     ],
 )
 def test_settings_that_contradict_each_other(settings: dict[str, str], said: str) -> None:
