@@ -1,6 +1,7 @@
-"""`scripts`: what they say to a user whose Python is too old, and how far an installation is."""
+"""`scripts`: what they say to a user whose Python is too old, how far an installation is, and that they end."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,3 +72,42 @@ def test_an_installation_says_what_it_does(tmp_path: Path) -> None:
         assert ended.returncode == 1
         assert said in ended.stderr
         assert not (folder / ".venv").exists()
+
+
+@pytest.mark.parametrize(("part", "fails"), [("check", ""), ("check", "exit 1"), ("rest", "")])
+def test_nothing_runs_on_after_scripts_test(tmp_path: Path, part: str, fails: str) -> None:
+    """What runs in the background ends by Ctrl-C, which a shell does not give to it, and by the foreground's fault."""
+    folder = checkout(tmp_path)
+    pids, go_on = tmp_path / "pids", tmp_path / "go_on"
+    os.mkfifo(pids)
+    os.mkfifo(go_on)
+    background = f"echo $$ >{pids}; exec sleep 600"
+    # It fails when the background runs.
+    foreground = f"echo >{pids}; read go <{go_on}; {fails or 'exec sleep 600'}"
+    programs = {
+        "scripts/setup": "",
+        "scripts/check": background if part == "check" else "",
+        ".venv/bin/python": f"""case "$*" in
+            *tests/unit/catalog*) {foreground if part == "check" else ""} ;;
+            *--ignore*) {background} ;;
+            *) {foreground} ;;
+        esac""",
+    }
+    (folder / ".venv/bin").mkdir(parents=True)
+    for name, code in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{code}\n")
+        (folder / name).chmod(0o755)
+    # Open for writing, too, so the end of one writer is not the end of the lines.
+    with open(os.open(pids, os.O_RDWR), encoding="ascii") as lines:
+        script = subprocess.Popen(
+            [folder / "scripts/test"], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        begun = sorted([lines.readline().strip(), lines.readline().strip()])
+    if fails:
+        go_on.write_text("\n")
+    else:
+        os.killpg(script.pid, signal.SIGINT)
+    script.communicate(timeout=60)
+    assert script.returncode == (1 if fails else 130)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun[1]), 0)
