@@ -1,6 +1,7 @@
 """The Java driver, in an application's JUnit tests."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -16,9 +17,10 @@ pytestmark = pytest.mark.slow
 CASES = {"connects", "crud", "ttl", "transactions", "changeStreams", "gridFS", "errorShapes", "wrongPassword"}
 
 
-@pytest.fixture(scope="module")
-def project(installed: Installed) -> Path:
-    return installed("java")
+@pytest.fixture
+def project(installed: Installed, tmp_path: Path) -> Path:
+    """A copy: Maven writes reports into the project, where another run of these tests may do so at the same time."""
+    return Path(shutil.copytree(installed("java"), tmp_path / "project"))
 
 
 def run_tests(project: Path, uri: str, **environment: str) -> set[str]:

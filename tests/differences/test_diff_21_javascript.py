@@ -35,7 +35,7 @@ def test_messages(database: Database[dict[str, Any]]) -> None:
 
 
 def test_each_batch_begins_with_fresh_global_variables(database: Database[dict[str, Any]]) -> None:
-    database.c.insert_many([{"_id": i} for i in range(1000)])
+    database.c.insert_many([{"_id": i} for i in range(100)])
     code = "count = typeof count == 'undefined' ? 1 : count + 1; return count == 1"
     with database.c.find({"$where": code}, batch_size=1) as cursor:
         assert len(list(cursor)) > 1

@@ -19,6 +19,7 @@ import pytest
 
 import mongottl
 from tests.documents import ROOT, Block, blocks
+from tests.waiting import PATIENCE_S
 
 HOME = Path(mongottl.__file__).parents[1]
 # Where the documents expect a server.
@@ -46,7 +47,7 @@ def run_python(folder: Path, *arguments: str) -> str:
     """What a Python process writes to standard output. It has to succeed, and to close all that it opens."""
     command = [sys.executable, "-W", "error", *arguments]
     ended = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=environment()
+        command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment()
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
@@ -173,7 +174,7 @@ class Shell:
             self.serve(line)
             return
         ended = subprocess.run(
-            line, shell=True, cwd=self.folder, capture_output=True, text=True, timeout=60, env=self._environment
+            line, shell=True, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S, env=self._environment
         )
         assert ended.returncode == 0, f"{line}: {ended.stdout}{ended.stderr}"
 
@@ -205,7 +206,7 @@ class Shell:
             server.send_signal(signal.SIGTERM)
         for server in self._servers:
             with server:
-                server.communicate(timeout=30)
+                server.communicate(timeout=PATIENCE_S)
             assert server.returncode == 0
 
 

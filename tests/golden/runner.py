@@ -20,6 +20,7 @@ from mongottl.wire.encode import encode_request
 from mongottl.wire.messages import NeedData, OpMsg
 from tests.golden.notation import CODEC, Placeholder, parse, render, shape
 from tests.replies import without_times
+from tests.waiting import PATIENCE_S
 
 START_S = 4_102_444_800  # 2100-01-01T00:00:00Z
 
@@ -59,7 +60,7 @@ class _Client:
     """One socket that sends commands as OP_MSG."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.wire = ClientWireConnection()
         self.request_id = 0
 

@@ -16,6 +16,10 @@ def never_pause(seconds: float, file: int, to_write: bool) -> bool:
     return False
 
 
+# By the clock. Scripts have a lower priority than what else runs on this machine, which may leave them little of it.
+LONG_LIMIT_MS = 120_000
+
+
 @pytest.fixture
 def processes() -> Iterator[ScriptProcesses]:
     if missing_reason():
@@ -32,7 +36,7 @@ def make(processes: ScriptProcesses) -> MakeScripts:
     def make(
         check: Callable[[], None] = lambda: None,
         log: Callable[[str], None] = lambda line: None,
-        call_limit_ms: int = 10_000,
+        call_limit_ms: int = LONG_LIMIT_MS,
         pause: Pause = never_pause,
     ) -> Scripts:
         scripts = Scripts(processes, pause, time.monotonic, log, 0, "8.2.0", call_limit_ms)

@@ -13,7 +13,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.javascript import processes as script_processes
 from mongottl.javascript.processes import ScriptProcesses, Spawner
 from mongottl.javascript.scripts import Scripts
-from tests.unit.javascript.conftest import MakeScripts
+from tests.unit.javascript.conftest import LONG_LIMIT_MS, MakeScripts
 
 
 def code_of(scripts: Scripts, body: str) -> int:
@@ -127,6 +127,7 @@ def test_the_limit_of_a_call(make: MakeScripts, processes: ScriptProcesses) -> N
     scripts = make(call_limit_ms=300)
     assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
     assert processes._used == set()
+    scripts.call_limit_ms = LONG_LIMIT_MS
     assert scripts.call("function() { return 1; }", []) == 1.0
 
 
@@ -189,10 +190,11 @@ def test_a_lower_priority(scripts: Scripts, processes: ScriptProcesses) -> None:
 
 
 def test_a_process_is_killed_although_a_forked_one_has_its_files(make: MakeScripts, processes: ScriptProcesses) -> None:
-    scripts = make(call_limit_ms=200)
+    scripts = make()
     scripts.call("function() {}", [])
     [process] = processes._used
     copy = os.dup(process._life)
+    scripts.call_limit_ms = 200
     try:
         assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
         while started_by(processes._spawner):
