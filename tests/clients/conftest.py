@@ -16,6 +16,7 @@ import pymongo
 import pytest
 
 import mongottl
+from tests.waiting import until
 
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE.parents[1] / "scripts" / "clients"
@@ -96,8 +97,14 @@ def secured(tmp_path: Path) -> Iterator[mongottl.RunningServer]:
 def failed_commands(server: mongottl.RunningServer) -> set[str]:
     """The commands that were answered with an error. Names that no server knows, which shells probe, count as one."""
     with pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+
+        def open_cursors() -> int:
+            found: int = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+            return found
+
+        # The server may not have seen yet that a client has ended whose change stream waits.
+        until(lambda: open_cursors() == 0, "a cursor was left open")
         status = client.admin.command("serverStatus")
-        assert status["metrics"]["cursor"]["open"]["total"] == 0
         assert status["asserts"]["internal"] == 0
     commands = status["metrics"]["commands"]
     del commands["<UNKNOWN>"]

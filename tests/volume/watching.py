@@ -18,6 +18,7 @@ import pymongo.uri_parser
 from pymongo.database import Database
 
 from tests.replies import without_times
+from tests.waiting import PATIENCE_S
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -88,11 +89,11 @@ class Watched:
         assert self._pinger.stdin is not None
         assert self._pinger.stdout is not None
         self._pinger.stdin.close()
-        self._pinger.wait(60)
+        self._pinger.wait(PATIENCE_S)
         self._pinger.stdout.close()
         self.client.close()
         self._server.send_signal(signal.SIGTERM)
-        assert self._server.wait(60) == 0, self.log.read_text()
+        assert self._server.wait(PATIENCE_S) == 0, self.log.read_text()
         assert self._server.stdout is not None
         self._server.stdout.close()
 
