@@ -5,19 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import mongottl
 from tests.clients.conftest import HERE, LIMIT_S, Installed
-from tests.documents import Block, blocks
+from tests.documents import blocks
 
 pytestmark = pytest.mark.slow
-
-# Where the recipes for a server that runs beside the tests expect it. The others are whole programs for `mongottl run`.
-HOST = "127.0.0.1:27017"
 
 JAVA = """
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -70,6 +66,7 @@ package client
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -84,28 +81,20 @@ RECIPE
 """
 
 
-@pytest.fixture
-def server() -> Iterator[mongottl.RunningServer]:
-    with mongottl.start_server(dialect="cosmos") as running:
-        yield running
-
-
-def recipes(language: str, whole: bool) -> list[Block]:
-    """The recipes of a language: whole programs, or what stands inside of one."""
-    return [block for block in blocks(language) if ("MONGODB_URI" in block.code) is whole]
-
-
-def recipe(language: str, frame: str, server: mongottl.RunningServer) -> str:
-    """The program around a language's recipe, which connects to the server."""
-    (block,) = recipes(language, whole=False)
-    assert HOST in block.code
-    return frame.lstrip().replace("RECIPE", block.code.replace(HOST, f"127.0.0.1:{server.port}"))
-
-
 def program(language: str) -> str:
-    """The recipe of a language that is a whole program."""
-    (block,) = recipes(language, whole=True)
-    return block.code
+    """README's recipe of a language, which is a whole program."""
+    (code,) = recipes(language, "README.md")
+    return code
+
+
+def framed(language: str, frame: str) -> str:
+    """The program around the recipe of a language for Cosmos DB."""
+    (code,) = recipes(language, "docs/cosmos.md")
+    return frame.lstrip().replace("RECIPE", code)
+
+
+def recipes(language: str, page: str) -> list[str]:
+    return [block.code for block in blocks(language) if block.where.startswith(f"{page}:")]
 
 
 def run(folder: Path, *command: str, **environment: str) -> str:
@@ -122,10 +111,10 @@ def run(folder: Path, *command: str, **environment: str) -> str:
     return ended.stdout
 
 
-def run_with_server(folder: Path, *command: str, **environment: str) -> str:
+def run_with_server(folder: Path, *command: str, dialect: str = "mongodb", **environment: str) -> str:
     """As `run`, with a server that `mongottl run` starts."""
     home = str(Path(mongottl.__file__).parents[1])
-    wrapped = [sys.executable, "-m", "mongottl", "run", "--", *command]
+    wrapped = [sys.executable, "-m", "mongottl", "run", "--dialect", dialect, "--", *command]
     return run(folder, *wrapped, PYTHONPATH=home, **environment)
 
 
@@ -148,9 +137,9 @@ def test_java(installed: Installed, tmp_path: Path) -> None:
     assert "Tests run: 1, Failures: 0, Errors: 0, Skipped: 0" in said
 
 
-def test_junit(installed: Installed, server: mongottl.RunningServer, tmp_path: Path) -> None:
-    maven_project(tmp_path, installed("java"), "RecipeTest", recipe("java", JAVA, server))
-    said = run(tmp_path, "mvn", "--batch-mode", "--offline", "test")
+def test_junit(installed: Installed, tmp_path: Path) -> None:
+    maven_project(tmp_path, installed("java"), "RecipeTest", framed("java", JAVA))
+    said = run_with_server(tmp_path, "mvn", "--batch-mode", "--offline", "test", dialect="cosmos")
     assert "Tests run: 2, Failures: 0, Errors: 0, Skipped: 0" in said
 
 
@@ -162,9 +151,10 @@ def test_node(installed: Installed, tmp_path: Path) -> None:
     assert re.search(r"fail 0$", said, re.M)
 
 
-def test_jest(installed: Installed, server: mongottl.RunningServer, tmp_path: Path) -> None:
-    (tmp_path / "recipe.test.js").write_text(recipe("javascript", JEST, server))
-    said = run(tmp_path, "node", "--test", "recipe.test.js", NODE_PATH=str(installed("node") / "node_modules"))
+def test_jest(installed: Installed, tmp_path: Path) -> None:
+    (tmp_path / "recipe.test.js").write_text(framed("javascript", JEST))
+    modules = installed("node") / "node_modules"
+    said = run_with_server(tmp_path, "node", "--test", "recipe.test.js", dialect="cosmos", NODE_PATH=str(modules))
     assert re.search(r"pass 2$", said, re.M)
     assert re.search(r"fail 0$", said, re.M)
 
@@ -175,10 +165,10 @@ def test_go(installed: Installed, tmp_path: Path) -> None:
     assert run_with_server(tmp_path, "go", "test", "-p", "1", "./...").startswith("ok")
 
 
-def test_go_for_cosmos(installed: Installed, server: mongottl.RunningServer, tmp_path: Path) -> None:
+def test_go_for_cosmos(installed: Installed, tmp_path: Path) -> None:
     installed("go")
-    go_module(tmp_path, recipe("go", GO, server))
-    assert run(tmp_path, "go", "test", "./...").startswith("ok")
+    go_module(tmp_path, framed("go", GO))
+    assert run_with_server(tmp_path, "go", "test", "./...", dialect="cosmos").startswith("ok")
 
 
 def test_rust(installed: Installed, tmp_path: Path) -> None:

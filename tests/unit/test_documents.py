@@ -19,8 +19,17 @@ from tests.documents import DOCS, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, docu
 
 DOCUMENTS = documents()
 EVERYTHING = "".join(DOCUMENTS.values())
-# Options of other programs: cargo, curl, MongoDB's tools.
-ELSEWHERE = {"--test-threads", "--fail", "--preserveUUID", "--oplog", "--oplogReplay"}
+# Options of other programs: cargo, Node, Jest, curl, MongoDB's tools.
+ELSEWHERE = {
+    "--test",
+    "--test-threads",
+    "--test-concurrency",
+    "--runInBand",
+    "--fail",
+    "--preserveUUID",
+    "--oplog",
+    "--oplogReplay",
+}
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
