@@ -201,7 +201,12 @@ def since(kind: str, name: str) -> Version:
 
 
 class Features:
-    """What the version of MongoDB has that a server announces, where that is not the latest one."""
+    """What the version of MongoDB has that a server announces, where that is not the latest one.
+
+    sorts_by_dollar_names: whether `$sort` takes names that start with `$`.
+    """
+
+    sorts_by_dollar_names = False
 
     def __init__(self, version: str) -> None:
         self.version: Final = parse_version(version)

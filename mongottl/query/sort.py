@@ -318,8 +318,12 @@ def _value_in_key(pattern: SortPattern, document: bytes, field: int, key: bytes,
     return None, at + len(encode_value(Undefined(), descending))  # an empty array
 
 
-def parse_sort(specification: bytes, collation: Collation | None = None) -> SortPattern:
+def parse_sort(
+    specification: bytes, collation: Collation | None = None, takes_dollar_names: bool = False
+) -> SortPattern:
     """The pattern of a sort document `{path: 1 | -1, …}`; an empty one gives an empty pattern.
+
+    takes_dollar_names: whether a path may start with `$`, which is then part of the field's name.
 
     CommandError: 15974 for a direction that is not a number, 15975 for one that is not 1 or -1 (fractions of doubles
     are cut off); 7472500 for a duplicate path; 17312 for an object other than `{$meta: …}`, 31138 for a kind
@@ -341,7 +345,7 @@ def parse_sort(specification: bytes, collation: Collation | None = None) -> Sort
         order = clamp_to_long(direction)  # doubles are truncated, decimals rounded
         if order not in (1, -1):
             raise CommandError(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")
-        check_field_path(name)
+        check_field_path(name[1:] if takes_dollar_names and name.startswith("$") else name)
         if name in seen:
             raise CommandError(7472500, f"$sort key must not contain duplicate keys (duplicate key: '{name}')")
         seen.add(name)

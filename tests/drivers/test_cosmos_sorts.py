@@ -203,3 +203,14 @@ def test_mongodb_sorts_in_memory(client: Client) -> None:
     client.drop_database("shop")
     client.shop.orders.insert_many([{"_id": 1, "a": 2}, {"_id": 2, "a": 1}])
     assert [found["_id"] for found in client.shop.orders.find().sort("a")] == [2, 1]
+
+
+def test_a_name_with_a_dollar_sign_is_a_field_that_no_document_has(orders: Documents, database: Any) -> None:
+    """As in Microsoft's sample for Node, 280-aggregation, whose results are not sorted. MongoDB refuses the name."""
+    group: dict[str, Any] = {"$group": {"_id": "$b", "n": {"$sum": 1}}}
+    unsorted = list(orders.aggregate([group]))
+    assert list(orders.aggregate([group, {"$sort": {"$n": -1}}])) == unsorted
+    assert list(orders.aggregate([group, {"$sort": {"$n": -1, "_id": 1}}])) == sorted(unsorted, key=lambda g: g["_id"])
+    with pytest.raises(OperationFailure) as caught:
+        database.c.aggregate([group, {"$sort": {"$n": -1}}])
+    assert caught.value.code == 16410

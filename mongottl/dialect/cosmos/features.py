@@ -318,6 +318,9 @@ def missing_names(kind: str, version: Version) -> frozenset[str]:
 class CosmosFeatures(Features):
     """What a version of Cosmos DB has; that of MongoDB's while the account allows `MISSING_FEATURES`."""
 
+    # Microsoft's sample for Node, 280-aggregation, does so, and shows the results, which are not in that order.
+    sorts_by_dollar_names = True
+
     def __init__(self, version: str, account: Account) -> None:
         super().__init__(version)
         self._account = account

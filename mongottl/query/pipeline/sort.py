@@ -85,7 +85,8 @@ def parse_sort_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$sort: {path: 1 | -1, …}}`. 15973 if it is not a document, 15976 if it is empty; errors of `parse_sort`."""
     if not isinstance(argument, bytes):
         raise CommandError(15973, "the $sort key specification must be an object")
-    pattern = parse_sort(argument, ctx.collation)
+    takes_dollar_names = ctx.features is not None and ctx.features.sorts_by_dollar_names
+    pattern = parse_sort(argument, ctx.collation, takes_dollar_names)
     if pattern.is_empty():
         raise CommandError(15976, "$sort stage must have at least one sort key")
     ctx.metadata.requested.update(pattern.metadata)
