@@ -68,8 +68,9 @@ class Dialect:
             return False
         return self.account.can("EnableMongoRetryableWrites") and self.features.version >= (4, 0)
 
-    def has_server_status(self) -> bool:
-        """Whether serverStatus has fields: in Cosmos DB it has none."""
+    def describes_as_mongodb(self) -> bool:
+        """Whether serverStatus has fields, and explain of a find tells of MongoDB's plans: neither is so in Cosmos
+        DB."""
         return self.account is None or not self.account.refuses(MISSING_FEATURES)
 
     def code_name(self, code: int) -> str:

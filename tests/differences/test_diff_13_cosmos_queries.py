@@ -18,3 +18,8 @@ def test_compound_indexes_take_arrays(cosmos: Database[dict[str, Any]]) -> None:
     with pytest.raises(WriteError) as caught:
         cosmos["c"].insert_one({"_id": 2, "a": [1, 2], "b": [1, 2]})
     assert caught.value.code == 171
+
+
+def test_explain_of_other_commands_is_mongodb_s(cosmos: Database[dict[str, Any]]) -> None:
+    assert "stages" in cosmos.command("explain", {"find": "c"})
+    assert "queryPlanner" in cosmos.command("explain", {"count": "c"})

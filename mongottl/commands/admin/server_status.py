@@ -46,7 +46,7 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
 
     Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
     """
-    if not op.service.dialect.has_server_status():
+    if not op.service.dialect.describes_as_mongodb():
         return {}
     reply = describe_server(op)
     for name, included in op.extra_fields.items():

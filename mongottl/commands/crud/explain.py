@@ -8,10 +8,12 @@ Nothing is written: for update and delete the plan is executed for its statistic
 from collections.abc import Callable
 from typing import Annotated, Any, Final, NamedTuple
 
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.commands.access import needing
 from mongottl.commands.crud import delete, update, view_reads
 from mongottl.commands.crud import find_and_modify as modify
+from mongottl.commands.crud.explain_cosmos import execute_cosmos_find, metered
 from mongottl.commands.crud.explain_pipeline import (
     add_plan_hashes,
     explain_aggregate_command,
@@ -41,7 +43,7 @@ from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
-from mongottl.exec.plan.planner import plan_in_turns, plan_query
+from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
 from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.explain import (
@@ -54,7 +56,8 @@ from mongottl.exec.results.explain import (
     return_key_wrapper,
     update_wrapper,
 )
-from mongottl.query.match import parse_match
+from mongottl.query.context import ParseContext
+from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.plan import RootProjection
 from mongottl.query.sort import parse_sort
@@ -111,6 +114,22 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
             return (yield from explain_view_query(op, on_view, stages, hint, request.verbosity, request.explained))
     describe = _QUERIES[spec.name]
     query = yield from in_turns(op, lambda: describe(op, inner))
+    if spec.name == "find" and not op.service.dialect.describes_as_mongodb():
+        meter = metered(op)
+        found = yield from planned(op, query)
+        return (
+            yield from execute_cosmos_find(
+                op,
+                meter,
+                found.plan,
+                found.match,
+                found.described,
+                found.collection,
+                query.collection,
+                query.filter,
+                request.explained,
+            )
+        )
     return (yield from _explain(op, query, request.verbosity, request.explained))
 
 
@@ -146,7 +165,20 @@ class Explained(NamedTuple):
     allow_disk_use: bool | None = None
 
 
-def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
+class Planned(NamedTuple):
+    """The plan of an explained query, its parsed filter and what that looks like."""
+
+    plan: QueryPlan
+    match: MatchExpression
+    described: Value
+    collection: Collection | None
+    context: ParseContext
+    shape: QueryShape
+    projection: Projection | None
+
+
+def planned(op: OperationContext, query: Explained) -> Steps[Planned]:
+    """Plans an explained query, with the errors of the query itself."""
     context = context_of(op, query.collection, query.let, query.collation)
     match = yield from in_turns(op, lambda: parse_match(query.filter, context, near=True))
     natural = natural_order(query.sort)
@@ -183,6 +215,12 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
             allow_disk_use=query.allow_disk_use,
         ),
     )
+    described = yield from in_turns(op, match.describe)
+    return Planned(plan, match, described, collection, context, shape, projection)
+
+
+def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
+    plan, _, described, collection, context, shape, projection = yield from planned(op, query)
     if query.id_hack:
         plan.show_id_plan(ID_HACK)
     else:
@@ -207,7 +245,6 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
             projection_wrapper(isinstance(projection, RootProjection), plan.covered, query.projection),
         )
     namespace = f"{op.database}.{query.collection}"
-    described = yield from in_turns(op, match.describe)
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
     parts = yield from in_turns(op, lambda: shape.parts(described))
     add_plan_hashes(reply, collection, parts, context.collation)

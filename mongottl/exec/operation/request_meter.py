@@ -22,6 +22,7 @@ class RequestMeter:
         self.throttled = 0
         self._now_s: int = now_s
         self._point_reads = 0
+        self._point_bytes = 0
         self._loaded_bytes = 0
         self._changes = 0
 
@@ -29,6 +30,7 @@ class RequestMeter:
         """Counts the read of a document by its key."""
         if not self.paused and not self._is_expired(collection, record):
             self._point_reads += charges.point_read(len(record[1]))
+            self._point_bytes += len(record[1])
 
     def load(self, collection: Collection, records: list[Record]) -> None:
         """Counts documents that are read by a scan, by an index or by record id."""
@@ -37,6 +39,11 @@ class RequestMeter:
         if collection.default_ttl_s != NO_TTL:
             records = [record for record in records if not self._is_expired(collection, record)]
         self._loaded_bytes += sum([len(record[1]) for record in records])
+
+    @property
+    def loaded_bytes(self) -> int:
+        """The bytes of the documents that were loaded."""
+        return self._loaded_bytes + self._point_bytes
 
     def load_bytes(self, size_bytes: int) -> None:
         """Counts documents that an operation answers for without reading them."""

@@ -83,6 +83,12 @@ def serves(index: IndexDescriptor, sort: SortPattern) -> bool:
     return all(reversed_paths) or not any(reversed_paths)
 
 
+def indexes_path(index: IndexDescriptor, path: str) -> bool:
+    """Whether an index has the values at a path, alone or with those at others."""
+    indexed = [path.dotted for path in index.paths]
+    return path in indexed or any(is_wildcard(wildcard) and _covers(wildcard, path) for wildcard in indexed)
+
+
 def _covers(wildcard: str, path: str) -> bool:
     """Whether a path is below that of a wildcard index: `a.$**` has `a.b` and `a`."""
     parent = wildcard[: -len(_WILDCARD)]

@@ -1,0 +1,110 @@
+"""explain of a find in the dialect `cosmos`: executes it with a meter, and tells what `dialect.cosmos.explain` has."""
+
+from typing import Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.commands.registry import Reply
+from mongottl.dialect.cosmos.explain import FindFacts, Lookup, explained_find
+from mongottl.document.types import MISSING, Value
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.metering import MeteringRecoveryUnit
+from mongottl.exec.operation.request_meter import RequestMeter
+from mongottl.exec.operation.request_units import HUNDREDTHS
+from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.planner import QueryPlan
+from mongottl.exec.plan.predicates import conjuncts_of
+from mongottl.exec.plan.served_sorts import indexes_path
+from mongottl.exec.results.plan_summary import total
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression
+from mongottl.query.match.tree import ListExpression, NotExpression, PathExpression
+from mongottl.versions import parse_version
+
+_ID: Final = "_id"
+_MS_PER_S: Final = 1000.0
+
+
+def metered(op: OperationContext) -> RequestMeter:
+    """The meter of what the operation reads from now on."""
+    meter = RequestMeter(op.now_s)
+    op.meter = meter
+    op.recovery_unit = MeteringRecoveryUnit(op.service, op.recovery_unit, meter)
+    return meter
+
+
+def execute_cosmos_find(
+    op: OperationContext,
+    meter: RequestMeter,
+    plan: QueryPlan,
+    match: MatchExpression,
+    described: Value,
+    collection: Collection | None,
+    name: str,
+    filter: bytes,
+    command: bytes,
+) -> Steps[Reply]:
+    """Executes the plan of a find to its end; the reply of explain. described: the parsed filter. command: as sent."""
+    clock = op.service.clock
+    start_s = clock.monotonic_s()
+    returned = returned_bytes = 0
+    stage = plan.open()
+    try:
+        batch = stage.next_batch(op)
+        while batch is not None:
+            returned += len(batch)
+            returned_bytes += sum([len(record[1]) for record in batch])
+            op.check_interrupt()
+            yield None
+            batch = stage.next_batch(op)
+        loaded = total(stage.node(), "docsExamined")
+    finally:
+        stage.close()
+    paths = list(dict.fromkeys(_paths(match)))
+    indexed = [path for path in paths if _has_index(collection, path)]
+    facts = FindFacts(
+        op.database,
+        name,
+        command,
+        filter,
+        described,
+        _lookup(collection, match),
+        indexed,
+        [path for path in paths if path not in indexed],
+        loaded,
+        meter.loaded_bytes,
+        returned,
+        returned_bytes,
+        (clock.monotonic_s() - start_s) * _MS_PER_S,
+        meter.total(returned_bytes, False) / HUNDREDTHS,
+    )
+    return explained_find(facts, parse_version(op.service.config.announced_version()))
+
+
+def _paths(match: MatchExpression) -> list[str]:
+    """The paths of a filter's conditions, in their order."""
+    if isinstance(match, ListExpression):
+        return [path for child in match.children for path in _paths(child)]
+    if isinstance(match, NotExpression):
+        return _paths(match.child)
+    return [match.path.dotted] if isinstance(match, PathExpression) else []
+
+
+def _has_index(collection: Collection | None, path: str) -> bool:
+    """Whether an index has the path, alone or with others: for filters Microsoft's page says it makes no difference."""
+    if collection is None:
+        return path == _ID
+    return any(index.ready and indexes_path(index.descriptor, path) for index in collection.listed_indexes)
+
+
+def _lookup(collection: Collection | None, match: MatchExpression) -> Lookup | None:
+    """The document that a filter names by `_id`, and by the shard key if there is one, and by nothing else."""
+    named: dict[str, Value] = {}
+    for part in conjuncts_of(match):
+        if not isinstance(part, ComparisonExpression) or part.operator != EQ or part.path.dotted in named:
+            return None
+        named[part.path.dotted] = part.value
+    wanted = {_ID} if collection is None or collection.shard_key is None else {_ID, collection.shard_key.path.dotted}
+    if named.keys() != wanted:
+        return None
+    others = [value for path, value in named.items() if path != _ID]
+    return Lookup(named[_ID], others[0] if others else MISSING)
