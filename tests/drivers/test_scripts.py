@@ -39,6 +39,7 @@ def test_an_older_python_is_refused_in_one_line(tmp_path: Path, script: str, pyt
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.count("\n") == 1
     assert "Python 3.11 or later is needed" in ended.stderr and f"{old} {said}" in ended.stderr
+    assert ".venv" not in ended.stderr
     assert not (folder / ".venv").exists()
 
 
@@ -72,6 +73,54 @@ def test_an_installation_says_what_it_does(tmp_path: Path) -> None:
         assert ended.returncode == 1
         assert said in ended.stderr
         assert not (folder / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"MONGOTTL_PURE": "1"}, "installing"),
+        ({"MONGOTTL_PURE": "", "CC": "no-such-compiler"}, "installing"),
+        ({"MONGOTTL_PURE": "", "CC": "sh"}, "installing what compiles it"),
+    ],
+)
+def test_an_installation_says_how_far_it_is(tmp_path: Path, environment: dict[str, str], said: str) -> None:
+    folder = checkout(tmp_path)
+    go_on = tmp_path / "go_on"
+    os.mkfifo(go_on)
+    # The interpreter that packs the wheel until the test has seen what is said, and then fails.
+    python = tmp_path / "python"
+    python.write_text(
+        f"""#!/bin/sh
+        case "$*" in
+            *python_version*) echo 3.13.0 ;;
+            "-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+            *" wheel "*) read go <{go_on}; exit 1 ;;
+        esac
+        """
+    )
+    # Ten seconds pass at once, and then no more.
+    (tmp_path / "bin").mkdir()
+    sleep = tmp_path / "bin" / "sleep"
+    sleep.write_text('#!/bin/sh\nmkdir "$0.once" 2>/dev/null\n')
+    for program in (python, sleep):
+        program.chmod(0o755)
+    path = f"{sleep.parent}:{os.environ['PATH']}"
+    with subprocess.Popen(
+        [folder / "scripts/setup"],
+        env={**os.environ, "PYTHON": str(python), "PATH": path, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as setup:
+        assert setup.stdout is not None
+        progress = next((line for line in iter(setup.stdout.readline, "") if line.startswith("  10 s")), "nothing")
+        # Opened for reading, too, so that this does not wait if there is no reader.
+        with open(os.open(go_on, os.O_RDWR), "w", encoding="ascii") as gate:
+            gate.write("\n")
+            gate.flush()
+            setup.communicate(timeout=60)
+    assert progress == f"  10 s: {said}\n"
+    assert setup.returncode == 1
 
 
 @pytest.mark.parametrize(("part", "fails"), [("check", ""), ("check", "exit 1"), ("rest", "")])
