@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from numbers import Real
 from typing import Final, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
@@ -60,7 +61,10 @@ class ServerClock:
     def advance(self, seconds: float | timedelta) -> int:
         """Moves the server's time by seconds (backwards if negative), and waits until all expired documents are
         deleted; how many were deleted. ValueError if the time would leave the years 1970 to 9999."""
-        step_s = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        given: object = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if isinstance(given, bool) or not isinstance(given, Real):
+            raise TypeError(f"a number of seconds, or a timedelta, is needed, not {seconds!r}")
+        step_s = float(given)
         return self._thread.run(self._moved, lambda: self._thread.clock.advance(step_s))
 
     def set(self, now: date | str) -> int:

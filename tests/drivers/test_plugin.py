@@ -140,6 +140,9 @@ def test_the_time_at_the_start(now: datetime | str) -> None:
             server.clock.set("tomorrow")
         with pytest.raises(TypeError, match="ISO 8601, is needed, not 5"):
             server.clock.set(5)  # type: ignore[arg-type]
+        for nonsense in ("1", None, True):
+            with pytest.raises(TypeError, match=f"a number of seconds, or a timedelta, is needed, not {nonsense!r}"):
+                server.clock.advance(nonsense)  # type: ignore[arg-type]
 
 
 def test_a_clock_s_commands() -> None:
