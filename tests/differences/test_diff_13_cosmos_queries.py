@@ -20,6 +20,12 @@ def test_compound_indexes_take_arrays(cosmos: Database[dict[str, Any]]) -> None:
     assert caught.value.code == 171
 
 
+def test_the_index_on_the_shard_key_is_listed(cosmos: Database[dict[str, Any]]) -> None:
+    cosmos.command("shardCollection", f"{cosmos.name}.c", key={"k": "hashed"})
+    assert sorted(cosmos["c"].index_information()) == ["_id_", "k_1"]
+    assert cosmos["c"].create_index("k") == "k_1"
+
+
 def test_explain_of_other_commands_is_mongodb_s(cosmos: Database[dict[str, Any]]) -> None:
     assert "stages" in cosmos.command("explain", {"find": "c"})
     assert "queryPlanner" in cosmos.command("explain", {"count": "c"})
