@@ -56,6 +56,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Connection refused: too many new connections": 9900019,
     "TLS handshake failed": 9900014,
     "A request of the page failed": 9900015,
+    "The page could not be made": 9900016,
     "Internal error": 9900020,
     "The storage engine failed": 9900030,
     "Cannot write to disk; the server will try again": 9900031,

@@ -3,7 +3,8 @@
     status      every second: operations, latencies, connections, cursors, memory, request units, slow commands
     schedule    as often as its making allows: what expires when, for each collection
 
-However many look, each text is made once. Counting what expires takes a twentieth of the time at most.
+However many look, each text is made once. Counting what expires takes a twentieth of the time at most. A text that
+cannot be made is `{"error": <why>}`, and is tried again.
 """
 
 import json
@@ -81,6 +82,8 @@ class Live:
         self.schedule = ""
         self.schedule_number = 0
         self.viewers = 0
+        # Why texts could not be made the last time, by name.
+        self._failures: dict[str, str] = {}
         self._looked_at = trio.Event()
         self._outdated = trio.Event()
         self._made = trio.Event()
@@ -105,9 +108,10 @@ class Live:
             self._outdated = trio.Event()
             began_s = clock.monotonic_s()
             try:
-                self.schedule = json.dumps(await self._counted(), separators=(",", ":"))
-            except EngineUnavailable as error:
-                self._shell.log.error("storage", "The storage engine failed", command="page", error=str(error))
+                self.schedule = _as_json(await self._counted())
+                self._failures.pop("schedule", None)
+            except Exception as error:  # the server goes on, and the page says that it does not know
+                self.schedule = self._failed("schedule", error)
             self.schedule_number += 1
             self._made.set()
             self._made = trio.Event()
@@ -133,8 +137,25 @@ class Live:
             self._take_sample(at_s)
         if is_due or self._status_changes != self.clock_changes:
             self._status_changes = self.clock_changes
-            self._status = json.dumps(self._described(), separators=(",", ":"))
+            try:
+                self._status = _as_json(self._described())
+                self._failures.pop("status", None)
+            except Exception as error:
+                self._status = self._failed("status", error)
         return self._status
+
+    def _failed(self, name: str, error: Exception) -> str:
+        """The text in place of one that could not be made. The reason is logged once, not every second."""
+        is_internal = not isinstance(error, EngineUnavailable)
+        why = "an internal error, of which the server's log says more" if is_internal else str(error)
+        if self._failures.get(name) != why:
+            self._failures[name] = why
+            log = self._shell.log
+            if is_internal:
+                log.exception("network", "The page could not be made", error, part=name)
+            else:
+                log.error("storage", "The page could not be made", part=name, error=why)
+        return _as_json({"error": why})
 
     def _take_sample(self, at_s: float) -> None:
         service = self._shell.service
@@ -251,6 +272,10 @@ class Live:
             "omitted": len(left_out),
             "omittedExpiring": sum(expires(collection) for collection in left_out),
         }
+
+
+def _as_json(values: dict[str, object]) -> str:
+    return json.dumps(values, separators=(",", ":"))
 
 
 def _row(figures: CollectionFigures) -> dict[str, object]:

@@ -43,6 +43,7 @@ from mongottl.server.web.command import run_command
 from mongottl.server.web.http import Request, Response, Send, text
 from mongottl.server.web.live import INTERVAL_S, Live
 from mongottl.server.web.login import Logins
+from mongottl.storage.interface import EngineUnavailable
 
 # Sent with every response: nothing of it may be kept, framed, or mixed with what comes from elsewhere.
 SECURITY_HEADERS: Final = (
@@ -112,7 +113,11 @@ class Site:
 
     async def answer(self, request: Request) -> Response:
         """The response to a request, with the headers that all have."""
-        response = await self._answer(request)
+        try:
+            response = await self._answer(request)
+        except EngineUnavailable as error:
+            self._shell.log.error("storage", "The storage engine failed", command=request.path, error=str(error))
+            response = text(503, str(error))
         return response._replace(headers=(*response.headers, *SECURITY_HEADERS))
 
     async def _answer(self, request: Request) -> Response:

@@ -14,6 +14,7 @@ import pytest
 import mongottl
 from mongottl.server.web import live, site
 from mongottl.server.web.live import percentile_ms
+from mongottl.storage.interface import EngineUnavailable
 from tests.drivers.web.requests import Reply, ask, basic, connect
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -248,6 +249,55 @@ def test_only_so_many_may_look_who_begin_at_the_same_time(
         # Those whose status was sent too early end at once.
         looking = [response for response in responses if response.status == 200 and response.readline()]
         assert len(looking) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (EngineUnavailable("the storage engine failed: disk I/O error"), "the storage engine failed: disk I/O error"),
+        (RuntimeError("a defect"), "an internal error, of which the server's log says more"),
+    ],
+)
+@pytest.mark.parametrize(("function", "event"), [("read_collection", "schedule"), ("oplog_window_s", "status")])
+def test_a_page_that_cannot_be_made_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+    server: mongottl.RunningServer,
+    client: Client,
+    function: str,
+    event: str,
+    error: Exception,
+    told: str,
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    client.shop.c.insert_one({})
+    with events(server) as live_events:
+        live_events.next(event)
+        with monkeypatch.context() as broken:
+            broken.setattr(live, function, fail)
+            for _ in range(2):
+                while "error" not in (data := live_events.next(event)):
+                    pass
+                assert data == {"error": told}
+        while "error" in live_events.next(event):
+            pass
+    lines = client.admin.command("getLog", "global")["log"]
+    assert sum("The page could not be made" in line for line in lines) == 1  # not every second
+    assert client.admin.command("ping")["ok"] == 1
+
+
+def test_metrics_that_cannot_be_read_are_refused(
+    monkeypatch: pytest.MonkeyPatch, server: mongottl.RunningServer, client: Client
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise EngineUnavailable("the storage engine failed: disk I/O error")
+
+    client.shop.c.insert_one({})
+    assert ask(server, "/metrics").status == 200
+    monkeypatch.setattr("mongottl.server.web.exposition.read_collection", fail)
+    reply = ask(server, "/metrics")
+    assert (reply.status, reply.body) == (503, "the storage engine failed: disk I/O error\n")
 
 
 def test_the_stream_ends_when_the_server_stops() -> None:

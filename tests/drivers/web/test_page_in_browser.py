@@ -14,6 +14,8 @@ import pymongo
 import pytest
 
 import mongottl
+from mongottl.server.web import live
+from mongottl.storage.interface import EngineUnavailable
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -320,3 +322,21 @@ def test_it_fits_and_can_be_read(
     # What has expired is told from what has not by more than its colour.
     assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.past')).backgroundImage")
     assert page.evaluate(CUT) == []
+
+
+def test_what_cannot_be_told(
+    show: Callable[..., "Page"], server: mongottl.RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise EngineUnavailable("disk I/O error")
+
+    client.shop.c.insert_one({})
+    page = show(server)
+    lead, state = page.locator("#lead"), page.locator("#state")
+    with monkeypatch.context() as broken:
+        broken.setattr(live, "read_collection", fail)
+        broken.setattr(live, "oplog_window_s", fail)
+        lead.filter(has_text="What expires when cannot be told: disk I/O error.").wait_for()
+        state.filter(has_text="What runs cannot be told: disk I/O error.").wait_for()
+    lead.filter(has_text="Nothing expires here.").wait_for()
+    state.filter(has_text="Live, every second.").wait_for()

@@ -104,6 +104,13 @@ function showPace(status) {
 // What expires when
 
 function showSchedule(next) {
+  if (next.error !== undefined) {
+    const why = `What expires when cannot be told: ${next.error}.`;
+    const lead = byId("lead");
+    lead.dataset.text = why;
+    lead.textContent = why;
+    return;
+  }
   schedule = next;
   const expiring = next.collections.filter((row) => row.rules.length > 0);
   const others = next.collections.filter((row) => row.rules.length === 0);
@@ -251,6 +258,9 @@ function showCountdowns(now) {
 // What runs, and what is open
 
 function showStatus(status) {
+  byId("state").className = status.error === undefined ? "" : "lost";
+  say("state", status.error === undefined ? "Live, every second." : `What runs cannot be told: ${status.error}.`);
+  if (status.error !== undefined) return;
   clock = { nowMs: status.nowMs, frozen: status.frozen, at: performance.now() };
   showPace(status);
   showTime();
