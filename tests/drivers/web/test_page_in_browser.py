@@ -340,3 +340,17 @@ def test_what_cannot_be_told(
         state.filter(has_text="What runs cannot be told: disk I/O error.").wait_for()
     lead.filter(has_text="Nothing expires here.").wait_for()
     state.filter(has_text="Live, every second.").wait_for()
+
+
+def test_the_clock_is_not_moved_before_its_time_is_known(
+    show: Callable[..., "Page"], server: mongottl.RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise EngineUnavailable("disk I/O error")
+
+    fill(server, client)
+    with monkeypatch.context() as broken:
+        broken.setattr(live, "oplog_window_s", fail)
+        page = show(server)
+        assert page.get_by_role("button", name="Next expiry").is_disabled()
+    page.locator("#to-next:enabled").wait_for()

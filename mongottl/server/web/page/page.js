@@ -88,7 +88,8 @@ function showTime() {
   if (now === null) return;
   const [date, time] = new Date(now).toISOString().split("T");
   const shown = byId("time");
-  shown.replaceChildren(`${date} ${time.slice(0, 8)} `, element("small", {}, "UTC"));
+  const text = `${date} ${time.slice(0, 8)} `;
+  if (shown.firstChild?.data !== text) shown.replaceChildren(text, element("small", {}, "UTC"));
   showCountdowns(now);
 }
 
@@ -238,8 +239,9 @@ function fillRow(made, row) {
 }
 
 function nextDue() {
+  const now = serverNow();
   const due = (schedule?.collections ?? []).map((row) => row.nextDueMs).filter((ms) => typeof ms === "number");
-  return due.length > 0 ? Math.min(...due) - serverNow() : null;
+  return now !== null && due.length > 0 ? Math.min(...due) - now : null;
 }
 
 function showCountdowns(now) {
