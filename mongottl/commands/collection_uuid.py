@@ -12,11 +12,15 @@ from mongottl.exec.operation.context import OperationContext
 
 
 def check_form(command: str, uuid: Value) -> None:
-    """Checks that a value is a UUID: TypeMismatch (14), InvalidUUID (207)."""
-    if uuid is None:
-        return
+    """Checks that the value of `collectionUUID` is a UUID: TypeMismatch (14), InvalidUUID (207)."""
+    if uuid is not None:
+        check_field_form(f"{command}.collectionUUID", uuid)
+
+
+def check_field_form(field: str, uuid: Value) -> None:
+    """Checks that the value of a field is a UUID: TypeMismatch (14), InvalidUUID (207)."""
     if not isinstance(uuid, BinData) or uuid.subtype != 4:
-        raise wrong_type(f"{command}.collectionUUID", uuid, "UUID")
+        raise wrong_type(field, uuid, "UUID")
     if len(uuid.data) != 16:
         raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
 

@@ -129,6 +129,36 @@ def test_the_uuid_of_a_collection(database: Database[Documents]) -> None:
     assert database.moved.count_documents({}) == 2
 
 
+def test_commands_for_the_collection_of_a_uuid(database: Database[Documents]) -> None:
+    """A collection that was made later under the same name is another one."""
+    name = database.name
+    uuid, other = Binary(uuid4().bytes, 4), Binary(uuid4().bytes, 4)
+    apply(database, command(database, {"create": "t"}, ui=uuid))
+    database.t.insert_one({"_id": 1})
+    database.t.create_index("a")
+    apply(
+        database,
+        command(database, {"drop": "t"}, ui=other),
+        command(database, {"emptycapped": "t"}, ui=other),
+        command(database, {"convertToCapped": "t", "size": 4096}, ui=other),
+        command(database, {"collMod": "t", "validator": {"a": 1}}, ui=other),
+        command(database, {"dropIndexes": "t", "index": "a_1"}, ui=other),
+        command(database, {"renameCollection": f"{name}.t", "to": f"{name}.x"}, ui=other),
+    )
+    assert [(info["name"], info["options"]) for info in database.list_collections()] == [("t", {})]
+    assert database.t.count_documents({}) == 1 and "a_1" in database.t.index_information()
+    database.t.rename("moved")
+    database.t.insert_one({"_id": 2})
+    apply(
+        database,
+        command(database, {"dropIndexes": "t", "index": "a_1"}, ui=uuid),
+        command(database, {"renameCollection": f"{name}.t", "to": f"{name}.x"}, ui=uuid),
+    )
+    assert "a_1" not in database.x.index_information()
+    apply(database, command(database, {"drop": "moved"}, ui=uuid))
+    assert database.list_collection_names() == ["t"]
+
+
 def test_the_first_error_ends_it(database: Database[Documents]) -> None:
     database.t.create_index("a", unique=True)
     error = failure(database, *[on(database, "i", {"_id": number, "a": number // 2}) for number in range(3)])
@@ -152,6 +182,13 @@ def test_the_first_error_ends_it(database: Database[Documents]) -> None:
         ({"op": "u", "o": {"$v": 2}, "o2": {"_id": 1}}, 9),
         ({"op": "u", "o": {"$v": 2, "diff": {"x": {}}}, "o2": {"_id": 1}}, 9),
         ({"op": "u", "o": {"$v": 2, "diff": {"u": {"_id": 2}}}, "o2": {"_id": 1}}, 66),
+        ({"op": "u", "o": {"$v": 2, "diff": {"sl": {"a": True, "u99999999999": 1}}}, "o2": {"_id": 1}}, 34),
+        ({"op": "u", "o": {"$v": 2, "diff": {"sl": {"a": True, "l": -1}}}, "o2": {"_id": 1}}, 9),
+        ({"op": "u", "o": {"$v": 2, "diff": {"sl": {"a": True, "l": True}}}, "o2": {"_id": 1}}, 9),
+        ({"op": "u", "o": {"$v": 2, "diff": {"sl": {"a": True, "l": "1"}}}, "o2": {"_id": 1}}, 9),
+        ({"op": "i", "o": {"_id": 1}, "ui": "x"}, 14),
+        ({"op": "i", "o": {"_id": 1}, "ui": Binary(b"1" * 16, 3)}, 14),
+        ({"op": "c", "o": {"create": "x"}, "ns": "d.$cmd", "ui": Binary(b"1234", 4)}, 207),
         ({"op": "c", "o": {"createIndexes": "t", "v": 2, "key": {"a": 1}, "name": "a_1"}, "ns": "d.$cmd"}, 115),
         ({"op": "c", "o": {"ping": 1}, "ns": "d.$cmd"}, 2),
         ({"op": "c", "o": {"create": 1}, "ns": "d.$cmd"}, 73),
@@ -161,8 +198,9 @@ def test_the_first_error_ends_it(database: Database[Documents]) -> None:
     ],
 )
 def test_entries_that_are_refused(database: Database[Documents], entry: Documents, code: int) -> None:
-    database.create_collection("t")
+    database.t.insert_one({"_id": 1, "l": [1, 2]})
     assert failure(database, {"ns": f"{database.name}.t", **entry}).code == code
+    assert list(database.t.find()) == [{"_id": 1, "l": [1, 2]}]
 
 
 def test_it_is_run_on_admin_with_any_validation(database: Database[Documents]) -> None:
@@ -223,3 +261,14 @@ def test_what_it_needs() -> None:
             for operation in (insert, delete, create, command(shop, {"applyOps": [insert]})):
                 assert not may("read", operation)
                 assert may("all", operation)
+            # The privileges are those on the collection that has the UUID.
+            shop.create_collection("secret")
+            uuids = {info["name"]: info["info"]["uuid"] for info in shop.list_collections()}
+            on_t = {"resource": {"db": "shop", "collection": "t"}, "actions": ["insert", "update", "remove"]}
+            drop_t = {"resource": {"db": "shop", "collection": "t"}, "actions": ["dropCollection"]}
+            by_uuid = {"resource": {"cluster": True}, "actions": ["useUUID", "forceUUID"]}
+            client.admin.command("createRole", "one", privileges=[on_t, drop_t, by_uuid], roles=[])
+            client.admin.command("createUser", "one", pwd="s", roles=["one"])
+            for operation in (insert, delete, command(shop, {"drop": "t"})):
+                assert not may("one", {**operation, "ui": uuids["secret"]})
+                assert may("one", {**operation, "ui": uuids["t"]})

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, split_namespace
 from mongottl.commands.access import cluster_needs, needing, write_needs
+from mongottl.commands.collection_uuid import check_field_form
 from mongottl.commands.crud.update import upsert_or_update
 from mongottl.commands.crud.write_batch import check_batch, ends_command
 from mongottl.commands.ddl.collections import RenameCollectionRequest
 from mongottl.commands.ddl.create import CreateRequest, create_with_uuid
+from mongottl.commands.ddl.databases import DropDatabaseRequest
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import COMMANDS, CommandSpec, Reply, command
 from mongottl.commands.request import (
@@ -86,7 +88,7 @@ _DOCUMENT_KINDS: Final = ("i", "u", "d")
 # The commands that are carried out, with the errors which say that what they ask for has happened already.
 _COMMANDS: Final[dict[str, tuple[int, ...]]] = {
     "create": (),
-    "drop": (),
+    "drop": (ErrorCode.NamespaceNotFound,),
     "dropDatabase": (),
     "renameCollection": (ErrorCode.NamespaceNotFound,),
     "collMod": (ErrorCode.NamespaceNotFound, ErrorCode.IndexNotFound),
@@ -100,7 +102,8 @@ _INDEX_BUILDS: Final = ("createIndexes", "startIndexBuild", "commitIndexBuild", 
 
 
 def _apply_ops_needs(op: OperationContext, request: ApplyOpsRequest) -> list[Need]:
-    """What the operations need by themselves; with UUIDs `useUUID` and `forceUUID`, too."""
+    """What the operations need by themselves; with UUIDs `useUUID` and `forceUUID`, too. Where a UUID is of another
+    collection than the one that the operation names, privileges on that one count."""
     if not request.operations:
         return cluster_needs("applyOps")
     needs: list[Need] = []
@@ -110,6 +113,8 @@ def _apply_ops_needs(op: OperationContext, request: ApplyOpsRequest) -> list[Nee
         database, name = split_namespace(operation.namespace, op.catalog.naming)
         if operation.uuid is not None:
             needs += cluster_needs("useUUID", "forceUUID")
+            found = _with_uuid(op, database, operation)
+            name = name if found is None else found.name
         if operation.kind == "c":
             needs += _command_needs(op, operation, database)
         else:
@@ -120,6 +125,9 @@ def _apply_ops_needs(op: OperationContext, request: ApplyOpsRequest) -> list[Nee
 
 def _command_needs(op: OperationContext, operation: LoggedOperation, database: str) -> list[Need]:
     spec, request = _parsed_command(operation)
+    if operation.uuid is not None:
+        found = _with_uuid(op, database, operation)
+        request = request if found is None else _of_collection(request, found)
     home = op.database
     op.database = database
     try:
@@ -143,6 +151,8 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
 
     An insert of a document that exists replaces it. The new document of an update is inserted if there is none to
     replace; a diff then has no effect. The documents that it writes begin to live anew.
+
+    A command is for the collection with the UUID of `ui`, if it is given; it has no effect if there is none.
 
     BadValue (2) for an operation of an unknown kind, CommandNotSupported (115) for index builds, NamespaceNotFound (26)
     for inserts and updates in a collection that does not exist, or whose UUID is not the one of `ui`.
@@ -177,6 +187,8 @@ def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list
     found: list[LoggedOperation] = []
     for document in documents:
         operation = LoggedOperation._make(_OPERATION.parse(document, [], None))
+        if operation.uuid is not None:
+            check_field_form("applyOps.applyOps.ui", operation.uuid)
         if operation.kind == "c" and first_field_name(operation.document) == "applyOps":
             inner = get_value(operation.document, "applyOps")
             if not isinstance(inner, list) or not all(isinstance(item, bytes) for item in inner):
@@ -222,10 +234,27 @@ def _collection(op: OperationContext, name: str, operation: LoggedOperation) -> 
     """
     if operation.uuid is None:
         return op.catalog.lookup(op.database, name, time_series=True)
-    for collection in op.catalog.collections(op.database):
+    found = _with_uuid(op, op.database, operation)
+    if found is None:
+        raise _unknown_uuid(operation)
+    return found
+
+
+def _with_uuid(op: OperationContext, database: str, operation: LoggedOperation) -> Collection | None:
+    """The collection of a database that has the UUID of an operation, whatever its name; None if there is none."""
+    for collection in op.catalog.collections(database):
         if collection.uuid == operation.uuid:
             return collection
-    raise _unknown_uuid(operation)
+    return None
+
+
+def _of_collection(request: Any, collection: Collection) -> Any:
+    """The request of a command of the oplog for this collection, as far as it is for one that exists."""
+    if isinstance(request, CreateRequest | DropDatabaseRequest):
+        return request
+    if isinstance(request, RenameCollectionRequest):
+        return request._replace(source=collection.namespace)
+    return request._replace(collection=collection.name)
 
 
 def _unknown_uuid(operation: LoggedOperation) -> CommandError:
@@ -280,6 +309,11 @@ def _apply_command(op: OperationContext, operation: LoggedOperation) -> Steps[No
         if isinstance(request, RenameCollectionRequest) and isinstance(request.drop_target, BinData) and uuid is None:
             # The collection that is dropped has another UUID here, unless those of the dump are kept.
             request = request._replace(drop_target=True)
+        if uuid is not None and not isinstance(request, DropDatabaseRequest):
+            collection = _with_uuid(op, op.database, operation)
+            if collection is None:
+                raise _unknown_uuid(operation)
+            request = _of_collection(request, collection)
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
             yield from outcome

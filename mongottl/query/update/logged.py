@@ -14,11 +14,12 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode_array
-from mongottl.document.types import ARRAY, BOOL, DOCUMENT
+from mongottl.document.types import ARRAY, BOOL, DOCUMENT, MISSING
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.match import MatchDetails
 from mongottl.query.update.driver import UpdateDriver, UpdateOutcome, check_size, replace_document
+from mongottl.query.update.nodes import MAX_PADDING
 
 _NULL: Final = encode_array([None])[4:-1]
 
@@ -160,8 +161,10 @@ def _changed_array(array: bytes, diff: bytes) -> bytes:
     while cursor.next():
         elements.append(cursor.raw_element())
     length = get_value(diff, "l")
-    if isinstance(length, int):
+    if isinstance(length, int) and not isinstance(length, bool) and length >= 0:
         del elements[length:]
+    elif length is not MISSING:
+        raise _invalid("the length of an array is no whole number")
     cursor = ElementCursor(diff, 0)
     while cursor.next():
         section = cursor.name_bytes()
@@ -172,6 +175,10 @@ def _changed_array(array: bytes, diff: bytes) -> bytes:
             raise _invalid(f"that of an array has no '{cursor.name()}'")
         at = int(index)
         if section[:1] == b"u":
+            if at - len(elements) > MAX_PADDING:
+                raise CommandError(
+                    ErrorCode.CannotBackfillArray, f"can't backfill array to larger than {MAX_PADDING} elements"
+                )
             while len(elements) <= at:
                 elements.append(_NULL)
             builder = DocumentBuilder()
