@@ -1,9 +1,11 @@
 """The client of commands that ask a running server. It logs in if the URI names a user."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from mongottl.cli.arguments import ArgumentParser, positive_seconds
+from mongottl.config import WIRE_VERSIONS
 from mongottl.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 
 _DEFAULT_URI: Final = "mongodb://127.0.0.1:27017/"
 _DEFAULT_TIMEOUT_S: Final = 5.0
+# That of the oldest --server-version. PyMongo refuses servers that announce an old one; ours takes the same messages
+# whatever it announces.
+_LEAST_WIRE_VERSION: Final = min(WIRE_VERSIONS.values())
 
 
 def add_server_arguments(parser: ArgumentParser) -> None:
@@ -26,13 +31,15 @@ def add_server_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def connect(uri: str, timeout_s: float, is_long: bool = False) -> "pymongo.MongoClient[dict[str, Any]]":
+@contextmanager
+def connect(uri: str, timeout_s: float, is_long: bool = False) -> Iterator["pymongo.MongoClient[dict[str, Any]]"]:
     """A client of the server that the URI names: that one alone, whatever host its `hello` advertises, unless the URI
     names several or says otherwise. Raises ConfigurationError or InvalidURI (PyMongoError) for a bad URI.
 
     is_long: whether answers may take longer than finding the server (`timeout_s`).
     """
     import pymongo
+    from pymongo import common
     from pymongo.uri_parser import parse_uri
 
     timeout_ms = max(1, round(timeout_s * 1000))
@@ -46,7 +53,13 @@ def connect(uri: str, timeout_s: float, is_long: bool = False) -> "pymongo.Mongo
         parsed = parse_uri(uri)
         if len(parsed["nodelist"]) == 1 and "directConnection" not in parsed["options"]:
             options["directConnection"] = True
-    return pymongo.MongoClient(uri, **options)
+    least = common.MIN_SUPPORTED_WIRE_VERSION
+    common.MIN_SUPPORTED_WIRE_VERSION = min(least, _LEAST_WIRE_VERSION)
+    try:
+        with pymongo.MongoClient[dict[str, Any]](uri, **options) as client:
+            yield client
+    finally:
+        common.MIN_SUPPORTED_WIRE_VERSION = least
 
 
 def reason_of(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pymongo
@@ -9,8 +10,10 @@ import pytest
 from bson import SON
 
 import mongottl
-from mongottl.config import WIRE_VERSIONS
+from mongottl.cli import main
+from mongottl.config import COSMOS_VERSIONS, WIRE_VERSIONS
 from tests.drivers.refusals import refusal
+from tests.drivers.web.requests import ask, basic
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -49,6 +52,33 @@ def test_older_versions_are_announced_to_other_drivers() -> None:
             pytest.raises(pymongo.errors.ConfigurationError, match=f"reports wire version {WIRE_VERSIONS[version]},"),
         ):
             client.admin.command("ping")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "version"),
+    [("mongodb", version) for version in ("3.6", "4.0", "4.2", "8.2")]
+    + [("cosmos", version) for version in COSMOS_VERSIONS],
+)
+def test_our_own_tools_and_the_page_do_not_depend_on_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], dialect: str, version: str
+) -> None:
+    with mongottl.start_server(
+        dialect=dialect,
+        server_version=version,
+        web_port=0,
+        data_dir=str(tmp_path / "data"),
+        auth=True,
+        user="ann",
+        password="secret",
+    ) as server:
+        uri = f"mongodb://ann:secret@127.0.0.1:{server.port}/"
+        assert main(["ping", uri]) == 0
+        assert main(["report", uri]) == (dialect == "mongodb")  # which counts no request units
+        assert main(["backup", uri, str(tmp_path / "backup")]) == 0
+        for path in ("/", "/metrics", "/readyz"):
+            assert ask(server, path, basic("ann", "secret")).status == 200
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == (dialect == "mongodb"), errors
 
 
 def aggregate(*stages: Documents, **options: Any) -> SON[str, Any]:
