@@ -158,10 +158,11 @@ class Gateway:
         """Runs a command as far as it is not refused."""
         purse = request.purse
         meter = request.meter
-        if request.is_batch and request.statements > 1:
-            if request.refusal is not None or purse is not None:
-                refusals = {} if request.refusal is None else {request.item: request.refusal}
+        if request.is_batch and (request.refusal is not None or purse is not None):
+            refusals = {} if request.refusal is None else {request.item: request.refusal}
+            if request.statements > 1 or not refusals:
                 request.op.gate = StatementGate(request.operation, request.form, refusals, meter, purse)
+        if request.is_batch and request.statements > 1:
             return request.run()
         if request.refusal is None and purse is not None:
             wait_ms = purse.wait_ms()

@@ -403,6 +403,46 @@ def test_a_waiting_request_goes_on_when_throughput_is_only_counted(account: Clie
     assert waiting.reply() == {"n": 1, "ok": 1.0}
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        {"delete": "orders", "deletes": [{"q": {}, "limit": 0}]},
+        {"update": "orders", "updates": [{"q": {}, "u": {"$set": {"a": 1}}, "multi": True}]},
+    ],
+)
+def test_a_write_of_many_documents_is_slowed_down(
+    cosmos: mongottl.RunningServer, account: Client, shop: Shop, write: dict[str, Any]
+) -> None:
+    """As recorded: to what was provisioned, until it is cut off after a minute with a part of the documents written."""
+    shop.orders.insert_many([document(n) for n in range(900)])
+    enforce(account, cosmos, capabilities=["DisableRateLimitingResponses"])
+    connection = WireClient(cosmos.uri)
+    connection.send(write, "shop")
+    seconds = 0
+    while not connection.has_reply():
+        let_others_run(account)
+        cosmos.clock.advance(1)
+        seconds += 1
+    assert connection.reply()["n"] == 900
+    # 64 documents at a time, which cost 352 or 704 of 400 each.
+    assert seconds >= 900 // 128
+    told = connection.command({"getLastRequestStatistics": 1}, "shop")
+    assert told["RetriedDueToRateLimiting"] is True
+    account.admin.command("configureCosmos", {"throughput": "metered"})
+    shop.orders.drop()
+    shop.orders.insert_many([document(n) for n in range(900)])
+    enforce(account, cosmos, capabilities=["DisableRateLimitingResponses"])
+    connection.send(write, "shop")
+    let_others_run(account)
+    cosmos.clock.advance(60)
+    (failed,) = connection.reply()["writeErrors"]
+    assert failed["code"] == 50
+    account.admin.command("configureCosmos", {"throughput": "metered", "capabilities": []})
+    done = 900 - shop.orders.count_documents({"a": {"$exists": False}})
+    assert 0 < done < 900
+    connection.close()
+
+
 def test_a_waiting_request_is_refused_when_requests_do_not_wait_any_more(
     cosmos: mongottl.RunningServer, account: Client, waiting: WireClient
 ) -> None:

@@ -10,3 +10,9 @@ class Gate(ABC):
     def admit(self, index: int) -> Steps[None]:
         """Returns when the statement at this position may be executed. CommandError if it is refused."""
         raise NotImplementedError
+
+    @abstractmethod
+    def go_on(self) -> Steps[None]:
+        """Returns when a statement that has written a part of its documents may go on. CommandError if it takes too
+        long."""
+        raise NotImplementedError

@@ -94,7 +94,7 @@ class Purse:
 
 
 class StatementGate(Gate):
-    """What a batch of writes asks before each of its statements.
+    """What a batch of writes asks before each of its statements, and a statement between the parts of its work.
 
     operation, form: see `throttled`. refusals: by the position of a statement, the error with which it fails.
     """
@@ -124,3 +124,9 @@ class StatementGate(Gate):
             if self._meter is not None:
                 self._meter.refuse(error.code == TOO_MANY_REQUESTS)
             raise error
+
+    def go_on(self) -> Steps[None]:
+        """Waits in an account whose requests wait: a deletion of many documents is recorded to have been slowed down to
+        what was provisioned (github.com/cjoakim/azure-cosmos-db). In others a statement is done as a whole."""
+        if self._purse is not None and self._purse.waits:
+            yield from self._purse.wait()

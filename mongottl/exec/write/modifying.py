@@ -301,6 +301,8 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
             yield from _update_batch(op, collection, selection.match, records, driver, result)
         op.check_interrupt()
         yield None
+        if op.gate is not None:
+            yield from op.gate.go_on()
     return result
 
 
@@ -448,6 +450,8 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
             op.service.metrics.documents["deleted"] += gone
         op.check_interrupt()
         yield None
+        if op.gate is not None:
+            yield from op.gate.go_on()
     return deleted
 
 
