@@ -51,8 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{NAME}(**settings): settings of mongottl's server; data_dir=True for a folder of the test."
     )
-    config.stash[_SPENT] = SpentUnits(config)
     config.stash[_SERVERS] = Servers(config)
+    if config.getini(NAME):
+        ini_settings(config)  # a mistake ends the run here, instead of failing each test
+    config.stash[_SPENT] = SpentUnits(config)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

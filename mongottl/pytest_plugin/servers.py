@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pytest
 
@@ -39,9 +39,9 @@ class Servers:
         in_memory = "data_dir" not in settings and settings.get("storage_engine") in (None, "auto", "memory")
         shared = settings.pop(_SHARED, in_memory)
         if not isinstance(shared, bool):
-            raise pytest.UsageError(f"the mark {NAME}: {_SHARED}: True or False is needed, not {shared!r}")
+            refuse(f"the mark {NAME}: {_SHARED}: True or False is needed, not {shared!r}")
         if shared and not in_memory:
-            raise pytest.UsageError(f"the mark {NAME}: {_SHARED}: only for data in memory, not in files")
+            refuse(f"the mark {NAME}: {_SHARED}: only for data in memory, not in files")
         if shared:
             with self._unchanged(settings, f"pytest {request.fixturename}") as server:
                 yield server
@@ -104,20 +104,36 @@ def _shown(value: object) -> object:
 
 
 def _marked_settings(config: pytest.Config, node: pytest.Item) -> dict[str, object]:
-    """The settings of pytest's configuration and of a test's marks. pytest.UsageError for a mark that names none."""
+    """The settings of pytest's configuration and of a test's marks. A mark that names none fails the test."""
     settings = ini_settings(config)
     for mark in reversed(list(node.iter_markers(NAME))):  # the closest last
         if mark.args:
-            raise pytest.UsageError(f"the mark {NAME} takes settings by name, such as dialect='cosmos': {mark.args!r}")
+            refuse(f"the mark {NAME} takes settings by name, such as dialect='cosmos': {mark.args!r}")
         settings.update(mark.kwargs)
     return settings
 
 
 def start(settings: dict[str, Any]) -> "RunningServer":
-    """Starts a server. settings: as for `start_server`."""
+    """Starts a server. settings: as for `start_server`; wrong ones fail the test."""
     import mongottl
+    from mongottl.config import check_names
 
-    return mongottl.start_server(**settings)
+    try:
+        check_names(settings.keys() - {"config", "frozen"})
+    except TypeError as error:
+        reason = str(error)
+    else:
+        try:
+            return mongottl.start_server(**settings)
+        except mongottl.SettingError as error:
+            reason = str(error)
+    # Behind the blocks, so that it does not show what was caught as well.
+    refuse(f"the settings of {NAME}: {reason}")
+
+
+def refuse(reason: str) -> NoReturn:
+    """Fails the test with the reason alone: where the mistake is found is of no use to who has made it."""
+    pytest.fail(reason, pytrace=False)
 
 
 def ini_settings(config: pytest.Config) -> dict[str, object]:
