@@ -113,6 +113,11 @@ def _marked_settings(config: pytest.Config, node: pytest.Item) -> dict[str, obje
     return settings
 
 
+def refuse(reason: str) -> NoReturn:
+    """Fails the test with the reason alone: where the mistake is found is of no use to who has made it."""
+    pytest.fail(reason, pytrace=False)
+
+
 def start(settings: dict[str, Any]) -> "RunningServer":
     """Starts a server. settings: as for `start_server`; wrong ones fail the test."""
     import mongottl
@@ -129,11 +134,6 @@ def start(settings: dict[str, Any]) -> "RunningServer":
             reason = str(error)
     # Behind the blocks, so that it does not show what was caught as well.
     refuse(f"the settings of {NAME}: {reason}")
-
-
-def refuse(reason: str) -> NoReturn:
-    """Fails the test with the reason alone: where the mistake is found is of no use to who has made it."""
-    pytest.fail(reason, pytrace=False)
 
 
 def ini_settings(config: pytest.Config) -> dict[str, object]:
