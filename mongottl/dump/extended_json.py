@@ -180,7 +180,13 @@ def _regular_expression(members: dict[str, Value]) -> Value:
     if not isinstance(parts, bytes):
         raise TypeError("$regularExpression needs an object")
     given = dict(fields(parts))
-    return Regex(_text(given["pattern"]), "".join(sorted(_text(given["options"]))))
+    return _regex(_text(given["pattern"]), _text(given["options"]))
+
+
+def _regex(pattern: str, options: str) -> Value:
+    if "\0" in pattern or "\0" in options:
+        raise ValueError("a regular expression may not contain a null character")
+    return Regex(pattern, "".join(sorted(options)))
 
 
 def _old_regular_expression(members: dict[str, Value]) -> Value:
@@ -188,7 +194,7 @@ def _old_regular_expression(members: dict[str, Value]) -> Value:
     pattern = members["$regex"]
     if not isinstance(pattern, str):
         return MISSING
-    return Regex(pattern, "".join(sorted(_text(members.get("$options", "")))))
+    return _regex(pattern, _text(members["$options"]))
 
 
 def _db_pointer(members: dict[str, Value]) -> Value:
@@ -220,6 +226,13 @@ def _check_base64(members: dict[str, Value]) -> Value:
     return MISSING
 
 
+def _date_of_number(members: dict[str, Value]) -> Value:
+    value = members["$date"]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value} is no whole number of milliseconds")
+    return Date(int(value))
+
+
 def _decimal(members: dict[str, Value]) -> Value:
     text = _text(members["$numberDecimal"])
     try:
@@ -240,6 +253,7 @@ _FREQUENT: Final[dict[str, Callable[[str], Value]]] = {
 _CONVERSIONS: Final[dict[frozenset[str], Callable[[dict[str, Value]], Value]]] = {
     frozenset({"$binary"}): _check_base64,
     frozenset({"$binary", "$type"}): _check_base64,
+    frozenset({"$date"}): _date_of_number,
     frozenset({"$numberDecimal"}): _decimal,
     frozenset({"$symbol"}): lambda members: Symbol(_text(members["$symbol"])),
     frozenset({"$undefined"}): lambda members: Undefined(),
@@ -248,4 +262,6 @@ _CONVERSIONS: Final[dict[frozenset[str], Callable[[dict[str, Value]], Value]]] =
     frozenset({"$code", "$scope"}): _code_with_scope,
     frozenset({"$regularExpression"}): _regular_expression,
     frozenset({"$regex", "$options"}): _old_regular_expression,
+    # Without options it is a query operator.
+    frozenset({"$regex"}): lambda members: encode_fields(list(members.items())),
 }

@@ -177,12 +177,13 @@ def test_types_that_pymongo_does_not_have(tmp_path: Path) -> None:
 def test_what_version_1_wrote(tmp_path: Path) -> None:
     text = (
         '{"b": {"$binary": "AAE=", "$type": "00"}, "d": {"$date": 5}, "n": {"$date": {"$numberLong": "-5"}},'
-        ' "r": {"$regex": {"$in": [1]}, "$options": ""}}'
+        ' "r": {"$regex": {"$in": [1]}, "$options": ""}, "q": {"$regex": "a"}}'
     )
     [(document, _)] = read(written(tmp_path, text))
     decoded = bson.decode(document)
     assert (decoded["b"], decoded["d"].microsecond, decoded["n"].year) == (b"\x00\x01", 5000, 1969)
     assert decoded["r"] == {"$regex": {"$in": [1]}, "$options": ""}  # a query operator, stored as a document
+    assert decoded["q"] == {"$regex": "a"}
     assert bson.decode(bson.encode({"r": Regex("a", "i")}))  # (what is not read as such)
 
 
@@ -219,6 +220,19 @@ def test_fields_that_are_given_twice_are_kept(tmp_path: Path, id: str) -> None:
         ('{"a": {"$symbol": 5}}', ", line 1: text is needed, not 5"),
         ('{"$oid": "0123456789abcdef01234567"}', ", line 1: a document is needed, not a value"),
         ('{"a": NaN}', ", line 1: NaN is no JSON"),
+        ('{"a": {"$date": 1.5}}', ", line 1: 1.5 is no whole number of milliseconds"),
+        ('{"a": {"$date": true}}', ", line 1: True is no whole number of milliseconds"),
+        ('{"a": {"$date": null}}', ", line 1: None is no whole number of milliseconds"),
+        ('{"a": {"$date": 9223372036854775808}}', ", line 1: 9.2"),
+        (
+            '{"a": {"$regularExpression": {"pattern": "a\\u0000b", "options": ""}}}',
+            ", line 1: a regular expression may not",
+        ),
+        (
+            '{"a": {"$regularExpression": {"pattern": "a", "options": "i\\u0000"}}}',
+            ", line 1: a regular expression may",
+        ),
+        ('{"a": {"$regex": "a\\u0000b", "$options": ""}}', ", line 1: a regular expression may not"),
         ('{}\n{"a": 1e999}', ", line 2: 1e999 is out of the range of doubles"),
         ('{"a": -1e999}', ", line 1: -1e999 is out of the range of doubles"),
         ('{"a": [{"b": {"$x": 1E+400}}]}', ", line 1: 1E+400 is out of the range of doubles"),
