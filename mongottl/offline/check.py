@@ -44,6 +44,8 @@ class DataCheck:
         self.oplog_entries = 0
         # Namespaces and index names by idents.
         self._names: dict[str, str] = {}
+        # The idents that have a store.
+        self._stored: set[str] = set()
 
     def faults(self) -> Iterator[str]:
         """A line for each fault, as it is found. DataDirectoryError if the directory cannot be opened, or is in use."""
@@ -87,7 +89,7 @@ class DataCheck:
         """Appends the collections that can be checked, with those of their indexes that cannot."""
         engine = state.engine
         assert engine is not None
-        idents = set(engine.idents())
+        self._stored.update(engine.idents())
         used: dict[str, str] = {}
         for key, entry in entries:
             try:
@@ -97,7 +99,7 @@ class DataCheck:
                 continue
             if not is_collection_key(key):
                 continue  # of the server itself
-            found = list(self._entry_faults(state, key, entry, used))
+            found = list(self._entry_faults(key, entry, used))
             yield from found
             if found:
                 continue
@@ -113,11 +115,11 @@ class DataCheck:
                     " another version of ICU, and the next start of the server rebuilds them"
                 )
             collections.append((collection, [index for _, index in outdated]))
-        for ident in sorted(idents - used.keys()):
+        for ident in sorted(self._stored - used.keys()):
             if ident != SESSIONS_IDENT and not ident.startswith(OPLOG_IDENT):
                 self.notes.append(f"{ident} belongs to no collection; the next start of the server removes it")
 
-    def _entry_faults(self, state: StoredState, key: str, entry: bytes, used: dict[str, str]) -> Iterator[str]:
+    def _entry_faults(self, key: str, entry: bytes, used: dict[str, str]) -> Iterator[str]:
         """What is wrong with the catalog's entry of a collection, and the stores that it names.
 
         used: the idents and namespaces of the entries before, with whom they belong to.
@@ -133,7 +135,7 @@ class DataCheck:
         if namespace in used:
             yield f"catalog: two collections are called {namespace}"
         used[namespace] = namespace
-        yield from self._store_faults(state, record_store_ident(number), namespace, used)
+        yield from self._store_faults(record_store_ident(number), namespace, used)
         for position, item in enumerate(indexes):
             spec = get_value(item, "spec") if isinstance(item, bytes) else None
             if not isinstance(item, bytes) or not isinstance(spec, bytes):
@@ -150,16 +152,15 @@ class DataCheck:
             elif not isinstance(ident, str):
                 yield f"catalog, {namespace}: the index {descriptor.name} has no store"
             elif not descriptor.is_ttl_setting:  # that has no entries
-                yield from self._store_faults(state, ident, f"{namespace}, index {descriptor.name}", used)
+                yield from self._store_faults(ident, f"{namespace}, index {descriptor.name}", used)
 
-    def _store_faults(self, state: StoredState, ident: str, named: str, used: dict[str, str]) -> Iterator[str]:
+    def _store_faults(self, ident: str, named: str, used: dict[str, str]) -> Iterator[str]:
         """What is wrong with the store of a collection or an index."""
         self._names[ident] = named
         if ident in used:
             yield f"catalog: {named} has the same store as {used[ident]}"
         used[ident] = named
-        assert state.engine is not None
-        if ident not in state.engine.idents():
+        if ident not in self._stored:
             yield f"catalog: {named}: its store {ident} is missing"
 
     def _collection_faults(self, collection: Collection, outdated: list[IndexEntry]) -> Iterator[str]:

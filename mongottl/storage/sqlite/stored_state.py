@@ -150,8 +150,9 @@ class StoredState:
         """Where the number of records, their bytes or the next record id of a store are not what its table has."""
         engine = self.engine
         assert engine is not None
+        ids = {ident: store_id for store_id, ident in self.idents.items()}
         for ident in engine.idents():
-            store_id = self._id_of(ident)
+            store_id = ids[ident]
             if self._kinds[store_id] not in (RECORDS, LOG):
                 continue
             store = engine.record_store(ident)
@@ -238,9 +239,6 @@ class StoredState:
     def _named(self, store_id: int) -> str:
         """The ident of a store; one that was dropped has none."""
         return self.idents.get(store_id, f"store {store_id}, which was dropped")
-
-    def _id_of(self, ident: str) -> int:
-        return next(store_id for store_id, known in self.idents.items() if known == ident)
 
 
 def _proceed() -> None:
