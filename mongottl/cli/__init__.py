@@ -8,6 +8,7 @@ Without a command the server is started.
 """
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -29,6 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
         status: int = import_module(SUBCOMMANDS[name].module).main(arguments)
         sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # Who was to read the output has ended, as `head` does. What is left of it would fail again at the end.
         with open(os.devnull, "w", encoding="utf-8") as nowhere:

@@ -289,6 +289,18 @@ def test_ping_without_an_answer() -> None:
 
 
 @pytest.mark.slow
+def test_an_interrupted_ping_ends_without_a_trace() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"mongodb://127.0.0.1:{silent.getsockname()[1]}/"
+        with subprocess.Popen([*COMMAND, "ping", uri, "--timeout", "600"], stderr=subprocess.PIPE) as process:
+            connection = silent.accept()[0]
+            process.send_signal(signal.SIGINT)
+            assert process.communicate()[1] == b""
+            connection.close()
+        assert process.returncode == 128 + signal.SIGINT
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("command", SUBCOMMANDS)
 def test_every_command_has_help(command: str) -> None:
     shown = run(command, "--help")
