@@ -19,6 +19,7 @@ import pytest
 
 import mongottl
 from tests.documents import ROOT, Block, blocks
+from tests.environment import without_settings
 from tests.waiting import PATIENCE_S
 
 HOME = Path(mongottl.__file__).parents[1]
@@ -39,8 +40,7 @@ exec mongottl ping "$MONGODB_URI"
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment of a process that imports mongottl from where we have it, without settings of ours."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MONGOTTL_")}
-    return {**inherited, "PYTHONPATH": str(HOME), "PYTHONDONTWRITEBYTECODE": "1", **variables}
+    return without_settings(**{"PYTHONPATH": str(HOME), "PYTHONDONTWRITEBYTECODE": "1", **variables})
 
 
 def run_python(folder: Path, *arguments: str) -> str:

@@ -34,6 +34,7 @@ import mongottl
 from mongottl.cli.subcommands import SUBCOMMANDS
 from mongottl.config import SETTINGS
 from mongottl.javascript.library import missing_reason
+from tests.environment import without_settings
 from tests.waiting import PATIENCE_S, until, until_connected
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -68,7 +69,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env={**os.environ, **(environment or {})},
+                env=without_settings(**(environment or {})),
             )
         assert self.popen.stdout is not None
         self.line = self.popen.stdout.readline().rstrip("\n")
@@ -126,7 +127,7 @@ def run(*options: str, environment: dict[str, str] | None = None) -> subprocess.
         text=True,
         timeout=PATIENCE_S,
         check=False,
-        env={**os.environ, **(environment or {})},
+        env=without_settings(**(environment or {})),
     )
 
 

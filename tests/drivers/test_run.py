@@ -8,11 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mongottl.cli.processes import Process, process_tree, still_running
+from tests.environment import without_settings
 from tests.waiting import PATIENCE_S, until
 
 COMMAND = [sys.executable, "-P", "-m", "mongottl", "run"]
@@ -53,7 +55,7 @@ def run(*arguments: str, given: str = "", **environment: str) -> subprocess.Comp
         timeout=PATIENCE_S,
         check=False,
         input=given,
-        env={**os.environ, **environment},
+        env=without_settings(**environment),
     )
 
 
@@ -73,7 +75,13 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=_take_hangups,
+            env=without_settings(),
         )
+        self.port = 0
+        self.tree: list[Process] = []
+
+    def begin(self) -> None:
+        """Waits until the command is ready."""
         assert self.popen.stdout is not None
         ready = self.popen.stdout.readline().split()
         assert ready[0] == "ready"
@@ -85,12 +93,32 @@ class Running:
         assert self.popen.stdout is not None
         return self.popen.stdout.readline().rstrip("\n")
 
+    def kill(self) -> None:
+        """Ends what a test that has failed leaves, which otherwise fails others, too."""
+        with self.popen:
+            self.popen.kill()
+
     def end(self) -> None:
         """Waits until nothing of it is left, and the server's port is free."""
         self.popen.communicate(timeout=PATIENCE_S)
         until(lambda: not still_running(self.tree))
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", self.port)).close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Starts `mongottl run` with arguments, and waits until its command is ready."""
+    started: list[Running] = []
+
+    def begin(*arguments: str) -> Running:
+        started.append(Running(*arguments))
+        started[-1].begin()
+        return started[-1]
+
+    yield begin
+    for running in started:
+        running.kill()
 
 
 @pytest.mark.parametrize(
@@ -175,8 +203,8 @@ def test_status(arguments: list[str], status: int, said: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_are_passed_on_once(number: signal.Signals) -> None:
-    running = Running("--", sys.executable, "-c", LISTEN)
+def test_signals_are_passed_on_once(start: Callable[..., Running], number: signal.Signals) -> None:
+    running = start("--", sys.executable, "-c", LISTEN)
     for _ in range(2):
         running.popen.send_signal(number)
         assert running.line() == number.name
@@ -190,8 +218,8 @@ FAMILY = ("sh", "-c", 'sleep 1000 & echo ready "$MONGODB_URI" $!; wait')
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_command_that_a_signal_ends(number: signal.Signals) -> None:
-    running = Running("--", *FAMILY)
+def test_command_that_a_signal_ends(start: Callable[..., Running], number: signal.Signals) -> None:
+    running = start("--", *FAMILY)
     assert len(running.tree) == 4
     running.popen.send_signal(number)
     assert running.popen.wait(PATIENCE_S) == 128 + number
@@ -199,9 +227,9 @@ def test_command_that_a_signal_ends(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("command", [FAMILY, (sys.executable, "-c", LISTEN)])
-def test_nothing_stays_behind_when_it_is_killed(command: tuple[str, ...]) -> None:
+def test_nothing_stays_behind_when_it_is_killed(start: Callable[..., Running], command: tuple[str, ...]) -> None:
     """LISTEN does not end at SIGTERM, so that it is killed in the end."""
-    running = Running("--", *command)
+    running = start("--", *command)
     running.popen.kill()
     running.end()
 
@@ -218,8 +246,8 @@ def test_nothing_stays_behind_when_it_is_killed_at_once() -> None:
         os.close(read_end)
 
 
-def test_server_that_ends_early() -> None:
-    running = Running("--", sys.executable, "-c", LISTEN)
+def test_server_that_ends_early(start: Callable[..., Running]) -> None:
+    running = start("--", sys.executable, "-c", LISTEN)
     [server] = [process for process in running.tree[1:] if is_server(process)]
     os.kill(server.pid, signal.SIGKILL)
     assert running.popen.stderr is not None
