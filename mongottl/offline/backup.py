@@ -6,7 +6,7 @@ import tempfile
 from types import TracebackType
 from typing import NamedTuple
 
-from mongottl.storage.sqlite.directory import DATABASE_NAME
+from mongottl.storage.sqlite.directory import DATABASE_NAME, sync_directory
 from mongottl.storage.sqlite.stored_state import StoredState
 
 
@@ -49,7 +49,9 @@ class BackupTarget:
         if os.path.lexists(self._target):
             raise BackupError(f"{self._target} exists already")
         try:
+            sync_directory(self._partial)
             os.rename(self._partial, self._target)
+            sync_directory(os.path.dirname(self._target))
         except OSError as error:
             raise BackupError(f"{self._target} cannot be made: {error.strerror}") from error
 

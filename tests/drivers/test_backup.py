@@ -18,6 +18,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 import mongottl
 from mongottl.cli import main
+from mongottl.offline import backup as offline_backup
 from mongottl.offline.check import DataCheck
 from tests.drivers.test_process import Process
 from tests.waiting import until, until_connected
@@ -98,6 +99,22 @@ def test_of_a_folder(data: Path, target: Path, capsys: pytest.CaptureFixture[str
     target.with_name("two").mkdir()
     assert main(["backup", str(data), str(target.with_name("two"))]) == 1
     assert capsys.readouterr().err.count("exists already") == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="directories cannot be synchronised")
+def test_its_place_is_on_the_disk_before_success_is_told(
+    data: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synchronised: list[tuple[str, bool]] = []
+
+    def note(path: str) -> None:
+        synchronised.append((path, target.exists()))
+
+    monkeypatch.setattr(offline_backup, "sync_directory", note)
+    with mongottl.start_server(data_dir=str(data)) as server:
+        assert main(["backup", server.uri, str(target)]) == 0
+    [(partial, _), _] = synchronised
+    assert partial.endswith(".partial") and synchronised == [(partial, False), (str(target.parent), True)]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills the server")

@@ -69,12 +69,7 @@ class DataDirectory:
 
     def sync(self) -> None:
         """Makes the directory's entries durable."""
-        if sys.platform != "win32":
-            descriptor = os.open(self.path, os.O_RDONLY)
-            try:
-                sync_file(descriptor)
-            finally:
-                os.close(descriptor)
+        sync_directory(self.path)
 
     def lock_for_reading(self) -> None:
         """Checks the directory, which must have a database, and holds off servers without writing anything: other
@@ -180,6 +175,16 @@ def open_data_directory(path: str) -> DataDirectory:
     directory = DataDirectory(os.path.abspath(path))
     directory.lock_and_check()
     return directory
+
+
+def sync_directory(path: str) -> None:
+    """Waits until the entries of a directory are on the disk. OSError if they cannot be."""
+    if sys.platform != "win32":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sync_file(descriptor: int) -> None:
