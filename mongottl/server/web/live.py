@@ -183,6 +183,7 @@ class Live:
             "uptimeS": int(service.clock.monotonic_s() - service.started_monotonic_s),
             "perSecond": self._rates(),
             "history": self._history(),
+            "historyS": self._samples[-1].at_s - self._samples[0].at_s,
             "latencies": self._latencies(),
             "connections": metrics.connections_current,
             "activeConnections": len({one.op.client.connection_id for one in service.operations.all()}),

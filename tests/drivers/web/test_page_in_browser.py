@@ -4,6 +4,7 @@ Playwright's Python package drives the Chromium of the system; without either of
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -182,7 +183,12 @@ def test_the_page_works_by_keyboard_alone(
 def test_what_runs_and_what_was_slow(
     server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
 ) -> None:
+    client.shop.other.insert_one({})
     page = show(server)
+    # Nobody has counted what ran before.
+    note = page.locator("#line-note").filter(has_text="since")
+    assert re.fullmatch(r"In the last \d+ s, since the page was opened: [\d.,]+ at most", note.inner_text())
+    assert re.fullmatch(r"Time of commands in the last \d+ s", page.locator("#latencies-note").inner_text())
     client.shop.command("profile", 0, slowms=0)
     client.shop.c.insert_one({"_id": "<b>bold</b>"})
     client.shop.c.delete_one({"name": "<img src=x onerror=alert(1)>"})

@@ -288,11 +288,16 @@ function showOperations(status) {
   const line = byId("line");
   if (line.firstChild === null) line.append(document.createElementNS("http://www.w3.org/2000/svg", "polyline"));
   line.firstChild.setAttribute("points", points.join(" "));
-  say("line-note", `In the last minute, ${rate(Math.max(0, ...history))} at most`);
+  // The server counts only while a page is open.
+  const isMinute = status.historyS > 58;
+  const time = isMinute ? "minute" : `${Math.round(status.historyS)} s`;
+  const since = isMinute ? "" : ", since the page was opened";
+  say("line-note", `In the last ${time}${since}: ${rate(Math.max(0, ...history))} at most`);
+  say("latencies-note", `Time of commands in the last ${time}`);
   const rows = status.latencies.map((row) => element("tr", {}, element("td", {}, row.command),
     ...[rate(row.perSecond), milliseconds(row.p50), milliseconds(row.p95), milliseconds(row.p99)].map((text) => element("td", {}, text))));
   replaceRows(byId("latencies"), rows.length > 0 ? rows
-    : [element("tr", {}, element("td", { colspan: "5", class: "zero" }, "No command yet"))]);
+    : [element("tr", {}, element("td", { colspan: "5", class: "zero" }, `No command in the last ${time}${since}`))]);
 }
 
 function showFigures(status) {
