@@ -73,7 +73,8 @@ def parse_arguments(arguments: list[str], others: Mapping[str, list[str]] | None
                 raise UsageError(f"{option} needs a value")
             value = arguments[place]
             name = value.partition("=")[0]
-            if name in by_option or name in others or "--" + name.removeprefix("--no-") in by_option:
+            positive = "--" + name[5:] if name.startswith("--no-") else name
+            if name in others or name in by_option or positive in by_option:
                 raise UsageError(f"{option} needs a value; {option}={value} if {value} is meant")
             place += 1
         if setting is None:

@@ -124,6 +124,7 @@ def test_help_names_every_setting_with_its_default() -> None:
         (["--quiet=no"], {"quiet": "no"}),
         (["--no-ttl-monitor-enabled", "--quiet"], {"ttl_monitor_enabled": "false", "quiet": "true"}),
         (["--data-dir", "--strange"], {"data_dir": "--strange"}),
+        (["--load", "load", "--user", "user"], {"load": "load", "user": "user"}),
         (["--data-dir=--quiet"], {"data_dir": "--quiet"}),
         (["--cosmos-allow", "a", "--cosmos-allow=b,c"], {"cosmos_allow": "a,b,c"}),
     ],
