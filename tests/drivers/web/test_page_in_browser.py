@@ -6,6 +6,7 @@ Playwright's Python package drives the Chromium of the system; without either of
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -17,7 +18,7 @@ import pytest
 import mongottl
 from mongottl.server.web import live
 from mongottl.storage.interface import EngineUnavailable
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -35,11 +36,16 @@ def browser() -> Iterator["Browser"]:
     if name is None:
         pytest.skip("needs Chromium: apt-get install chromium")
     playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install 'mongottl[browser]'")
+    program = shutil.which(name)
+    assert program is not None
+    # The system may be installing it beside these tests: then it begins to work when the last of its packages is there.
+    version = [program, "--version"]
+    until(lambda: subprocess.run(version, capture_output=True).returncode == 0, f"{program} does not run")
     # Chromium's sandbox does not work for the superuser.
     options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with (
         playwright.sync_playwright() as running,
-        closing(running.chromium.launch(executable_path=shutil.which(name), args=options)) as browser,
+        closing(running.chromium.launch(executable_path=program, args=options, timeout=PATIENCE_S * 1000)) as browser,
     ):
         yield browser
 
