@@ -5,6 +5,7 @@ MONGOTTL_PURE=1 leaves them plain on purpose. What pip needs for it is in build_
 
 import os
 import pathlib
+import re
 import shutil
 import sys
 import sysconfig
@@ -42,8 +43,9 @@ COMPILED = (
     "mongottl/wire",
 )
 
-# Of these, what is run for every document, and is worth what the C compiler takes for -O2. The rest is compiled with
-# -O1, which takes it 40 % less.
+# The C compiler takes most of the time of an installation, so each module gets the optimisation that it is worth: HOT,
+# which is run for every document, -O2; AGGREGATION, of which most is run once for each pipeline, -Og, which takes 40 %
+# of its time; the rest -O1 without two passes that find little in such code. docs/building.md has the figures.
 HOT = (
     "mongottl/catalog/keys.py",
     "mongottl/document",
@@ -79,10 +81,25 @@ HOT = (
     "mongottl/wire",
 )
 
+AGGREGATION = ("mongottl/geometry", "mongottl/query/expr", "mongottl/query/fulltext", "mongottl/query/pipeline")
+OPTIMISATIONS = {"hot": ["-O2"], "aggregation": ["-Og"], "cold": ["-O1", "-fno-tree-pta", "-fno-tree-dominator-opts"]}
+
+# Functions that are worth less than the rest of their module: what a module runs once, when it is imported, and those
+# by which interpreted code calls compiled functions. Together they are a third of the C code.
+IMPORTED = re.compile(r"^(?=char CPyDef_\w+_____top_level__\(void\) \{$)", re.MULTILINE)
+CALLED_BY_PYTHON = re.compile(r"^ *(?=PyObject \*CPyPy_\w+\([^;]*\) \{$)", re.MULTILINE)
+
+OPTIMISED = """
+#if defined(__GNUC__) && !defined(__clang__)
+#define OPTIMISED(level) __attribute__((optimize(level)))
+#else
+#define OPTIMISED(level)
+#endif
+"""
+
 # Of this size in bytes a C file is compiled at a time; a hundred times that is compiled in all. It takes the compiler
 # about 300 MB of memory.
 BATCH_BYTES = 1_500_000
-HOT_BATCH = "hot"
 
 # Python finds an extension module by its file, and there the function `PyInit_` with the last part of its name. For
 # each module mypyc writes a C file, which makes an extension that only calls the large library. This one serves every
@@ -162,9 +179,14 @@ def batched(sources: list[str], name: str) -> list[str]:
         batches[smallest].append(source)
         sizes[smallest] += os.path.getsize(source)
     files = []
+    for source in sources:
+        path = pathlib.Path(source)
+        text = IMPORTED.sub('OPTIMISED("O0") ', path.read_text())
+        path.write_text(CALLED_BY_PYTHON.sub('OPTIMISED("Og") ', text))
     for number, batch in enumerate(batches):
         file = os.path.join(os.path.dirname(batch[0]), f"{name}_{number}.c")
-        pathlib.Path(file).write_text("".join(f'#include "{os.path.basename(source)}"\n' for source in batch))
+        included = "".join(f'#include "{os.path.basename(source)}"\n' for source in batch)
+        pathlib.Path(file).write_text(OPTIMISED + included)
         files.append(file)
     return files
 
@@ -186,7 +208,8 @@ class ParallelBuild(build_ext):
     def build_extensions(self) -> None:
         self.check_extensions_list(self.extensions)
         compile_serially = self.compiler.compile
-        hot_names = {c_file(path) for path in python_files(HOT)}
+        kinds = {c_file(path): "aggregation" for path in python_files(AGGREGATION)}
+        kinds |= {c_file(path): "hot" for path in python_files(HOT)}
 
         def compile_one(source, args, kwargs):  # type: ignore[no-untyped-def]  # distutils' own signature
             flags = list(kwargs.get("extra_postargs") or ())
@@ -195,17 +218,19 @@ class ParallelBuild(build_ext):
                 flags.append("-fvisibility=hidden")
                 # Python's own flags ask for warnings, which take the compiler a tenth of its time.
                 flags.append("-Wno-all")
-            if not os.path.basename(source).startswith(HOT_BATCH):
-                flags = ["-O1" if flag == "-O2" else flag for flag in flags]
+                kind = os.path.basename(source).partition("_")[0]
+                flags.extend(OPTIMISATIONS.get(kind, OPTIMISATIONS["cold"]))
             return compile_serially([source], *args, **{**kwargs, "extra_postargs": flags})
 
         def compile_parallel(sources, *args, **kwargs):  # type: ignore[no-untyped-def]
             modules = [source for source in sources if os.path.basename(source).startswith("__native_")]
-            hot = [source for source in modules if os.path.basename(source) in hot_names]
-            cold = [source for source in modules if os.path.basename(source) not in hot_names]
             if modules:
                 runtime = [source for source in sources if source not in modules]
-                sources = [*batched(hot, HOT_BATCH), *batched(cold, "cold"), *runtime]
+                sources = []
+                for kind in OPTIMISATIONS:
+                    chosen = [source for source in modules if kinds.get(os.path.basename(source), "cold") == kind]
+                    sources.extend(batched(chosen, kind))
+                sources.extend(runtime)
             compiled = pool.map(lambda source: compile_one(source, args, kwargs), sources)
             return [name for names in compiled for name in names]
 
