@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.interface import StorageEngine, open_storage_engine
+from tests.waiting import PATIENCE_S
 
 Opener = Callable[[], StorageEngine]
 
@@ -156,7 +157,7 @@ def test_a_commit_during_a_flush_is_not_said_to_be_durable(persistent: Opener, m
 
     def slow_sync(descriptor: int) -> None:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE_S)
 
     def commit() -> None:
         with engine.unit_of_work() as unit:
@@ -168,7 +169,7 @@ def test_a_commit_during_a_flush_is_not_said_to_be_durable(persistent: Opener, m
         patch.setattr(os, "fdatasync", slow_sync)
         thread = threading.Thread(target=engine.flush)
         thread.start()
-        assert begun.wait(30)
+        assert begun.wait(PATIENCE_S)
         assert engine.durable_number == 0
         commit()
         go_on.set()

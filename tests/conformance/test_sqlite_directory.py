@@ -21,6 +21,7 @@ from mongottl.storage.interface import (
 )
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
+from tests.waiting import PATIENCE_S
 
 DATABASE = "mongottl.sqlite3"
 
@@ -351,7 +352,7 @@ def test_maintenance_does_not_restart_the_log_under_an_open_unit_of_work(tmp_pat
         store.insert_records([(b"y", 1, 0)])
         thread = threading.Thread(target=engine.maintain)
         thread.start()
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
         assert engine.statistics()["log_bytes"] == length
         unit.commit()
@@ -365,7 +366,7 @@ def test_units_of_work_wait_for_no_maintenance(tmp_path: Path, monkeypatch: pyte
 
     def slow_sync(descriptor: int) -> None:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE_S)
 
     # A reader that keeps the log from being copied to its end, so that it cannot be ended yet.
     reader = sqlite3.connect(tmp_path / "mongottl.sqlite3", isolation_level=None)
@@ -377,7 +378,7 @@ def test_units_of_work_wait_for_no_maintenance(tmp_path: Path, monkeypatch: pyte
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", slow_sync)
         thread.start()
-        assert begun.wait(30)
+        assert begun.wait(PATIENCE_S)
         write_some(engine, store)
         assert thread.is_alive()
         go_on.set()

@@ -178,7 +178,7 @@ def test_http_is_answered_in_http_and_nothing_of_it_is_run(bystander: Raw, raw: 
 
 
 def test_http_by_a_client_of_python(server: mongottl.RunningServer) -> None:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/", timeout=PATIENCE_S) as answer:
         assert answer.status == 200
         assert answer.read().startswith(b"It looks like you are trying to access MongoDB over HTTP")
 

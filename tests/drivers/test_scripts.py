@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts")
@@ -118,7 +120,7 @@ def test_an_installation_says_how_far_it_is(tmp_path: Path, environment: dict[st
         with open(os.open(go_on, os.O_RDWR), "w", encoding="ascii") as gate:
             gate.write("\n")
             gate.flush()
-            setup.communicate(timeout=60)
+            setup.communicate(timeout=PATIENCE_S)
     assert progress == f"  10 s: {said}\n"
     assert setup.returncode == 1
 
@@ -156,7 +158,7 @@ def test_nothing_runs_on_after_scripts_test(tmp_path: Path, part: str, fails: st
         go_on.write_text("\n")
     else:
         os.killpg(script.pid, signal.SIGINT)
-    script.communicate(timeout=60)
+    script.communicate(timeout=PATIENCE_S)
     assert script.returncode == (1 if fails else 130)
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun[1]), 0)

@@ -18,6 +18,7 @@ from mongottl.wire.messages import NeedData, OpMsg
 from tests.fuzz import grammar
 from tests.fuzz.cli import Run
 from tests.fuzz.values import Node, Random, decode, encode, show
+from tests.waiting import PATIENCE_S
 
 SEED = int(os.environ.get("MONGOTTL_FUZZ_SEED", "7"))
 _ROUNDS = 25
@@ -56,7 +57,7 @@ def _send(port: int, commands: list[Node]) -> list[tuple[Node, Node]]:
     """The replies to these commands, sent one after the other on a connection of their own."""
     answered: list[tuple[Node, Node]] = []
     wire = ClientWireConnection()
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         for number, command in enumerate(commands, 1):
             spec = COMMANDS[command.pairs[0][0]]
             database = "admin" if spec.admin_only else "test"

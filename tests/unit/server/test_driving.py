@@ -16,6 +16,7 @@ from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, open_storage_engine
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
+from tests.waiting import PATIENCE_S
 
 CLOCK = SystemClock()
 
@@ -26,7 +27,7 @@ def durability_of(engine: StorageEngine) -> Durability:
 
 def driven(steps: Steps[str], durability: Durability | None = None) -> str:
     async def main() -> str:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             return await drive(steps, CLOCK, durability or durability_of(open_storage_engine("memory", None)))
 
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

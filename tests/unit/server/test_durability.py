@@ -17,6 +17,7 @@ from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
+from tests.waiting import PATIENCE_S
 
 
 class Disk:
@@ -31,7 +32,7 @@ class Disk:
 
     def sync(self, descriptor: int) -> None:
         self.waits += 1
-        assert self.waits <= self._free or self._may_go.wait(30)
+        assert self.waits <= self._free or self._may_go.wait(PATIENCE_S)
         if self.fails:
             raise OSError(5, "Input/output error")
 
@@ -61,7 +62,7 @@ class Setup:
             unit.commit()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             while not condition():
                 await trio.sleep(0.001)
 
@@ -142,7 +143,7 @@ def test_after_a_failed_wait_for_the_disk_nothing_is_acknowledged(setup: Setup) 
             await setup.durability.flush()
         with pytest.raises(EngineUnavailable, match="an earlier flush failed"):
             setup.commit()
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             await setup.durability.run()  # ends
         assert "A flush failed, writes are refused" in setup.lines.getvalue()
 
