@@ -14,6 +14,7 @@ A stage is added where its family lives, by `@stage`, an accumulator by `@accumu
 from mongottl.query.pipeline import (  # registers the stages
     basic,
     bucket,
+    change_stream,
     densify,
     documents,
     facet,
@@ -63,6 +64,7 @@ __all__ = [
     "StageTraits",
     "basic",
     "bucket",
+    "change_stream",
     "check_stage_names",
     "densify",
     "documents",
