@@ -571,10 +571,7 @@ class Dispatcher:
                 reply = {"n": 0}
             if concern.error is not None and isinstance(reply, dict):
                 reply["writeConcernError"] = concern.error
-            shown = self._reply(spec, op, reply)
-            if gateway is not None:
-                gateway.note_reply(op, spec, executed)
-            return shown
+            return self._reply(spec, op, reply, executed)
         except Exception as error:
             failed = self._failed(name, error, op)
             if concern.error is None:
@@ -588,7 +585,8 @@ class Dispatcher:
         except Exception as error:
             return self._failed(spec.name, error, op)
 
-    def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply) -> bytes:
+    def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply, executed: Reply | None = None) -> bytes:
+        """The reply of a command that has succeeded, as bytes. executed: what it was before it was made silent."""
         if op.retryable:
             _check_connection(op)
         if op.transaction is not None:
@@ -598,7 +596,7 @@ class Dispatcher:
         if self.log.settings.command_verbosity:
             self._log_command(spec.name, op)
         if self.gateway is not None:
-            self.gateway.note_reply(op, spec, reply)
+            self.gateway.note_reply(op, spec, reply if executed is None else executed)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
             if op.snapshot_time is not None:
