@@ -125,6 +125,44 @@ def test_an_installation_says_how_far_it_is(tmp_path: Path, environment: dict[st
     assert setup.returncode == 1
 
 
+@pytest.mark.parametrize("part", ["requirements", "wheel"])
+def test_ctrl_c_ends_an_installation(tmp_path: Path, part: str) -> None:
+    """A shell does not give it to what runs in the background: pip, which installs what mongottl needs, and then it."""
+    folder = checkout(tmp_path)
+    pids = tmp_path / "pids"
+    os.mkfifo(pids)
+    installs = f"echo $$ >{pids}; exec sleep 600"
+    packs = "exec sleep 600" if part == "requirements" else "mkdir -p .venv/wheel; touch .venv/wheel/a.whl"
+    python = tmp_path / "python"
+    python.write_text(
+        f"""#!/bin/sh
+        case "$*" in
+            *python_version*) echo 3.13.0 ;;
+            "-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
+            *" wheel "*) {packs} ;;
+            *{"requirements.txt" if part == "requirements" else "a.whl"}*) {installs} ;;
+        esac
+        """
+    )
+    python.chmod(0o755)
+    # Open for writing, too, so the end of one writer is not the end of the lines.
+    with open(os.open(pids, os.O_RDWR), encoding="ascii") as lines:
+        script = subprocess.Popen(
+            [folder / "scripts/setup"],
+            env={**os.environ, "PYTHON": str(python), "MONGOTTL_PURE": "1"},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        installing = int(lines.readline())
+    os.killpg(script.pid, signal.SIGINT)
+    # Until all have closed their end of the pipe: pip, too.
+    script.communicate(timeout=PATIENCE_S)
+    assert script.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(installing, 0)
+
+
 @pytest.mark.parametrize(("part", "fails"), [("check", ""), ("check", "exit 1"), ("rest", "")])
 def test_nothing_runs_on_after_scripts_test(tmp_path: Path, part: str, fails: str) -> None:
     """What runs in the background ends by Ctrl-C, which a shell does not give to it, and by the foreground's fault."""
