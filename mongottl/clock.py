@@ -135,7 +135,7 @@ class VirtualClock(Clock):
             base_ms = self._base.now_ms()
             now_ms = base_ms if self._start_ms is None else self._start_ms
             if not MIN_WALL_MS <= now_ms <= MAX_WALL_MS:
-                raise _out_of_range(now_ms)
+                raise _out_of_range()
             # In this order, so that a reader without the lock sees the old time or the new one.
             if self._starts_frozen:
                 self._frozen_at_ms = now_ms
@@ -187,7 +187,7 @@ class VirtualClock(Clock):
         """Sets wall time by changing one attribute, so that a reader without the lock sees the old time or the new
         one."""
         if not MIN_WALL_MS <= now_ms <= MAX_WALL_MS:
-            raise _out_of_range(now_ms)
+            raise _out_of_range()
         if self._frozen_at_ms is None:
             self._offset_ms = now_ms - base_ms
         else:
@@ -195,8 +195,8 @@ class VirtualClock(Clock):
         return now_ms
 
 
-def _out_of_range(now_ms: int) -> ValueError:
-    return ValueError(f"wall time {now_ms} ms is not between the years 1970 and 9999")
+def _out_of_range() -> ValueError:
+    return ValueError("the time would not be between the years 1970 and 9999")
 
 
 def parse_date(text: str) -> int:

@@ -160,8 +160,9 @@ class Setting:
     """One row of the table.
 
     field: the attribute of `ServerConfig`. group: its heading in --help, a key of `SETTING_GROUPS`. value: "text",
-    "path", "number", "address", "time" (ISO 8601), "switch" (present or absent) or "names" (separated by commas; the
-    option may be given repeatedly). choices: the values allowed, or none. parameter: the name that `getParameter`
+    "path", "number", "host" (a name or an address), "address" (of a host, with a port), "set" (the name of a replica
+    set), "time" (ISO 8601), "switch" (present or absent) or "names" (separated by commas; the option may be given
+    repeatedly). choices: the values allowed, or none. parameter: the name that `getParameter`
     shows ("" for none). minimum, maximum: the smallest and largest number allowed. on_command_line: False for
     a secret, which only the environment gives, and which no error shows.
     """
@@ -242,8 +243,12 @@ class Setting:
         value = str.__str__(value)  # the text of a member of an enumeration, which is written differently
         if self.choices and value not in self.choices:
             raise self._wrong(f"one of {', '.join(self.choices)}", value)
+        if self.value == "host" and value and not (_is_host(value) or _is_ipv6(value) or value == _ALL_ADDRESSES):
+            raise self._wrong("the name or address of a host, without port and brackets,", value)
         if self.value == "address" and not _is_address(value):
             raise self._wrong("host:port", value)
+        if self.value == "set" and "/" in value:
+            raise SettingError(self.field, "may not contain a slash, which ends the name of a set in set/host:port")
         if self.value == "time":
             try:
                 parse_date(value)
@@ -277,24 +282,39 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,30}")
 _CONTROL_CHARACTERS: Final = frozenset(map(chr, (*range(32), 127)))
 
 
-# No host has these, and in a URI they end it.
-_NOT_IN_HOST: Final = frozenset(":[]/\\?#@,% ")
+# What glibc takes as the name of all addresses, and mongod's --bind_ip too.
+_ALL_ADDRESSES: Final = "*"
+# Labels of letters, digits, hyphens and, as Docker makes them, underscores; also an IPv4 address. In a URI only letters
+# beyond ASCII have to be escaped.
+_HOST: Final = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?")
+_MAX_HOST_CHARACTERS: Final = 254
+
+
+def _is_host(text: str) -> bool:
+    """Whether it is the name of a host, or an IPv4 address."""
+    return len(text) <= _MAX_HOST_CHARACTERS and _HOST.fullmatch(text) is not None
+
+
+def _is_ipv6(text: str) -> bool:
+    """Whether it is an IPv6 address without brackets, perhaps with a zone (`fe80::1%eth0`)."""
+    if ":" not in text:
+        return False
+    import ipaddress  # kept out of the start of the server
+
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_address(text: str) -> bool:
     """Whether it is `host:port` or `[::1]:port`."""
     host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65_536:
         return False
-    if not (host.startswith("[") and host.endswith("]")):
-        return _NOT_IN_HOST.isdisjoint(host)
-    import ipaddress  # kept out of the start of the server
-
-    try:
-        ipaddress.IPv6Address(host[1:-1])
-    except ValueError:
-        return False
-    return True
+    # A zone means something only on the machine that has it.
+    return _is_host(host) or (host[:1] + host[-1:] == "[]" and "%" not in host and _is_ipv6(host[1:-1]))
 
 
 # The groups of settings, with their headings in --help.
@@ -310,7 +330,7 @@ SETTING_GROUPS: Final[dict[str, str]] = {
 }
 
 SETTINGS: Final[tuple[Setting, ...]] = (
-    Setting("host", "network", "text", "Address to listen on."),
+    Setting("host", "network", "host", "Address to listen on."),
     Setting("port", "network", "number", "TCP port to listen on; 0 picks a free one.", maximum=65_535),
     Setting(
         "data_dir", "data", "path", "Folder for the data; without it everything is kept in memory and lost at the end."
@@ -362,7 +382,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "switch",
         "The clock stands still until a command moves it; needs --enable-test-commands.",
     ),
-    Setting("replica_set", "behaviour", "text", "Name of the one-member replica set that is shown to drivers."),
+    Setting("replica_set", "behaviour", "set", "Name of the one-member replica set that is shown to drivers."),
     Setting(
         "advertise_host",
         "network",
@@ -499,7 +519,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "TCP port of a page that shows what expires and what runs, and of /metrics; 0 picks one. Needs extra `web`.",
         maximum=65_535,
     ),
-    Setting("web_host", "network", "text", "Address on which the page listens."),
+    Setting("web_host", "network", "host", "Address on which the page listens."),
 )
 
 _DEFAULTS: Final[dict[str, object]] = {field.name: field.default for field in dataclass_fields(ServerConfig)}
@@ -689,8 +709,9 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`; did you mean --port?`, or nothing if no name is like the wrong one."""
     import difflib
 
-    by_letters = {known.lstrip("-"): known for known in names}  # all options begin with dashes
-    similar = difflib.get_close_matches(name.lstrip("-"), by_letters, 1)
+    # All options begin with dashes, and whether letters are capitals says nothing about what was meant.
+    by_letters = {known.lstrip("-").lower(): known for known in names}
+    similar = difflib.get_close_matches(name.lstrip("-").lower(), by_letters, 1)
     return f"; did you mean {by_letters[similar[0]]}?" if similar else ""
 
 

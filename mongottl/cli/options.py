@@ -15,7 +15,16 @@ from mongottl.config import (
     did_you_mean,
 )
 
-_FORMS: Final = {"number": "N", "text": "TEXT", "path": "PATH", "address": "HOST:PORT", "names": "NAME", "time": "TIME"}
+_FORMS: Final = {
+    "number": "N",
+    "text": "TEXT",
+    "path": "PATH",
+    "host": "HOST",
+    "address": "HOST:PORT",
+    "set": "NAME",
+    "names": "NAME",
+    "time": "TIME",
+}
 
 
 REMARKS: Final = (

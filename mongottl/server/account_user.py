@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from mongottl.config import ServerConfig
 from mongottl.document.walk import get_value
+from mongottl.errors import CommandError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
@@ -87,9 +88,16 @@ def account_options(name: str) -> str:
 
 
 def create_account_user(service: ServiceContext, keys: AccountKeys) -> None:
-    """Makes the user of the account, or gives it the keys."""
+    """Makes the user of the account, or gives it the keys. FirstUserError if no login can have such a name or key."""
     name = service.config.cosmos_account
     assert name is not None
+    try:
+        _create_account_user(service, name, keys)
+    except CommandError as error:
+        raise FirstUserError(f"cannot make the account {name}: {error.message}") from error
+
+
+def _create_account_user(service: ServiceContext, name: str, keys: AccountKeys) -> None:
     reader = name + _READ_ONLY_SUFFIX
     _put_user(service, name, keys.primary, "root")
     _put_user(service, reader, keys.read_only, "readAnyDatabase")

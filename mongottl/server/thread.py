@@ -6,6 +6,7 @@ with start_server() as server:
 """
 
 import itertools
+import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -64,7 +65,10 @@ class ServerClock:
         given: object = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         if isinstance(given, bool) or not isinstance(given, Real):
             raise TypeError(f"a number of seconds, or a timedelta, is needed, not {seconds!r}")
-        step_s = float(given)
+        try:
+            step_s = float(given)
+        except OverflowError:  # a number beyond all floats
+            step_s = math.inf
         return self._thread.run(self._moved, lambda: self._thread.clock.advance(step_s))
 
     def set(self, now: date | str) -> int:
@@ -245,8 +249,10 @@ class RunningServer:
             yield
 
     def __repr__(self) -> str:
-        scheme, _, rest = self.uri.partition("://")
-        return f"RunningServer('{scheme}://{rest.rpartition('@')[2]}')"  # without the password
+        scheme, separator, rest = self.uri.partition("://")
+        authority, slash, options = rest.partition("/")
+        host = authority.rpartition("@")[2]  # without the password
+        return f"RunningServer('{scheme}{separator}{host}{slash}{options}')"
 
 
 def _checked_state(name: str) -> str:

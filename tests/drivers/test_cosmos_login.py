@@ -50,6 +50,18 @@ def test_account_names_that_azure_does_not_take(name: str) -> None:
                 assert client.shop.orders.find_one() is None
 
 
+def test_account_names_that_no_login_can_have() -> None:
+    with pytest.raises(OSError, match="cannot make the account 😀: The user name cannot be used for SCRAM"):
+        mongottl.start_server(dialect="cosmos", cosmos_account="😀")
+
+
+def test_the_server_is_shown_without_its_key() -> None:
+    with mongottl.start_server(dialect="cosmos", cosmos_account="shop", cosmos_key=KEY) as running:
+        assert repr(running).startswith(f"RunningServer('mongodb://127.0.0.1:{running.port}/?replicaSet=globaldb&")
+        assert "appName=@shop@" in repr(running)
+        assert quote(KEY, safe="") not in repr(running) and KEY not in repr(running)
+
+
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
 def test_the_read_only_key_reads(mechanism: str) -> None:
     with mongottl.start_server(dialect="cosmos", cosmos_account="a", cosmos_key=KEY) as running:

@@ -26,6 +26,7 @@ from mongottl.config import (
     SettingError,
     config_from,
     config_from_environment,
+    did_you_mean,
     unknown_variables,
 )
 
@@ -33,7 +34,9 @@ ROOT = Path(__file__).parents[2]
 KINDS = {
     "text": (str, type(None)),
     "path": (str, type(None)),
+    "host": (str,),
     "address": (str, type(None)),
+    "set": (str,),
     "number": (int, type(None)),
     "time": (str, type(None)),
     "switch": (bool,),
@@ -159,6 +162,10 @@ def test_wrong_arguments(arguments: list[str], said: str) -> None:
         ("port", "0", 0),
         ("port", "65535", 65535),
         ("host", "::1", "::1"),
+        ("host", "fe80::1%eth0", "fe80::1%eth0"),
+        ("host", "db_1.bücher-shop.example.", "db_1.bücher-shop.example."),
+        ("host", "*", "*"),
+        ("replica_set", "set 1: é", "set 1: é"),
         ("quiet", "1", True),
         ("quiet", "YES", True),
         ("quiet", "False", False),
@@ -173,7 +180,10 @@ def test_values(field: str, text: str, value: object) -> None:
 
 # Texts that the command line and the environment refuse, and values that Python refuses, for every setting.
 WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
-    "host": (("", "a\nb", "\udcff"), ("", 5, None, b"::1", "\ud800")),
+    "host": (
+        ("", "a\nb", "\udcff", "db:27017", "[::1]", "::1]", "no such host", "http://db", "db/x", "a..b", ".", "1,2"),
+        ("", 5, None, b"::1", "\ud800", "x" * 64, "x." * 128, "<db>", "::1::"),
+    ),
     "port": (("", "-1", "1.5", "²", "٣", "65536", "abc"), (-1, 99999, 1.0, "27017", True, None)),
     "data_dir": (("", "a\0b"), ("", 5, b"data", "a\0b", "\ud800")),
     "load": (("", "a\0b"), ("", 5, b"data", "a\0b")),
@@ -183,7 +193,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "enable_test_commands": (("", "perhaps"), (1, "yes", None)),
     "now": (("", "tomorrow", "1969-12-31"), ("", 0, "12:00", True, b"2026-01-01")),
     "freeze_clock": (("", "perhaps"), (1, "yes", None)),
-    "replica_set": (("", "\udcff"), ("", None, 0, "\ud800")),
+    "replica_set": (("", "\udcff", "set/db:27017"), ("", None, 0, "\ud800", "a b/c")),
     "advertise_host": (
         (
             "",
@@ -200,7 +210,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
             "a@b:5",
             "\udcff:5",
         ),
-        ("db", "", 27017, ("db", 1), "a b:1"),
+        ("db", "", 27017, ("db", 1), "a b:1", "*:1", "a..b:1", "<db>:1", "[fe80::1%lo]:1"),
     ),
     "refresh_on_noop": (("", "2"), ("false", 0, None)),
     "ttl_monitor_enabled": (("", "on"), ("true", 1.0, None)),
@@ -229,7 +239,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "cosmos_key": (("",), ("", 5)),
     "cosmos_key_file": (("",), ("", 5)),
     "web_port": (("", "-1", "65536", "abc"), (-1, 65_536, "8081", True)),
-    "web_host": (("", "a\nb"), ("", 5, None)),
+    "web_host": (("", "a\nb", "localhost:8080", "[::1]"), ("", 5, None)),
 }
 WRONG_TEXTS = [(field, text) for field, (texts, _) in WRONG.items() for text in texts]
 
@@ -392,6 +402,19 @@ def test_unknown_variables_are_noticed() -> None:
     environment = dict.fromkeys([*(s.variable for s in SETTINGS), *OTHER_VARIABLES, *services, "MONGODB_URI"], "x")
     assert unknown_variables(environment) == []
     assert unknown_variables(environment | {"MONGOTTL_PROT": "1", "MONGOTTL_": "1"}) == ["MONGOTTL_", "MONGOTTL_PROT"]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("MONGOTTL_port", ["MONGOTTL_NOW", "MONGOTTL_PORT"], "; did you mean MONGOTTL_PORT?"),
+        ("--Quiet", ["--auth", "--quiet"], "; did you mean --quiet?"),
+        ("Dialekt", ["dialect", "port"], "; did you mean dialect?"),
+        ("xyz", ["dialect", "port"], ""),
+    ],
+)
+def test_similar_names_are_proposed(name: str, known: list[str], said: str) -> None:
+    assert did_you_mean(name, known) == said
 
 
 def test_variables_that_scripts_and_tests_read_are_known() -> None:
