@@ -107,10 +107,10 @@ def test_a_reader_sees_what_expires_when(
     carts = row(page, "carts")
     assert carts.get_by_role("rowheader").inner_text().splitlines() == [
         "shop.carts",
-        "1\u00a0h after the last write · 6 documents, 177\u00a0B · 1 never",
+        "1\u00a0h after the last write · 6 documents, 177\u00a0B · 1 never expires",
     ]
     assert cells(page, "carts") == ["0", "2", "2", "0", "1", "30\u00a0s", "0"]
-    assert "at until" in row(page, "coupons").get_by_role("rowheader").inner_text()
+    assert "at the date in until" in row(page, "coupons").get_by_role("rowheader").inner_text()
     assert cells(page, "coupons") == ["0", "0", "0", "1", "0", "3\u00a0h", "0"]
     assert page.get_by_text("Without time to live: shop.products (1 document).").is_visible()
     client.shop.carts.insert_one({"ttl": 50})
@@ -311,9 +311,45 @@ def test_large_figures_fit(
     )
     assert page.evaluate("document.documentElement.scrollWidth") == size[0]
     assert page.evaluate(CUT) == []
-    assert (
-        page.locator("#lead").inner_text().endswith(" 2 collections of which nothing expires sooner are not counted.")
-    )
+    others = " 2 more collections, of which nothing expires sooner, are not counted."
+    assert page.locator("#lead").inner_text().endswith(others)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_long_times_fit(
+    server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"], size: tuple[int, int]
+) -> None:
+    client.shop.carts.create_index("_ts", expireAfterSeconds=2_147_483_647)
+    page = show(server, size)
+    page.evaluate("events.close()")
+    for wait_s, text in [
+        (3599, "59\u00a0min 59\u00a0s"),
+        (86_399, "23\u00a0h 59\u00a0min"),
+        (99 * 86_400 + 82_800, "99 days 23\u00a0h"),
+        (2_147_483_647, "24,855 days"),
+    ]:
+        page.evaluate(
+            """(waitMs) => { schedule.collections[0].nextDueMs = clock.nowMs + waitMs;
+                clock.frozen = true; showSchedule(schedule); }""",
+            1000 * wait_s,
+        )
+        assert cells(page, "carts")[5] == text
+        assert page.evaluate(CUT) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_request_units_fit(server: mongottl.RunningServer, show: Callable[..., "Page"], size: tuple[int, int]) -> None:
+    page = show(server, size)
+    for name in ("shop.sessions", "an_application.a_collection_with_a_long_name"):
+        page.evaluate(
+            """(namespace) => { events.close();
+                const row = {command: "aggregate", namespace, requests: 1234, charge: 12345.67, throttled: 999};
+                showCharges({total: 12345.67, requests: 1234, throttled: 999, rows: [row]}); }""",
+            name,
+        )
+        table = page.get_by_role("region", name="Request units by command and namespace")
+        assert table.evaluate("(at) => at.scrollWidth <= at.clientWidth")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

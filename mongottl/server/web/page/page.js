@@ -44,14 +44,14 @@ function rate(number) {
   return number === 0 || number >= 10 ? whole.format(number) : number.toFixed(1);
 }
 
-// The largest unit, and the one below it if that is not zero: 1 h 5 min, 3 days.
+// The largest unit, and the one below it if that is not zero: 1 h 5 min, 3 days. Of many days the hours say nothing.
 function duration(seconds) {
   const units = [["day", 86400], ["h", 3600], ["min", 60], ["s", 1]];
   const whole = Math.floor(Math.abs(seconds));
   const first = units.findIndex(([, size]) => whole >= size);
   if (first < 0) return "0\u00a0s";
   let left = whole;
-  return units.slice(first, first + 2).map(([unit, size]) => {
+  return units.slice(first, first + (whole < 100 * 86400 ? 2 : 1)).map(([unit, size]) => {
     const amount = Math.floor(left / size);
     left -= amount * size;
     if (amount === 0) return "";
@@ -153,13 +153,14 @@ function leadOf(rows, omitted) {
   else if (later > 0) text = `*${count(later, "document")}* ${expire(later)}, none within a day`;
   else text = "No document is due to expire";
   if (expired > 0) text += `; ${expired === 1 ? "one is" : `${whole.format(expired)} are`} expired and not deleted yet`;
-  if (omitted > 0) text += `. ${count(omitted, "collection")} of which nothing expires sooner ${omitted === 1 ? "is" : "are"} not counted`;
+  if (omitted > 0) text += `. ${count(omitted, "more collection")}, of which nothing expires sooner, ${omitted === 1 ? "is" : "are"} not counted`;
   return text + ".";
 }
 
 function rulesOf(row) {
   return row.rules.map((rule) => {
-    if (rule.kind === "date") return rule.seconds === 0 ? `at ${rule.field}` : `${duration(rule.seconds)} after ${rule.field}`;
+    const at = `the date in ${rule.field}`;
+    if (rule.kind === "date") return rule.seconds === 0 ? `at ${at}` : `${duration(rule.seconds)} after ${at}`;
     return rule.seconds === null ? "own ttl only" : `${duration(rule.seconds)} after the last write`;
   }).join(" or ");
 }
@@ -204,7 +205,7 @@ function makeRow(row) {
     oldest: element("small", {}),
     expired: cell("expired", "Expired", 1),
     later: cell("later", "Later", 1),
-    next: cell("figure", "Next", 0),
+    next: cell("figure next", "Next", 0),
     deleted: cell("figure", "Deleted", 0),
   };
   for (const [part, label] of PARTS) made[part] = cell("span", label, row[part].length);
@@ -219,7 +220,7 @@ function fillRow(made, row) {
   made.data = row;
   const never = Math.max(0, row.documents - row.pending - row.expired);
   const stored = `${count(row.documents, "document")}, ${bytes(row.sizeBytes)}`;
-  made.about.textContent = `${rulesOf(row)} · ${stored}${never > 0 ? ` · ${whole.format(never)} never` : ""}`;
+  made.about.textContent = `${rulesOf(row)} · ${stored}${never > 0 ? ` · ${whole.format(never)} never ${never === 1 ? "expires" : "expire"}` : ""}`;
   const highest = Math.max(1, row.later, ...PARTS.flatMap(([part]) => row[part]));
   const fill = (cell, numbers, kind, most = highest) => {
     const total = sum(numbers);
@@ -334,7 +335,7 @@ function showCharges(charges) {
   const throttled = charges.throttled > 0 ? `${count(charges.throttled, "statement")} refused: throughput used up` : "none refused for throughput";
   say("charges-lead", `${exact.format(charges.total)} request units for ${count(charges.requests, "request")}, ${throttled}.`);
   replaceRows(byId("charge-rows"), charges.rows.map((row) => element("tr", {},
-    element("td", {}, row.command), element("td", { class: "text" }, row.namespace),
+    element("td", {}, row.command), element("td", { class: "text" }, ...breakable(row.namespace)),
     element("td", {}, whole.format(row.requests)), element("td", {}, `${exact.format(row.charge)} RU`),
     element("td", { class: row.throttled ? "" : "zero" }, whole.format(row.throttled)))));
 }
