@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
 
 def check(folder: str) -> int:
     """Checks a data directory; the exit status."""
-    from mongottl.offline.check import DataCheck
+    from mongottl.offline.check import DataCheck, counted
     from mongottl.storage.interface import DataDirectoryError
 
     data = DataCheck(folder)
@@ -32,8 +32,10 @@ def check(folder: str) -> int:
     for note in data.notes:
         print(f"note: {note}")
     read = (
-        f"{data.collections:,} collections, {data.records:,} documents, {data.entries:,} index entries,"
-        f" {data.oplog_entries:,} oplog entries"
+        counted(data.collections, "collection"),
+        counted(data.records, "document"),
+        counted(data.entries, "index entry", "index entries"),
+        counted(data.oplog_entries, "oplog entry", "oplog entries"),
     )
-    print(f"{folder}: {read}: {f'{count:,} faults' if count else 'no fault'}")
+    print(f"{folder}: {', '.join(read)}: {counted(count, 'fault') if count else 'no fault'}")
     return FAILURE if count else 0

@@ -29,6 +29,11 @@ _IDENT: Final = re.compile(r"\b(?:collection|index)_\d+\b")
 _OPLOG_ENTRY: Final = "oplog"
 
 
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """`1 document`, `2 documents`, `1,000 entries`."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
 class DataCheck:
     """The check of one data directory. notes: what is no fault, but was not checked or will be removed.
 
@@ -117,7 +122,10 @@ class DataCheck:
             collections.append((collection, [index for _, index in outdated]))
         for ident in sorted(self._stored - used.keys()):
             if ident != SESSIONS_IDENT and not ident.startswith(OPLOG_IDENT):
-                self.notes.append(f"{ident} belongs to no collection; the next start of the server removes it")
+                held = ""
+                if ident.startswith(record_store_ident(0)[:-1]) and ident not in state.unreadable:
+                    held = f", with {counted(engine.record_store(ident).count(), 'document')},"
+                self.notes.append(f"{ident}{held} belongs to no collection; the next start of the server removes it")
 
     def _entry_faults(self, key: str, entry: bytes, used: dict[str, str]) -> Iterator[str]:
         """What is wrong with the catalog's entry of a collection, and the stores that it names.
@@ -161,7 +169,7 @@ class DataCheck:
             yield f"catalog: {named} has the same store as {used[ident]}"
         used[ident] = named
         if ident not in self._stored:
-            yield f"catalog: {named}: its store {ident} is missing"
+            yield f"catalog: {named} has a store that is missing"
 
     def _collection_faults(self, collection: Collection, outdated: list[IndexEntry]) -> Iterator[str]:
         check = CollectionCheck(collection, outdated)
