@@ -469,7 +469,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "verbosity",
         "log",
         "number",
-        "As mongod's logLevel: from 1 on, each command is logged, with its charge in the dialect cosmos.",
+        "0 to 5, as mongod's logLevel: from 1 on, commands are logged, with --dialect cosmos their charges.",
         maximum=MAX_LOG_LEVEL,
     ),
     Setting(

@@ -30,7 +30,7 @@ _FORMS: Final = {
 REMARKS: Final = (
     "--no-NAME switches off what is on. Options that list names may be repeated, of others the last one counts.",
     "Each option can also be given in the environment: MONGOTTL_PORT=27018, MONGOTTL_DATA_DIR=…",
-    "An option precedes its variable.",
+    "Where an option and its variable are both given, the option counts.",
 )
 
 
@@ -40,7 +40,7 @@ def configuration(
     others: Mapping[str, list[str]] | None = None,
     for_tests: bool = False,
 ) -> ServerConfig:
-    """The configuration that the options and the environment give; an option precedes its variable.
+    """The configuration that the options and the environment give. Where both do, the option counts.
 
     others: see `parse_arguments`. for_tests: as for `config_from`. UsageError names what is wrong as it was given.
     """

@@ -77,7 +77,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     ),
     Metric("mongodb_ss_metrics_cursor_totalOpened", UNTYPED, "cursors", (), "Cursors that were opened."),
     Metric(
-        "mongodb_ss_metrics_operation_writeConflicts", UNTYPED, "writes", (), "Writes that met another one's change."
+        "mongodb_ss_metrics_operation_writeConflicts",
+        UNTYPED,
+        "writes",
+        (),
+        "Writes that conflicted with another write.",
     ),
     Metric("mongodb_ss_metrics_ttl_deletedDocuments", UNTYPED, "documents", (), "Expired documents that were deleted."),
     Metric("mongodb_ss_metrics_ttl_passes", UNTYPED, "passes", (), "Passes that deleted expired documents."),
