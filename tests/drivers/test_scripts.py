@@ -42,6 +42,7 @@ def test_an_older_python_is_refused_in_one_line(tmp_path: Path, script: str, pyt
     assert ended.stderr.count("\n") == 1
     assert "Python 3.11 or later is needed" in ended.stderr and f"{old} {said}" in ended.stderr
     assert ".venv" not in ended.stderr
+    assert "export PYTHON=" in ended.stderr and "scripts/" not in ended.stderr  # whichever was run
     assert not (folder / ".venv").exists()
 
 

@@ -171,7 +171,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         _PLACE,
         "Documents that are expired, so no command sees them, and not deleted yet.",
     ),
-    Metric("mongottl_ttl_purged_documents", COUNTER, "documents", _PLACE, "Expired documents that were deleted."),
+    Metric(
+        "mongottl_ttl_purged_documents",
+        COUNTER,
+        "documents",
+        _PLACE,
+        "Expired documents that were deleted since the collection was made, or the server started.",
+    ),
     Metric("mongottl_ttl_next_due_timestamp_seconds", GAUGE, "seconds", _PLACE, "When the next document expires."),
     Metric(
         "mongottl_collections_omitted",
