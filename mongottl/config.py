@@ -117,6 +117,8 @@ class ServerConfig:
                 raise SettingError(field, "not together with {}", other)
         if self.web_port and self.web_port == self.port and self.web_host == self.host:
             raise SettingError("web_port", "needs another port than {}", "port")
+        if self.storage_engine == "memory" and self.data_dir is not None:
+            raise SettingError("storage_engine", "memory not together with {}", "data_dir")
         if self.dialect != "cosmos":
             for setting in SETTINGS:
                 if setting.field.startswith("cosmos_") and self._is_given(setting.field):

@@ -69,7 +69,8 @@ def _read(path: Path) -> AccountKeys:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise FirstUserError(f"cannot read the key file {path}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise FirstUserError(f"cannot read the key file {path}: {why}") from error
     keys = [line.strip() for line in lines if line.strip()]
     if not keys:
         raise FirstUserError(f"the key file {path} is empty")

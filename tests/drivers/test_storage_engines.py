@@ -7,7 +7,6 @@ import pytest
 from pymongo import MongoClient
 
 import mongottl
-from mongottl.storage.interface import DataDirectoryError
 
 
 @pytest.mark.parametrize(
@@ -32,7 +31,7 @@ def test_server_status_names_the_engine(settings: dict[str, Any], in_folder: boo
 
 def test_the_memory_engine_refuses_a_folder(tmp_path: Path) -> None:
     with (
-        pytest.raises(DataDirectoryError, match="memory engine cannot use a data directory"),
+        pytest.raises(mongottl.SettingError, match=r"^storage_engine: memory not together with data_dir$"),
         mongottl.start_server(storage_engine="memory", data_dir=str(tmp_path)),
     ):
         pass

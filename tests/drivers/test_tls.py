@@ -3,6 +3,7 @@ speak the protocol of the port."""
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 import stat
@@ -170,15 +171,43 @@ def test_a_certificate_beside_the_data(tmp_path: Path) -> None:
             ping(server.uri)
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({"tls_cert": "nothing.pem"}, "No such file"),
-    ],
-)
-def test_settings_that_cannot_be_used(settings: dict[str, Any], text: str) -> None:
-    with pytest.raises(OSError, match=text), mongottl.start_server(**settings):
-        pass
+@pytest.mark.parametrize("host", ["*", "::", "0.0.0.0"])
+def test_a_certificate_of_a_server_that_listens_on_all_addresses(tmp_path: Path, host: str) -> None:
+    with mongottl.start_server(tls_self_signed=True, data_dir=str(tmp_path), host=host) as server:
+        ping(server.uri)
+
+
+def test_a_certificate_on_a_machine_whose_name_no_certificate_can_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "build_agent_1")
+    with mongottl.start_server(tls_self_signed=True, data_dir=str(tmp_path / "data")) as server:
+        ping(server.uri)
+    wanted = "cannot make a certificate for .*, my_db: .*'my_db' not allowed"
+    with pytest.raises(OSError, match=wanted):
+        mongottl.start_server(tls_self_signed=True, data_dir=str(tmp_path / "other"), advertise_host="my_db:27017")
+
+
+def test_files_that_cannot_be_used(files: Files, tmp_path: Path) -> None:
+    """The error names the file that is to blame."""
+    empty = tmp_path / "empty"
+    empty.touch()
+    nothing = str(tmp_path / "nothing.pem")
+    for settings, text in [
+        ({"tls_cert": nothing}, f"cannot use the certificate {nothing}: No such file"),
+        ({"tls_cert": str(tmp_path)}, f"cannot use the certificate {tmp_path}: Is a directory"),
+        ({"tls_cert": files.ca, "tls_key": nothing}, f"cannot use the key {nothing}: No such file"),
+        ({"tls_cert": str(empty)}, f"cannot use the certificate {empty}: it is no certificate in PEM form"),
+        ({"tls_cert": files.key}, f"cannot use the certificate {files.key}: it is no certificate in PEM form"),
+        ({"tls_cert": files.ca}, f"cannot use the certificate {files.ca}: its key is missing"),
+        (
+            {"tls_cert": files.ca, "tls_key": str(empty)},
+            f"cannot use the certificate {files.ca}: {empty} is no key in PEM form",
+        ),
+        ({"tls_cert": files.server, "tls_key": files.key, "tls_ca": nothing}, f"authority {nothing}: No such file"),
+    ]:
+        with pytest.raises(OSError, match=re.escape(text)):
+            mongottl.start_server(**settings)  # type: ignore[arg-type]
 
 
 def test_a_key_that_does_not_belong_to_the_certificate(files: Files) -> None:

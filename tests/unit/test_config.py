@@ -59,7 +59,6 @@ def test_table_and_dataclass_agree() -> None:
         ("sqlite", None, "sqlite"),
         ("sqlite", "folder", "sqlite"),
         ("memory", None, "memory"),
-        ("memory", "folder", "memory"),  # which then refuses the folder
     ],
 )
 def test_the_engine_follows_from_the_data_directory_unless_it_is_named(
@@ -294,6 +293,7 @@ def test_wrong_values_are_refused_by_name(field: str, value: object) -> None:
         ({"tls_cert": "x", "tls_self_signed": "1"}, "--tls-self-signed: not together with --tls-cert"),
         ({"cosmos_key": "x"}, "MONGOTTL_COSMOS_KEY: only together with --cosmos-account"),
         ({"port": "5", "web_port": "5"}, "--web-port: needs another port than --port"),
+        ({"storage_engine": "memory", "data_dir": "x"}, "--storage-engine: memory not together with --data-dir"),
         ({"cosmos_account": "a", "cosmos_key": "x", "cosmos_key_file": "x"}, "MONGOTTL_COSMOS_KEY: not together with "),
         ({"cosmos_account": "a"}, "--cosmos-account: only with --dialect cosmos"),
         ({"cosmos_allow": "bare-watch", "dialect": "mongodb"}, "--cosmos-allow: only with --dialect cosmos"),

@@ -14,6 +14,7 @@ The authority's key is kept nowhere: nobody can make another certificate that th
 import hashlib
 import ipaddress
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -27,6 +28,8 @@ _CA_NAME: Final = "ca.pem"
 _SERVER_NAME: Final = "server.pem"
 _NAMES_NAME: Final = "names"
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+# Names that a certificate can have: without the underscores that machines may have in theirs.
+_CERTIFIABLE: Final = re.compile(r"[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*", re.IGNORECASE)
 
 
 class CertificateError(OSError):
@@ -54,8 +57,16 @@ def server_tls(config: ServerConfig) -> ServerTls | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
+    if key is not None:
+        try:
+            open(key, "rb").close()  # the error of loading both would not say which file it is about
+        except OSError as error:
+            raise CertificateError(f"cannot use the key {key}: {error.strerror}") from error
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
+    except ssl.SSLError as error:
+        why = _why(error) if error.reason else _missing(certificate, key)
+        raise CertificateError(f"cannot use the certificate {certificate}: {why}") from error
     except (OSError, ValueError) as error:
         raise CertificateError(f"cannot use the certificate {certificate}: {_why(error)}") from error
     if config.tls_ca is not None:
@@ -71,6 +82,13 @@ def server_tls(config: ServerConfig) -> ServerTls | None:
 def _no_password() -> str:
     # OpenSSL would ask for it on the terminal.
     raise ValueError("the key is encrypted; decrypt it first, for example by `openssl pkey`")
+
+
+def _missing(certificate: str, key: str | None) -> str:
+    """What OpenSSL has not found in files, of which it says no more than that."""
+    if b"-----BEGIN CERTIFICATE" not in Path(certificate).read_bytes():
+        return "it is no certificate in PEM form"
+    return "its key is missing, which another file may have" if key is None else f"{key} is no key in PEM form"
 
 
 def _why(error: Exception) -> str:
@@ -102,13 +120,18 @@ def _names(config: ServerConfig) -> tuple[str, ...]:
     """The names and addresses by which clients may reach the server."""
     names = dict.fromkeys(_LOCAL_NAMES)
     advertised = (config.advertise_host or "").rpartition(":")[0].strip("[]")
-    for name in (config.host, advertised, socket.gethostname()):
+    for name in (config.host, advertised):
         if name and not _is_wildcard(name) and name.isascii():
             names[name] = None
+    own = socket.gethostname()
+    if _CERTIFIABLE.fullmatch(own):
+        names[own] = None
     return tuple(names)
 
 
 def _is_wildcard(host: str) -> bool:
+    if host == "*":
+        return True
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -136,7 +159,10 @@ def _make(folder: Path, names: tuple[str, ...]) -> None:
     except ImportError:
         raise CertificateError("--tls-self-signed needs trustme: pip install 'mongottl[tls]'") from None
     authority = trustme.CA(organization_name="mongottl")
-    certificate = authority.issue_cert(*names, common_name=names[0], organization_name="mongottl")
+    try:
+        certificate = authority.issue_cert(*names, common_name=names[0], organization_name="mongottl")
+    except UnicodeError as error:
+        raise CertificateError(f"cannot make a certificate for {', '.join(names)}: {error}") from error
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = Path(tempfile.mkdtemp(prefix=".tls-", dir=folder.parent))  # its owner's alone
     try:
