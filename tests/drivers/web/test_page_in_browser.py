@@ -224,13 +224,31 @@ def test_request_units_of_the_dialect_cosmos(show: Callable[..., "Page"]) -> Non
 
 
 def test_a_server_that_stops_is_reported(browser: "Browser") -> None:
-    with mongottl.start_server(web_port=0) as server:
+    """Wherever the reader is on a long page, whose time and countdowns then stand still."""
+    with mongottl.start_server(web_port=0, frozen=False) as server, Client(server.uri) as client:
+        for number in range(20):
+            client.shop[f"c{number}"].create_index("_ts", expireAfterSeconds=60)
         page = browser.new_page()
         page.set_default_timeout(PATIENCE_S * 1000)
+        page.clock.install()
         assert server.web_url is not None
         page.goto(server.web_url, wait_until="domcontentloaded")
         page.get_by_text("Live, every second.").wait_for()
-    page.get_by_text("No connection to the server; trying again.").wait_for()
+        row(page, "c19").wait_for()
+        shown = page.locator("#time")
+        before = shown.inner_text()
+        page.clock.fast_forward(10_000)
+        page.wait_for_function("(before) => document.getElementById('time').innerText !== before", arg=before)
+    lost = page.get_by_text("No connection to the server; trying again.")
+    lost.wait_for()
+    is_shown = "(at) => { const {top, bottom} = at.getBoundingClientRect(); return top >= 0 && bottom <= innerHeight; }"
+    for place in (0, 300, 100_000):
+        page.evaluate("(place) => scrollTo(0, place)", place)
+        assert lost.evaluate(is_shown)
+    before = shown.inner_text()
+    page.clock.fast_forward(10_000)
+    page.clock.run_for(1000)
+    assert shown.inner_text() == before
     page.close()
 
 

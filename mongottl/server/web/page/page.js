@@ -427,6 +427,7 @@ byId("to-next").addEventListener("click", () => {
 
 // Events
 
+let connected = false;      // whether the server's time is known to go on
 const events = new EventSource("/live");
 events.addEventListener("server", (event) => showFacts(JSON.parse(event.data)));
 events.addEventListener("status", (event) => showStatus(JSON.parse(event.data)));
@@ -434,9 +435,13 @@ events.addEventListener("schedule", (event) => showSchedule(JSON.parse(event.dat
 events.addEventListener("open", () => {
   say("state", "Live, every second.");
   byId("state").className = "";
+  connected = true;
 });
 events.addEventListener("error", () => {
   say("state", events.readyState === EventSource.CLOSED ? "The server has refused; load the page again." : "No connection to the server; trying again.");
   byId("state").className = "lost";
+  connected = false;
 });
-setInterval(showTime, 250);
+setInterval(() => {
+  if (connected) showTime();
+}, 250);
