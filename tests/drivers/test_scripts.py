@@ -1,6 +1,7 @@
 """`scripts`: what they say to a user whose Python is too old, how far an installation is, and that they end."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,3 +202,21 @@ def test_nothing_runs_on_after_scripts_test(tmp_path: Path, part: str, fails: st
     assert script.returncode == (1 if fails else 130)
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun[1]), 0)
+
+
+def test_tables_are_written_from_the_sources_by_whatever_python_starts_the_script(tmp_path: Path) -> None:
+    """Not from the package that is installed, which may be older."""
+    for name in ("docs", "mongottl", "scripts"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    config = tmp_path / "mongottl/config.py"
+    config.write_text(config.read_text(encoding="utf-8").replace("Address to listen on.", "Where clients connect."))
+    checked = subprocess.run(
+        [tmp_path / "scripts/tables", "--check"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (
+        1,
+        "docs/settings.md: the generated tables are out of date; run scripts/tables\n",
+    )
+    subprocess.run([tmp_path / "scripts/tables"], cwd=tmp_path, check=True)
+    assert "| Where clients connect. |" in (tmp_path / "docs/settings.md").read_text(encoding="utf-8")
