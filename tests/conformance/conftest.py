@@ -1,4 +1,4 @@
-"""The engines under test. To add an engine, add its name to ENGINES and a line to `open_engine`."""
+"""The engines under test."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +8,8 @@ import pytest
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 
+# By the name of the engine: with `-file` it gets a data directory. Each engine is tested by itself, and within a
+# `ContractEngine`, which checks the contract at each call.
 ENGINES = (
     "memory",
     "sqlite-memory",
@@ -23,9 +25,8 @@ Opener = Callable[[], StorageEngine]
 def open_engine(kind: str, directory: Path) -> StorageEngine:
     if kind.startswith("contract-"):
         return ContractEngine(open_engine(kind.removeprefix("contract-"), directory))
-    if kind == "memory":
-        return open_storage_engine("memory", None)
-    return open_storage_engine("sqlite", str(directory) if kind == "sqlite-file" else None)
+    name, _, place = kind.partition("-")
+    return open_storage_engine(name, str(directory) if place == "file" else None)
 
 
 @pytest.fixture(params=ENGINES)

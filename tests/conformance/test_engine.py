@@ -2,6 +2,7 @@
 
 import pytest
 
+from mongottl.config import STORAGE_ENGINES
 from mongottl.storage.interface import (
     EngineUnavailable,
     StorageEngine,
@@ -10,6 +11,7 @@ from mongottl.storage.interface import (
     storage_engine,
     storage_engine_names,
 )
+from tests.conformance.conftest import ENGINES
 
 
 class Failed(Exception):
@@ -284,6 +286,15 @@ def test_flush_and_maintain_may_be_called_at_any_time(engine: StorageEngine) -> 
     assert not engine.failed
     assert not engine.maintenance_due
     engine.flush()
+
+
+def test_every_engine_is_under_test_and_can_be_chosen() -> None:
+    names = storage_engine_names()
+    wrapped = [kind.removeprefix("contract-") for kind in ENGINES if kind.startswith("contract-")]
+    alone = [kind for kind in ENGINES if not kind.startswith("contract-")]
+    assert wrapped == alone
+    assert sorted({kind.partition("-")[0] for kind in alone}) == names
+    assert list(STORAGE_ENGINES) == ["auto", *names]
 
 
 def test_engines_are_registered_by_name_once(engine: StorageEngine) -> None:
