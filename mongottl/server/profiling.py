@@ -38,6 +38,8 @@ _MAX_LISTED: Final = 400
 _OF_DRIVERS: Final = frozenset({"lsid", "txnNumber"})
 # What says nothing about the operation, or is in another field.
 _LEFT_OUT: Final = frozenset({"$clusterTime", "$client"})
+# The only field of a command that is stored as text.
+_TRUNCATED: Final = "$truncated"
 
 
 def is_profiled(spec: CommandSpec, op: OperationContext) -> bool:
@@ -142,7 +144,7 @@ def _command(body: bytes) -> bytes:
 def _shortened(command: bytes) -> Value:
     if len(command) <= _MAX_COMMAND_BYTES:
         return command
-    return {"$truncated": render_document(command)[:_MAX_LOGGED_BYTES]}
+    return {_TRUNCATED: render_document(command)[:_MAX_LOGGED_BYTES]}
 
 
 def _plan_summary(spec: CommandSpec, op: OperationContext) -> str:
@@ -220,15 +222,19 @@ def _slow_command(service: ServiceContext, op: OperationContext, document: bytes
         str(get_value(document, "ns")),
         micros,
         summary if isinstance(summary, str) else "",
-        render_document(_listed(command))[:_MAX_LISTED] if isinstance(command, bytes) else "",
+        _listed(command)[:_MAX_LISTED] if isinstance(command, bytes) else "",
         op.client.app_name,
         error if isinstance(error, str) else "",
     )
 
 
-def _listed(command: bytes) -> bytes:
-    """A command without what drivers add to every one."""
-    return encode_fields([(n, v) for n, v in fields(command) if not n.startswith("$") and n not in _OF_DRIVERS])
+def _listed(command: bytes) -> str:
+    """A command as text, without what drivers add to every one."""
+    text = get_value(command, _TRUNCATED)
+    if isinstance(text, str):
+        return text
+    listed = [(n, v) for n, v in fields(command) if not n.startswith("$") and n not in _OF_DRIVERS]
+    return render_document(encode_fields(listed))
 
 
 def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes, micros: int) -> None:

@@ -204,6 +204,15 @@ def test_slow_commands(server: mongottl.RunningServer, client: Client) -> None:
     assert "x: 5" in found["command"] and "lsid" not in found["command"]
 
 
+def test_the_beginning_of_a_long_slow_command_is_shown(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.command("profile", 0, slowms=0)
+    list(client.shop.c.find({"x": {"$in": list(range(10_000))}}))
+    client.shop.command("profile", 0, slowms=1000)
+    with events(server) as live:
+        (found,) = [slow for slow in live.next("status")["slow"] if slow["namespace"] == "shop.c"]
+    assert found["command"].startswith('{ find: "c", filter: { x: { $in: [ 0, 1, 2,')
+
+
 def test_request_units_of_the_dialect_cosmos() -> None:
     with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
         client.shop.c.insert_one({"_id": 1})
