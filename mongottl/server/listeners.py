@@ -20,8 +20,13 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
     except UnicodeError as error:
         raise OSError(f"cannot listen on {wanted}: no name of a host") from error
     listeners: list[socket.socket] = []
+    unsupported: OSError | None = None
     for family, kind, protocol, _, address in found:
-        listener = socket.socket(family, kind, protocol)
+        try:
+            listener = socket.socket(family, kind, protocol)
+        except OSError as error:  # such as IPv6 where the kernel runs without it
+            unsupported = error
+            continue
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -38,6 +43,8 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
                 continue  # one family is enough
             raise OSError(error.errno, f"cannot listen on {wanted}: {error.strerror}") from error
         listeners.append(listener)
+    if not listeners and unsupported is not None:
+        raise OSError(unsupported.errno, f"cannot listen on {wanted}: {unsupported.strerror}") from unsupported
     return listeners
 
 
