@@ -166,13 +166,15 @@ class Site:
         return text(403, "requests of pages of other origins are refused")
 
     def _is_ours(self, host: str) -> bool:
-        """Whether a host is not a name that others can own."""
+        """Whether a host is not a name that others can own. host: "" for what is none."""
+        if not host:
+            return False
         if host in self._known_hosts or host.endswith(".localhost"):
             return True
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            return bool(host) and "." not in host and ":" not in host
+            return "." not in host and ":" not in host
         return True
 
     async def _health(self, request: Request, client: ClientInfo) -> Response:

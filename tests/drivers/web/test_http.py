@@ -127,6 +127,14 @@ def test_the_advertised_name_is_ours() -> None:
         assert ask(server, "/healthz", {"Host": "web.example.org:8081"}).status == 421
 
 
+@pytest.mark.parametrize("advertised", ["db.example.org:27017", "bücher.example:27017"])
+def test_what_is_no_host_is_not_ours(advertised: str) -> None:
+    """Browsers take names with such characters, and whoever owns the domain can let them resolve to this machine."""
+    with mongottl.start_server(web_port=0, advertise_host=advertised) as server:
+        for host in ("x!.example.org", "x~y", "localhost:1:2", ""):
+            assert ask(server, "/healthz", {"Host": host}).status == 421, host
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
