@@ -54,6 +54,8 @@ class Servers:
 
     def shared(self, settings: dict[str, object]) -> "RunningServer":
         """The running server that tests with these settings share."""
+        if settings.get("data_dir") is True:
+            refuse(f"{NAME}_session: data_dir = true is a folder of each test, and this server is that of many")
         key = repr(sorted((name, _shown(value)) for name, value in settings.items()))
         server = self._running[key] = self._start(settings, self._running.get(key))
         self._ports[key] = _ports(settings)
@@ -137,7 +139,10 @@ def start(settings: dict[str, Any]) -> "RunningServer":
 
 
 def ini_settings(config: pytest.Config) -> dict[str, object]:
-    """The settings of pytest's configuration. pytest.UsageError for a line that is none."""
+    """The settings of pytest's configuration. pytest.UsageError for a line that is none.
+
+    data_dir: True, as in the mark, for a folder of each test.
+    """
     from mongottl.config import SETTINGS
 
     known = {setting.field: setting for setting in SETTINGS}
@@ -147,6 +152,8 @@ def ini_settings(config: pytest.Config) -> dict[str, object]:
         try:
             if name == "frozen":
                 settings[name] = known["freeze_clock"].parse(value)
+            elif name == "data_dir" and value.lower() == "true":
+                settings[name] = True
             elif name in known:
                 settings[name] = known[name].parse(value)
             else:

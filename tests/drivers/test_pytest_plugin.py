@@ -267,6 +267,32 @@ def test_settings_of_tests(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
+def test_a_folder_of_each_test_by_pytest_s_configuration(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by the mark: not a folder of the name `True`, which all tests would share."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))
+    pytester.makeini("[pytest]\naddopts = -p mongottl.pytest_plugin\nmongottl =\n    data_dir = True\n")
+    pytester.makepyfile(
+        """
+        def test_a_folder(mongottl_server, tmp_path):
+            assert (tmp_path / "mongottl" / "mongottl.sqlite3").exists()
+
+
+        def test_the_shared_server(mongottl_session):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(passed=1, errors=1)
+    assert "mongottl_session: data_dir = true is a folder of each test, and this server is that of many" in (
+        result.stdout.str()
+    )
+    assert not (pytester.path / "True").exists()
+
+
+@pytest.mark.slow
 def test_tests_that_want_the_same_port(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))
