@@ -96,6 +96,3 @@ class SavedStates:
         state = self.get(name)
         del self._states[name]
         return state
-
-    def names(self) -> list[str]:
-        return sorted(self._states)

@@ -63,7 +63,6 @@ class StoredState:
         self.idents: dict[int, str] = {}
         self.unreadable: set[str] = set()
         self._kinds: dict[int, int] = {}
-        self._counters: dict[int, tuple[int, int, int]] = {}
         # The pages at which tables and indexes begin, by name; and the names of the tables.
         self._objects: dict[str, int] = {}
         self._tables: list[str] = []
