@@ -22,6 +22,8 @@ _INCOMPLETE: Final = 3
 # How long to look for the server. Making the copy may take any time.
 _CONNECT_S: Final = 5.0
 _PER_MB: Final = 1e6
+# Windows has no SIGHUP, which tells that the terminal is gone.
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def main(arguments: list[str]) -> int:
@@ -31,12 +33,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("source", metavar="URI|FOLDER", help="a running server, or the data directory of a stopped one")
     parser.add_argument("target", metavar="TARGET", help="the new folder; start a server with --data-dir TARGET")
     given = parser.parse_args(arguments)
-    # Whatever ends this process but SIGKILL, the partial copy is removed.
-    previous = signal.signal(signal.SIGTERM, _end)
+    # So that these signals, too, end this process by an exception, and the partial copy is removed.
+    previous = {number: signal.signal(number, _end) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
     try:
         return backup(given.source, given.target)
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _end(number: int, frame: object) -> None:

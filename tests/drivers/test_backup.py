@@ -275,7 +275,7 @@ def test_what_cannot_be_backed_up(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_removes_what_was_written(tmp_path: Path, data: Path, target: Path, number: signal.Signals) -> None:
     with mongottl.start_server(data_dir=str(data), quiet=True) as server, Client(server.uri) as client:
         client.shop.carts.insert_many([{"s": os.urandom(1_000_000)} for _ in range(60)])
