@@ -373,7 +373,7 @@ async def open_server(
     loading: cancels the loading of files; StartCancelled is then raised.
     Raises SettingError (ValueError) for a bad setting, OSError if the address is taken, or the certificate or the first
     user's password cannot be used, DataDirectoryError if the data directory cannot be used, DumpError if the folder to
-    load has a fault.
+    load has a fault, EngineUnavailable if the disk has one.
     """
     config = ServerConfig() if config is None else config
     config.validate()  # its fields may have been assigned since it was made

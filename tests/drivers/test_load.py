@@ -310,6 +310,22 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     assert "/does/not/exist: there is no such folder" in ended.stderr
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a shell's limit on the size of files")
+def test_a_disk_that_is_full_ends_the_loading(tmp_path: Path) -> None:
+    write(tmp_path / "dump", "shop/big.json", *[{"_id": n, "s": "x" * 300} for n in range(5000)])
+    command = [*COMMAND, "--data-dir", str(tmp_path / "data"), "--load", str(tmp_path / "dump")]
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -f 1000 && exec "$@"', "sh", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "Cannot start" in ended.stderr and "disk" in ended.stderr and "Traceback" not in ended.stderr
+    with mongottl.start_server(data_dir=tmp_path / "data") as server, Client(server.uri) as client:
+        assert client.shop.list_collection_names() == []
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_a_signal_ends_the_loading(tmp_path: Path) -> None:
     """What was loaded so far is not there at the next start."""
