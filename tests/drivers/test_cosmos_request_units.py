@@ -443,6 +443,22 @@ def test_a_write_of_many_documents_is_slowed_down(
     connection.close()
 
 
+def test_an_insert_that_has_waited_is_into_the_collection_that_is_there_then(
+    cosmos: mongottl.RunningServer, account: Client, shop: Shop
+) -> None:
+    enforce(account, cosmos, capabilities=["DisableRateLimitingResponses"])
+    connection = WireClient(cosmos.uri)
+    documents = [document(0, 100 * 1024), document(1), document(2)]  # the first one costs 550 RU
+    connection.send({"insert": "orders", "documents": documents}, "shop")
+    let_others_run(account)
+    shop.orders.drop()
+    cosmos.clock.advance(2)
+    assert connection.reply() == {"n": 3, "ok": 1.0}
+    account.admin.command("configureCosmos", {"throughput": "metered", "capabilities": []})
+    assert [stored["_id"] for stored in shop.orders.find({}, {"_id": 1})] == [1, 2]
+    connection.close()
+
+
 def test_a_waiting_request_is_refused_when_requests_do_not_wait_any_more(
     cosmos: mongottl.RunningServer, account: Client, waiting: WireClient
 ) -> None:

@@ -114,8 +114,6 @@ def _insert_many(
     start = 0
     gate = op.gate
     while start < len(documents):
-        if collection.dropped:
-            collection = collection_for_write(op, request.collection)
         if gate is None:
             chunk = next_chunk(documents, start)
         else:
@@ -125,6 +123,8 @@ def _insert_many(
                     break
                 start += 1
                 continue
+        if collection.dropped:  # while others ran, or while it waited
+            collection = collection_for_write(op, request.collection)
         if write is not None and write.is_retry:
             chunk = chunk[: write.count_new(start, len(chunk))]
             if not chunk:
