@@ -226,8 +226,14 @@ def _insert_one_by_one(
 
 
 def _insert_when_free(op: OperationContext, collection: Collection, document: bytes) -> Steps[None]:
-    """Inserts a prepared document, after the transactions that have written one of its unique keys."""
+    """Inserts a prepared document, after the transactions that have written one of its unique keys.
+
+    If the collection was dropped meanwhile, the document goes into the one of its name, which is made if need be.
+    """
+    name = collection.name
     while True:
+        if collection.dropped:
+            collection = collection_for_write(op, name)
         try:
             return insert_document(op, collection, document)
         except ClaimedByTransaction as conflict:

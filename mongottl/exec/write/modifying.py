@@ -363,8 +363,11 @@ def _apply_to_latest(
 
 
 def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
-    """The record as it is stored now, or None if it was deleted, is expired or no longer matches."""
-    _check_after_scripts(op, collection, [])
+    """The record as it is stored now, or None if it was deleted, is expired or no longer matches.
+
+    QueryPlanKilled (175) if the collection was dropped meanwhile.
+    """
+    check_alive(collection)
     current = op.recovery_unit.records(collection).find_record(record[0])
     if current is None or not match.matches(current[1]) or not living_now(op.service, collection, [current]):
         return None

@@ -282,6 +282,55 @@ def test_a_write_that_waits_for_a_transaction_leaves_no_exception_behind(setup: 
     assert setup.run({"ping": 1})["ok"] == 1
 
 
+def waiting_write_and_drop(setup: Setup, write: Document) -> Document:
+    """The reply to a write that has waited for a transaction, and whose collection was dropped before it went on."""
+    setup.insert({"_id": 1, "n": 1})
+    assert setup.run({"insert": "d", "documents": [{"_id": 2}]})["n"] == 1
+    assert setup.run({"insert": "c", "documents": [{"_id": 2, "n": 0}]}, **start(1))["n"] == 1
+    assert setup.run({"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}, **statement(1))["n"] == 1
+    waiting = setup.steps(write)
+    while not isinstance(next(waiting), Wait):
+        pass
+    assert setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})["ok"]
+    assert setup.run({"drop": "c"})["ok"]
+    while setup.engine.drop_some(1000):
+        pass
+    return without_times(bson.decode(run_to_end(waiting)))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        {"insert": "c", "documents": [{"_id": 2}]},
+        {"insert": "c", "documents": [{"_id": 2}, {"_id": 3}]},
+        {"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"n": 5}}, "upsert": True}]},
+        {"bulkWrite": 1, "ops": [{"insert": 0, "document": {"_id": 2}}], "nsInfo": [{"ns": "test.c"}], "$db": "admin"},
+        {"aggregate": "d", "pipeline": [{"$merge": "c"}], "cursor": {}},
+    ],
+)
+def test_what_is_inserted_after_a_wait_is_in_the_collection_that_is_there_then(setup: Setup, write: Document) -> None:
+    reply = waiting_write_and_drop(setup, write)
+    assert reply["ok"] == 1 and "writeErrors" not in reply
+    assert setup.ids() == [document["_id"] for document in write.get("documents", [{"_id": 2}])]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"n": 1}}}]},
+        {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"n": 1}}, "multi": True}]},
+        {"delete": "c", "deletes": [{"q": {}, "limit": 1}]},
+        {"delete": "c", "deletes": [{"q": {}, "limit": 0}]},
+        {"findAndModify": "c", "query": {"n": {"$gt": 0}}, "update": {"$inc": {"n": 1}}},
+    ],
+)
+def test_a_write_whose_collection_was_dropped_while_it_waited_says_so(setup: Setup, write: Document) -> None:
+    reply = waiting_write_and_drop(setup, write)
+    error = reply["writeErrors"][0] if "writeErrors" in reply else reply
+    assert error["code"] == 175
+    assert setup.ids() == []
+
+
 @pytest.mark.parametrize(
     ("hindrance", "command"),
     [
