@@ -107,7 +107,7 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
     if store.size_bytes() <= options.capped_size_bytes and (not max_documents or store.count() <= max_documents):
         return 0
     position = MAX_RECORD_ID
-    while True:
+    while not source.dropped:
         records, more = store.scan(position, _BATCH, False, _BATCH_BYTES)
         for record in living(source, records, now_s):
             size += len(record[1])
@@ -115,10 +115,11 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
             if size > options.capped_size_bytes or (max_documents and count > max_documents):
                 return record[0]
         if not more:
-            return 0
+            break
         position = records[-1][0]
         op.check_interrupt()
         yield None
+    return 0
 
 
 def _publish(op: OperationContext, source: Collection, made: Collection, name: str, unchanged: bool) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.errors import CommandError
 from mongottl.exec.operation.steps import Wait, run_to_end
 from mongottl.exec.write.copying import copy_as_capped
 from mongottl.storage.contract import ContractEngine
@@ -501,6 +502,20 @@ class TestConversion:
         assert 3 < seconds < 40
         assert server.collection().options.capped
         assert server.ids() == [number for number in range(2000) if 1 + number % 50 > seconds]
+
+    @pytest.mark.parametrize("size", [150_000, 1_000_000])
+    def test_a_collection_that_is_dropped_meanwhile(self, server: Running, size: int) -> None:
+        """While the first document that fits is looked for, and while documents are copied."""
+        server.insert(*[document_of(number, 100) for number in range(2000)])
+        steps = server.steps({"convertToCapped": "c", "size": size})
+        next(steps)
+        server.run({"drop": "c"})
+        while server.engine.drop_some(1000):
+            pass
+        with pytest.raises(CommandError) as caught:
+            run_to_end(steps)
+        assert caught.value.code == 175
+        assert server.run({"listCollections": 1})["cursor"]["firstBatch"] == []
 
     def test_a_stopped_conversion_leaves_nothing(self, server: Running) -> None:
         server.insert(*({"_id": number} for number in range(600)))
