@@ -34,13 +34,13 @@ def process_tree(pid: int) -> list[Process]:
 
 
 def still_running(processes: Iterable[Process]) -> list[Process]:
-    """Those that have not ended."""
+    """The processes among these that have not ended."""
     parents = _parents()
     return [process for process in processes if process in parents]
 
 
 def send_signal(processes: Iterable[Process], number: int) -> None:
-    """Sends a signal to those that have not ended."""
+    """Sends a signal to the processes among these that have not ended."""
     for process in still_running(processes):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, number)

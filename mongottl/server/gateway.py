@@ -25,12 +25,12 @@ from mongottl.exec.operation.metering import MeteringRecoveryUnit
 from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.statement_gate import Purse, StatementGate
+from mongottl.exec.operation.statement_gate import RequestBudget, StatementGate
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
-from mongottl.server.last_errors import told_by
+from mongottl.server.last_errors import last_error_after
 
 # Records of one step of a metered operation. It does not depend on time, because what a scan reads beyond the last
 # document that it needs is charged, and must be the same each time.
@@ -55,7 +55,7 @@ class Request:
         self.item = 0
         self.is_throttled = False
         self.meter: RequestMeter | None = None
-        self.purse: Purse | None = None
+        self.budget: RequestBudget | None = None
         self.began_s = op.service.clock.monotonic_s()
 
     def run(self) -> Reply | Steps[Reply]:
@@ -102,7 +102,7 @@ class Gateway:
 
     def note_reply(self, op: OperationContext, spec: CommandSpec, reply: Reply) -> None:
         """Keeps what a getLastError after this command tells."""
-        op.client.last_error = told_by(op, spec, reply)
+        op.client.last_error = last_error_after(op, spec, reply)
 
     def note_error(self, client: ClientInfo, error: CommandError) -> None:
         """Keeps the error of a command that has failed, for getLastError."""
@@ -117,7 +117,7 @@ class Gateway:
         op.recovery_unit = MeteringRecoveryUnit(self._service, op.recovery_unit, meter)
         op.step_records = _STEP_RECORDS
         if is_enforced and op.used_namespace:
-            request.purse = Purse(op, self._account, meter)
+            request.budget = RequestBudget(op, self._account, meter)
         try:
             outcome = self._admit(request)
         except BaseException:
@@ -140,42 +140,42 @@ class Gateway:
         """Records what a command has cost at its end. reply: None if it has failed."""
         op = request.op
         total = meter.total(_returned_bytes(reply), request.spec.counter == "getmore")
-        purse = request.purse
+        budget = request.budget
         delay_ms = 0
-        if purse is not None:
-            purse.spend(total)
-            delay_ms = purse.delay_ms
+        if budget is not None:
+            budget.spend(total)
+            delay_ms = budget.delay_ms
         op.charge = total
         namespace = op.used_namespace or f"{op.database}.$cmd"
         self._service.request_units.record(request.spec.name, namespace, total, meter.throttled)
         elapsed_ms = int((self._service.clock.monotonic_s() - request.began_s) * MS_PER_S)
-        waited = purse is not None and purse.waited
+        waited = budget is not None and budget.waited
         # Where tests move the clock, its time is not that of the machine.
         duration_ms = max(elapsed_ms, delay_ms)
         op.client.last_request = LastRequest(request.spec.name, total, duration_ms, delay_ms, waited)
 
     def _admit(self, request: Request) -> Reply | Steps[Reply]:
         """Runs a command as far as it is not refused."""
-        purse = request.purse
+        budget = request.budget
         meter = request.meter
-        if request.is_batch and (request.refusal is not None or purse is not None):
+        if request.is_batch and (request.refusal is not None or budget is not None):
             refusals = {} if request.refusal is None else {request.item: request.refusal}
             if request.statements > 1 or not refusals:
-                request.op.gate = StatementGate(request.operation, request.form, refusals, meter, purse)
+                request.op.gate = StatementGate(request.operation, request.form, refusals, meter, budget)
         if request.is_batch and request.statements > 1:
             return request.run()
-        if request.refusal is None and purse is not None:
-            wait_ms = purse.wait_ms()
-            if wait_ms and purse.waits:
-                return self._admit_later(request, purse)
+        if request.refusal is None and budget is not None:
+            wait_ms = budget.wait_ms()
+            if wait_ms and budget.waits:
+                return self._admit_later(request, budget)
             if wait_ms:
                 request.throttle(wait_ms)
         return self._run_or_refuse(request)
 
-    def _admit_later(self, request: Request, purse: Purse) -> Steps[Reply]:
+    def _admit_later(self, request: Request, budget: RequestBudget) -> Steps[Reply]:
         """Runs a command as soon as something is left of its budget, or refuses it when the account's requests do not
         wait any more."""
-        wait_ms = yield from purse.wait()
+        wait_ms = yield from budget.wait()
         if wait_ms:
             request.throttle(wait_ms)
         outcome = self._run_or_refuse(request)

@@ -11,7 +11,7 @@ from mongottl.exec.operation.context import OperationContext
 _NAME: Final = "getLastError"
 
 
-def told_by(op: OperationContext, spec: CommandSpec, reply: Reply) -> LastError:
+def last_error_after(op: OperationContext, spec: CommandSpec, reply: Reply) -> LastError:
     """What a getLastError after this command tells; after another getLastError it is the same."""
     if spec.name == _NAME:
         return op.client.last_error
@@ -19,7 +19,8 @@ def told_by(op: OperationContext, spec: CommandSpec, reply: Reply) -> LastError:
 
 
 def _write_error(spec: CommandSpec, reply: dict[str, Value]) -> LastError:
-    """The same for the reply of a write. Of several failed statements the last one counts."""
+    """What a getLastError after a write tells, by the reply to the write. Of several failed statements the last one
+    counts."""
     error, code = None, 0
     failed = reply.get("writeErrors")
     if isinstance(failed, list) and failed:

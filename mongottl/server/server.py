@@ -149,9 +149,9 @@ class Server:
             except OSError:
                 self._close_listeners()
                 raise
-        self._warn_of_strangers()
+        self._warn_without_access_control()
 
-    def _warn_of_strangers(self) -> None:
+    def _warn_without_access_control(self) -> None:
         """Warns if clients of other machines can connect and users are not checked."""
         if self.service.authorizes:
             return
@@ -200,14 +200,14 @@ class Server:
         self.service.cursors.close_all()
         report = self.service.request_units.report()
         if report.requests:
-            dearest = [f"{row.command} {row.namespace}: {row.charge}" for row in report.rows[:_SHOWN_ROWS]]
+            most_expensive = [f"{row.command} {row.namespace}: {row.charge}" for row in report.rows[:_SHOWN_ROWS]]
             self.log.info(
                 "control",
                 "Request units",
                 total=report.total,
                 requests=report.requests,
                 throttled=report.throttled,
-                dearest=dearest,
+                mostExpensive=most_expensive,
             )
         for listener in self._listeners:
             listener.close()

@@ -18,7 +18,7 @@ from mongottl.exec.write.transaction_records import publish_transactions
 _RESTORE_POLL_S: Final = 0.0005
 # How often a write checks whether the copy of its collection has ended.
 _COPY_POLL_S: Final = 0.005
-# Collections that show what the server knows otherwise.
+# Collections whose documents are made from the server's own state right before a command uses them.
 _PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
     TRANSACTIONS: publish_transactions,
     CONFIG_NAMESPACE: publish_config,
@@ -45,7 +45,7 @@ def until_unlocked(op: OperationContext) -> Steps[None]:
 
 
 def is_published(namespace: str) -> bool:
-    """Whether a collection shows what the server knows otherwise, and is brought up to date before it is used."""
+    """Whether the documents of a collection are made from the server's own state before a command uses it."""
     return namespace in _PUBLISHED
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.registry import Reply
-from mongottl.dialect.cosmos.explain import FindFacts, Lookup, explained_find
+from mongottl.dialect.cosmos.explain import ExecutedFind, Lookup, explained_find
 from mongottl.document.types import MISSING, Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.metering import MeteringRecoveryUnit
@@ -61,7 +61,7 @@ def execute_cosmos_find(
         stage.close()
     paths = list(dict.fromkeys(_paths(match)))
     indexed = [path for path in paths if _has_index(collection, path)]
-    facts = FindFacts(
+    executed = ExecutedFind(
         op.database,
         name,
         command,
@@ -77,7 +77,7 @@ def execute_cosmos_find(
         (clock.monotonic_s() - start_s) * _MS_PER_S,
         meter.total(returned_bytes, False) / HUNDREDTHS,
     )
-    return explained_find(facts, parse_version(op.service.config.announced_version()))
+    return explained_find(executed, parse_version(op.service.config.announced_version()))
 
 
 def _paths(match: MatchExpression) -> list[str]:

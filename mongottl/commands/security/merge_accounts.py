@@ -78,7 +78,7 @@ def merge_authz_collections(op: OperationContext, request: MergeAuthzCollections
 
 
 def _of(records: list[Record], database: str) -> list[Record]:
-    """Those of a database; all if it is empty."""
+    """The users or roles of a database; all of them if `database` is empty."""
     return [record for record in records if not database or get_value(record[1], "db") == database]
 
 

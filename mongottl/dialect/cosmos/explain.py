@@ -32,7 +32,7 @@ class Lookup(NamedTuple):
     shard_key: Value
 
 
-class FindFacts(NamedTuple):
+class ExecutedFind(NamedTuple):
     """A find that was executed.
 
     command: as it was sent. filter: as given. description: as parsed. lookup: None unless it reads one document by its
@@ -56,73 +56,73 @@ class FindFacts(NamedTuple):
     charge: float
 
 
-def explained_find(facts: FindFacts, version: Version) -> dict[str, Value]:
+def explained_find(find: ExecutedFind, version: Version) -> dict[str, Value]:
     """The reply of explain, without `ok`. version: of the account."""
     if version < _BRIEF_BEFORE:
         return {
-            "stages": [encode(_query(facts, True))],
+            "stages": [encode(_query(find, True))],
             "estimatedDelayFromRateLimitingInMilliseconds": 0.0,
             "continuation": {"hasMore": False},
         }
     return {
-        "command": f"db.runCommand({{explain: {_shown(facts.command)}}})",
-        "stages": [encode(_query(facts, False) if facts.lookup is None else _point_lookup(facts, facts.lookup))],
+        "command": f"db.runCommand({{explain: {_shown(find.command)}}})",
+        "stages": [encode(_query(find, False) if find.lookup is None else _point_lookup(find, find.lookup))],
         "estimatedDelayFromRateLimitingInMilliseconds": 0.0,
         "retriedDueToRateLimiting": False,
-        "totalRequestCharge": facts.charge,
+        "totalRequestCharge": find.charge,
         "continuation": {"hasMore": False},
         "ActivityId": activity_id(),
     }
 
 
-def _point_lookup(facts: FindFacts, lookup: Lookup) -> dict[str, Value]:
+def _point_lookup(find: ExecutedFind, lookup: Lookup) -> dict[str, Value]:
     item: dict[str, Value] = {"id": lookup.id}
     if lookup.shard_key is not MISSING:
         item["shardKey"] = lookup.shard_key
-    details: dict[str, Value] = {"database": facts.database, "collection": facts.collection, "items": [item]}
-    return {"stage": "$pointLookup", **_counted(facts), "dependency": _dependency(facts), "details": details}
+    details: dict[str, Value] = {"database": find.database, "collection": find.collection, "items": [item]}
+    return {"stage": "$pointLookup", **_counted(find), "dependency": _dependency(find), "details": details}
 
 
-def _query(facts: FindFacts, brief: bool) -> dict[str, Value]:
-    details: dict[str, Value] = {"database": facts.database, "collection": facts.collection}
-    indexed: list[Value] = [*facts.indexed]
-    not_indexed: list[Value] = [*facts.not_indexed]
+def _query(find: ExecutedFind, brief: bool) -> dict[str, Value]:
+    details: dict[str, Value] = {"database": find.database, "collection": find.collection}
+    indexed: list[Value] = [*find.indexed]
+    not_indexed: list[Value] = [*find.not_indexed]
     if brief:
-        details["query"] = facts.description
+        details["query"] = find.description
         details["pathsIndexed"] = indexed
         details["pathsNotIndexed"] = not_indexed
     else:
-        details["query"] = facts.filter
+        details["query"] = find.filter
         details["indexUsage"] = {"pathsIndexed": _indexes(indexed), "pathsNotIndexed": _indexes(not_indexed)}
     details["shardInformation"] = [
         {
             "activityId": activity_id(),
             "shardKeyRangeId": _PARTITION_IN_3_6 if brief else _PARTITION,
-            "durationMS": facts.elapsed_ms,
+            "durationMS": find.elapsed_ms,
             "preemptions": 0,
-            "outputDocumentCount": facts.returned,
-            "retrievedDocumentCount": facts.loaded,
+            "outputDocumentCount": find.returned,
+            "retrievedDocumentCount": find.loaded,
         }
     ]
-    details["queryMetrics"] = _metrics(facts)
-    stage: dict[str, Value] = {"stage": "$query", **_counted(facts)}
+    details["queryMetrics"] = _metrics(find)
+    stage: dict[str, Value] = {"stage": "$query", **_counted(find)}
     if not brief:
-        stage["dependency"] = _dependency(facts)
+        stage["dependency"] = _dependency(find)
     stage["details"] = details
     return stage
 
 
-def _counted(facts: FindFacts) -> dict[str, Value]:
+def _counted(find: ExecutedFind) -> dict[str, Value]:
     return {
-        "timeInclusiveMS": facts.elapsed_ms,
-        "timeExclusiveMS": facts.elapsed_ms,
-        "in": facts.returned,
-        "out": facts.returned,
+        "timeInclusiveMS": find.elapsed_ms,
+        "timeExclusiveMS": find.elapsed_ms,
+        "in": find.returned,
+        "out": find.returned,
     }
 
 
-def _dependency(facts: FindFacts) -> dict[str, Value]:
-    return {"getNextPageCount": 1, "count": 1, "time": 0.0, "bytes": Int64(facts.returned_bytes)}
+def _dependency(find: ExecutedFind) -> dict[str, Value]:
+    return {"getNextPageCount": 1, "count": 1, "time": 0.0, "bytes": Int64(find.returned_bytes)}
 
 
 def _indexes(paths: list[Value]) -> dict[str, Value]:
@@ -130,16 +130,16 @@ def _indexes(paths: list[Value]) -> dict[str, Value]:
     return {"individualIndexes": paths, "compoundIndexes": none}
 
 
-def _metrics(facts: FindFacts) -> dict[str, Value]:
+def _metrics(find: ExecutedFind) -> dict[str, Value]:
     """The metrics of a query. What its parts have taken is not measured, and shown as 0."""
-    used = facts.loaded > 0 and len(facts.indexed) > 0
+    used = find.loaded > 0 and len(find.indexed) > 0
     return {
-        "retrievedDocumentCount": facts.loaded,
-        "retrievedDocumentSizeBytes": facts.loaded_bytes,
-        "outputDocumentCount": facts.returned,
-        "outputDocumentSizeBytes": facts.returned_bytes,
-        "indexHitRatio": facts.returned / facts.loaded if used else 0.0,
-        "totalQueryExecutionTimeMS": facts.elapsed_ms,
+        "retrievedDocumentCount": find.loaded,
+        "retrievedDocumentSizeBytes": find.loaded_bytes,
+        "outputDocumentCount": find.returned,
+        "outputDocumentSizeBytes": find.returned_bytes,
+        "indexHitRatio": find.returned / find.loaded if used else 0.0,
+        "totalQueryExecutionTimeMS": find.elapsed_ms,
         "queryPreparationTimes": {
             "queryCompilationTimeMS": 0.0,
             "logicalPlanBuildTimeMS": 0.0,

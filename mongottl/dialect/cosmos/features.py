@@ -382,7 +382,10 @@ class CosmosFeatures(Features):
         return CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
 
     def unknown_command(self, name: str) -> CommandError:
-        """As for the commands of MongoDB that Cosmos DB does not have, which shells try, too (`atlasVersion`)."""
+        """The error for a command that MongoDB does not have either, such as `atlasVersion`, which mongosh tries.
+
+        It is that of `refused_command`, unless missing features are allowed.
+        """
         return self.refused_command(name) if self._account.refuses(MISSING_FEATURES) else unknown_command(name)
 
     def refused_stage(self, name: str) -> CommandError:

@@ -18,8 +18,8 @@ MAX_WAIT_MS: Final = 60_000
 _LOOK_S: Final = 1.0
 
 
-class Purse:
-    """What one request takes out of the budget of its collection, or of the database whose collections share one.
+class RequestBudget:
+    """The budget of one request: that of its collection, or of the database whose collections share one.
 
     The account and the throughput are asked each time, because both may change while the request waits.
 
@@ -105,19 +105,19 @@ class StatementGate(Gate):
         form: str,
         refusals: dict[int, CommandError],
         meter: RequestMeter | None,
-        purse: Purse | None,
+        budget: RequestBudget | None,
     ) -> None:
         self._operation = operation
         self._form = form
         self._refusals = refusals
         self._meter = meter
-        self._purse = purse
+        self._budget = budget
 
     def admit(self, index: int) -> Steps[None]:
         error = self._refusals.get(index)
-        purse = self._purse
-        if error is None and purse is not None:
-            wait_ms = yield from purse.wait()
+        budget = self._budget
+        if error is None and budget is not None:
+            wait_ms = yield from budget.wait()
             if wait_ms:
                 error = throttled(self._operation, self._form, wait_ms)
         if error is not None:
@@ -128,5 +128,5 @@ class StatementGate(Gate):
     def go_on(self) -> Steps[None]:
         """Waits in an account whose requests wait: a deletion of many documents is recorded to have been slowed down to
         what was provisioned (github.com/cjoakim/azure-cosmos-db). In others a statement is done as a whole."""
-        if self._purse is not None and self._purse.waits:
-            yield from self._purse.wait()
+        if self._budget is not None and self._budget.waits:
+            yield from self._budget.wait()

@@ -19,7 +19,7 @@ from mongottl.exec.write.schedule import LATEST_S, count_by_due, expires, first_
 from mongottl.server.driving import drive
 from mongottl.server.shell import Shell
 
-# The oplog and other collections that show what is known otherwise.
+# The databases whose collections the server fills itself, such as the oplog.
 _INTERNAL: Final = ("local", "config")
 # What nobody waits for lets other tasks run sooner than commands do.
 _SLICE_S: Final = 0.001

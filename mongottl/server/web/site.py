@@ -212,7 +212,7 @@ class Site:
         if live.viewers >= MAX_VIEWERS:
             return  # of those who have begun at the same time, and whose status is sent
         with live.viewer():
-            await send(b"retry: 1000\n\n" + _event("server", json.dumps(self._facts(client))))
+            await send(b"retry: 1000\n\n" + _event("server", json.dumps(self._described_server(client))))
             status_due_s = clock.monotonic_s()
             while self.may_view(client):
                 now_s = clock.monotonic_s()
@@ -226,7 +226,7 @@ class Site:
                 with trio.move_on_after(max(0.0, status_due_s - clock.monotonic_s())):
                     await live.wait_for_schedule()
 
-    def _facts(self, client: ClientInfo) -> dict[str, object]:
+    def _described_server(self, client: ClientInfo) -> dict[str, object]:
         """What does not change while the server runs. movable: whether this client may move the clock."""
         service = self._shell.service
         movable = service.config.enable_test_commands and isinstance(service.clock, VirtualClock)

@@ -276,7 +276,7 @@ def test_users_log_in_and_see_what_they_may(show: Callable[..., "Page"]) -> None
         root = show(server, http_credentials={"username": "root", "password": "secret"})
         root.get_by_role("button", name="Freeze").wait_for()
         ann = show(server, http_credentials={"username": "ann", "password": "secret"})
-        ann.locator("#facts").filter(has_text="seen by ann").wait_for()
+        ann.locator("#server").filter(has_text="seen by ann").wait_for()
         assert not ann.get_by_role("button", name="Freeze").is_visible()
         root.context.close()
         ann.context.close()

@@ -356,15 +356,15 @@ function showSlow(status) {
 
 let start = null;           // which start of the server the page belongs to
 
-function showFacts(facts) {
+function showServer(server) {
   // The token of the clock's buttons, and perhaps the page itself, are those of the earlier start.
-  if (start !== null && start !== facts.start) location.reload();
-  start = facts.start;
-  const as = facts.dialect === "cosmos" ? `as Cosmos DB for MongoDB ${facts.serverVersion}` : `as MongoDB ${facts.serverVersion}`;
-  const data = facts.inMemory ? "data in memory" : "data on disk";
-  const user = facts.user ? `, seen by ${facts.user}` : "";
-  say("facts", `Version ${facts.version}, ${facts.compiled ? "compiled" : "interpreted"}, ${as}, ${data}${user}`);
-  byId("controls").hidden = !facts.movable;
+  if (start !== null && start !== server.start) location.reload();
+  start = server.start;
+  const as = server.dialect === "cosmos" ? `as Cosmos DB for MongoDB ${server.serverVersion}` : `as MongoDB ${server.serverVersion}`;
+  const data = server.inMemory ? "data in memory" : "data on disk";
+  const user = server.user ? `, seen by ${server.user}` : "";
+  say("server", `Version ${server.version}, ${server.compiled ? "compiled" : "interpreted"}, ${as}, ${data}${user}`);
+  byId("controls").hidden = !server.movable;
 }
 
 // The clock's buttons
@@ -429,7 +429,7 @@ byId("to-next").addEventListener("click", () => {
 
 let connected = false;      // whether the server's time is known to go on
 const events = new EventSource("/live");
-events.addEventListener("server", (event) => showFacts(JSON.parse(event.data)));
+events.addEventListener("server", (event) => showServer(JSON.parse(event.data)));
 events.addEventListener("status", (event) => showStatus(JSON.parse(event.data)));
 events.addEventListener("schedule", (event) => showSchedule(JSON.parse(event.data)));
 events.addEventListener("open", () => {
