@@ -132,7 +132,7 @@ function showSchedule(next) {
   const named = others.slice(0, 8).map((row) => `${nameOf(row)} (${count(row.documents, "document")})`);
   if (others.length > 8) named.push(`${others.length - 8} more`);
   let told = others.length > 0 ? `Without time to live: ${named.join(", ")}.` : "";
-  if (next.omitted > 0) told += ` ${count(next.omitted, "collection")} are not shown.`;
+  if (next.omitted > 0) told += ` ${count(next.omitted, "collection")} ${next.omitted === 1 ? "is" : "are"} not shown.`;
   say("others", told.trim());
   byId("to-next").disabled = nextDue() === null;
 }
