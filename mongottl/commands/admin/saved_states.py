@@ -75,7 +75,8 @@ class ResetStateRequest(NamedTuple):
     "resetState",
     ResetStateRequest,
     access=on_cluster("setParameter"),
-    help="Restores the state in which the server has started: without databases, with its first settings and clock.",
+    help="Restores the state in which the server has started: with no data but what --load has read, and with its first"
+    " settings and clock.",
     admin_only=True,
     test_only=True,
 )
