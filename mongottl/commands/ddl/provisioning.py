@@ -342,8 +342,9 @@ def _set_indexes(
 ) -> Steps[None]:
     """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key.
 
-    What can be refused is refused before. An index that cannot be built, because documents have equal values of a
-    unique key or because it takes too long, leaves the collection with the indexes that it had.
+    What can be refused is refused before. An index that is not built, because documents have equal values of a unique
+    key, because it takes too long or because the operation is killed, leaves the collection with the indexes that it
+    had.
 
     with_collection: whether the collection was created just now.
     """
@@ -363,9 +364,10 @@ def _set_indexes(
         yield from create_requested(op, request, with_collection)
     except CommandError:
         if gone and not collection.dropped:
-            op.latest_ms = 0
+            # An operation of its own, which neither the kill nor the time limit that may have ended this one ends.
+            restoring = OperationContext(op.service, op.client, op.database)
             before = CreateIndexesRequest(collection.name, [index.descriptor.spec for index in replaced])
-            yield from create_requested(op, before, with_collection)
+            yield from create_requested(restoring, before, with_collection)
         raise
 
 
