@@ -4,8 +4,8 @@ from typing import Final
 
 from mongottl.config import VERSION
 
-# Two of the modules that setup.py compiles if there is a C compiler.
-_COMPILED_MODULES: Final = ("mongottl.document.walk", "mongottl.query.match.tree")
+# Two of the modules that setup.py compiles if there is a C compiler, and that every server imports when it starts.
+_COMPILED_MODULES: Final = ("mongottl.document.walk", "mongottl.wire.decode")
 
 
 def is_compiled() -> bool:

@@ -3,7 +3,7 @@
 `index_spec` checks what `createIndexes` accepts; the specifications here have been checked.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.index_kinds import BTREE, IndexKind, IndexPattern, kind_of
 from mongottl.catalog.keys import KeyGenerator
@@ -17,8 +17,10 @@ from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
-from mongottl.query.match import MatchExpression, parse_match
 from mongottl.ttl.policy import NO_TTL
+
+if TYPE_CHECKING:
+    from mongottl.query.match import MatchExpression
 
 ID_INDEX_NAME: Final = "_id_"
 TS_FIELD: Final = "_ts"
@@ -87,6 +89,8 @@ class IndexDescriptor:
             elif field == "expireAfterSeconds" and isinstance(value, (int, float)):
                 self.expire_after_s = int(value)
         if self.partial_filter is not None:
+            from mongottl.query.match import parse_match  # kept out of the start of the server
+
             self.partial_match = parse_match(self.partial_filter, ParseContext(collation=self.collation))
         self.is_id = self.clustered or self.name == ID_INDEX_NAME
         self.kind: IndexKind = BTREE if self.is_id else kind_of(fields(self.key))

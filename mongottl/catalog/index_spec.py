@@ -8,8 +8,9 @@ from typing import Final
 
 from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index import ID_INDEX_NAME, TS_FIELD, IndexDescriptor, id_index_spec
-from mongottl.catalog.index_kinds import INDEX_KINDS, IndexKind, kind_of
-from mongottl.catalog.index_kinds.wildcard import is_wildcard
+from mongottl.catalog.index_kinds import IndexKind, kind_of
+from mongottl.catalog.index_kinds.kind import is_wildcard
+from mongottl.catalog.index_kinds.table import INDEX_KINDS
 from mongottl.catalog.partial_filter import check_partial_filter
 from mongottl.document.build import encode_fields
 from mongottl.document.collation import Collation, same_collation

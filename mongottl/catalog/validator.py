@@ -5,13 +5,17 @@ The paths of an encrypted collection take binary values only. That these are enc
 Source: MongoDB's "Schema Validation" pages.
 """
 
+from typing import TYPE_CHECKING
+
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.types import BINARY, Value
 from mongottl.document.walk import is_empty
 from mongottl.query.context import ParseContext
-from mongottl.query.match import MatchExpression, parse_condition
+
+if TYPE_CHECKING:
+    from mongottl.query.match import MatchExpression
 
 _TIMES = (b"$$NOW", b"$$CLUSTER_TIME")
 
@@ -31,14 +35,19 @@ class Validator:
         self.logs = action != "error"
         self._asks_time = any(name in filter for name in _TIMES)
         self._now_ms: int = 0
-        self.match: MatchExpression = parse_condition(filter, ParseContext(collation=collation))
+        self.match = self._parsed(ParseContext(collation=collation))
 
     def accepts(self, document: bytes, now_ms: int) -> bool:
         """Whether a document matches. now_ms: the operation's instant, for a validator that uses `$$NOW`."""
         if self._asks_time and now_ms != self._now_ms:
             self._now_ms = now_ms
-            self.match = parse_condition(self.filter, ParseContext(now_ms, collation=self.collation))
+            self.match = self._parsed(ParseContext(now_ms, collation=self.collation))
         return self.match.matches(document)
+
+    def _parsed(self, context: ParseContext) -> "MatchExpression":
+        from mongottl.query.match import parse_condition  # kept out of the start of the server
+
+        return parse_condition(self.filter, context)
 
 
 def validator_of(options: CollectionOptions, collation: Collation | None) -> Validator | None:

@@ -16,7 +16,6 @@ from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.query.pipeline import is_stable, traits_of
 
 _PROVENANCES: Final = (
     "clientSupplied",
@@ -65,6 +64,8 @@ def check_api_strict(spec: CommandSpec, body: bytes) -> None:
 
 
 def _check_stages(pipeline: Value) -> None:
+    from mongottl.query.pipeline import is_stable, traits_of  # kept out of the start of the server
+
     for stage in pipeline if isinstance(pipeline, list) else ():
         if not isinstance(stage, bytes):
             continue

@@ -8,7 +8,6 @@ from typing import Final
 from mongottl.catalog.catalog import no_buckets
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
-from mongottl.catalog.index_kinds.wildcard import SEVERAL_WILDCARDS
 from mongottl.catalog.time_series import TimeSeries
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -67,6 +66,8 @@ def check_time_series_index(series: TimeSeries, descriptor: IndexDescriptor) -> 
     if kind == "text":
         raise _invalid("Text indexes are not supported on time-series collections")
     if kind == "wildcard":
+        from mongottl.catalog.index_kinds.wildcard import SEVERAL_WILDCARDS  # imported with the index
+
         raise CommandError(SEVERAL_WILDCARDS, "Wildcard indexes are not supported on time-series collections")
     only_meta = all(series.is_meta(path.dotted) for path in descriptor.paths)
     if descriptor.sparse and not only_meta:

@@ -12,7 +12,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Int64, Timestamp, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.oplog.statements import Statements, packed, unpacked
-from mongottl.query.update.difference import difference
+from mongottl.query.difference import difference
 
 INSERT: Final = 0
 UPDATE: Final = 1

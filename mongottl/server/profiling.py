@@ -15,7 +15,6 @@ from typing import Final
 
 from mongottl.commands import CommandSpec
 from mongottl.commands.access import ANYONE, USERS
-from mongottl.commands.admin.profile import profile_collection
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Date, Int64, Value
@@ -25,8 +24,6 @@ from mongottl.exec.operation.observation import SlowCommand
 from mongottl.exec.operation.profiler import EVERYTHING, OFF
 from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.results.plan_summary import examined_by, summarise
-from mongottl.exec.write.writes import insert_document, with_new_id
 from mongottl.server.log import Log
 from mongottl.storage.interface import StorageError
 
@@ -75,6 +72,10 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
 
 
 def _store(service: ServiceContext, op: OperationContext, documents: list[bytes]) -> None:
+    # Kept out of the start of the server: what writes documents.
+    from mongottl.commands.admin.profile import profile_collection
+    from mongottl.exec.write.writes import insert_document, with_new_id
+
     own = OperationContext(service, op.client, op.database)
     collection = profile_collection(own)
     for document in documents:
@@ -149,6 +150,8 @@ def _shortened(command: bytes) -> Value:
 
 def _plan_summary(spec: CommandSpec, op: OperationContext) -> str:
     if op.plans:
+        from mongottl.exec.results.plan_summary import summarise  # imported with the first plan
+
         return summarise(op.plans)
     if op.lookups_by_id:
         return "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
@@ -161,6 +164,8 @@ def _examined(op: OperationContext, single: bool) -> dict[str, Value]:
     before = op.examined_before
     if not single or before is None or len(op.plans) > MAX_NOTED_PLANS or not (op.plans or op.lookups_by_id):
         return {}
+    from mongottl.exec.results.plan_summary import examined_by  # imported with the first plan
+
     keys, documents = examined_by(op.plans)
     return {
         "keysExamined": keys - before[0] + op.found_by_id,

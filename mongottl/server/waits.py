@@ -4,24 +4,22 @@ begin any more.
 Commands that change collections also wait for transactions: `transactions.await_users`.
 """
 
-from collections.abc import Callable, Generator
+from importlib import import_module
 from typing import Final
 
-from mongottl.commands.admin.replica_set import CONFIG_NAMESPACE, publish_config
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
-from mongottl.exec.write.transaction_records import NAMESPACE as TRANSACTIONS
-from mongottl.exec.write.transaction_records import publish_transactions
 
 # How often a command that waits for the restore of a saved state looks whether it is over.
 _RESTORE_POLL_S: Final = 0.0005
 # How often a write checks whether the copy of its collection has ended.
 _COPY_POLL_S: Final = 0.005
-# Collections whose documents are made from the server's own state right before a command uses them.
-_PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
-    TRANSACTIONS: publish_transactions,
-    CONFIG_NAMESPACE: publish_config,
+# Collections whose documents are made from the server's own state right before a command uses them, and the modules
+# whose function `publish` makes them. They are imported then: few clients read these collections.
+_PUBLISHED: Final = {
+    "config.transactions": "mongottl.exec.write.transaction_records",
+    "local.system.replset": "mongottl.commands.admin.replica_set",
 }
 
 
@@ -51,4 +49,5 @@ def is_published(namespace: str) -> bool:
 
 def until_published(op: OperationContext) -> Steps[None]:
     """Brings the collection that the command names up to date."""
-    yield from _PUBLISHED[op.used_namespace](OperationContext(op.service, op.client, op.database))
+    publisher = import_module(_PUBLISHED[op.used_namespace])
+    yield from publisher.publish(OperationContext(op.service, op.client, op.database))

@@ -1,5 +1,7 @@
 """The ordinary index: values in their order, on one path or several."""
 
+from typing import Final
+
 from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
 from mongottl.document.types import Value
@@ -16,3 +18,6 @@ class BtreeKind(IndexKind):
 
     def key_generator(self, pattern: IndexPattern) -> KeyGenerator:
         return BtreeKeyGenerator(pattern.paths, pattern.descending, pattern.sparse, pattern.collation)
+
+
+BTREE: Final = BtreeKind()

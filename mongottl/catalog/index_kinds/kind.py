@@ -1,6 +1,7 @@
 """The interface of a kind of index, which the modules of this package implement."""
 
 from abc import ABC, abstractmethod
+from typing import Final
 
 from mongottl.catalog.keys import KeyGenerator
 from mongottl.document.collation import Collation
@@ -11,6 +12,13 @@ from mongottl.document.walk import fields
 
 # A key pattern: pairs of path and direction.
 Pattern = list[tuple[str, Value]]
+# The component of a wildcard index's key pattern that stands for all paths.
+WILDCARD_PATH: Final = "$**"
+
+
+def is_wildcard(path: str) -> bool:
+    """Whether a component of a key pattern stands for all paths: "$**" or "a.b.$**"."""
+    return path == WILDCARD_PATH or path.endswith("." + WILDCARD_PATH)
 
 
 class IndexPattern:

@@ -14,7 +14,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern, Pattern
+from mongottl.catalog.index_kinds.kind import WILDCARD_PATH, IndexKind, IndexPattern, Pattern, is_wildcard
 from mongottl.catalog.index_kinds.wildcard_paths import (
     ALL,
     NOTHING,
@@ -33,17 +33,11 @@ from mongottl.document.types import ARRAY, DOCUMENT, MISSING, MinKey, Undefined,
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 
-WILDCARD_PATH: Final = "$**"
 PROJECTION: Final = "wildcardProjection"
 _DOT: Final = ord(".")
 SEVERAL_WILDCARDS: Final = 7246201
 _NOT_EXCLUDED: Final = 7246209
 MULTIKEY_REGULAR_FIELD: Final = 7246301
-
-
-def is_wildcard(path: str) -> bool:
-    """Whether a component of a key pattern stands for all paths: "$**" or "a.b.$**"."""
-    return path == WILDCARD_PATH or path.endswith("." + WILDCARD_PATH)
 
 
 class WildcardKind(IndexKind):

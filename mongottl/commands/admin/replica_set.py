@@ -20,7 +20,6 @@ from mongottl.storage.interface import WriteConflict
 TERM: Final = Int64(1)
 _PRIMARY: Final = 1
 _CONFIG_COLLECTION: Final = ("local", "system.replset")
-CONFIG_NAMESPACE: Final = ".".join(_CONFIG_COLLECTION)
 _HEARTBEAT_MS: Final = 2000
 
 
@@ -157,7 +156,7 @@ def _config(op: OperationContext) -> dict[str, Value]:
     }
 
 
-def publish_config(op: OperationContext) -> Generator[None, None, None]:
+def publish(op: OperationContext) -> Generator[None, None, None]:
     """Makes the document of local.system.replset, which tools read, the configuration as this client sees it."""
     document = encode(_config(op))
     collection = op.catalog.lookup(*_CONFIG_COLLECTION) or op.catalog.create_collection(*_CONFIG_COLLECTION)

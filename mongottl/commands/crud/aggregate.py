@@ -6,7 +6,7 @@ Source: MongoDB's command reference.
 from typing import Final
 
 from mongottl.catalog.view import View
-from mongottl.commands.access import collection_needs, needing, pipeline_needs
+from mongottl.commands.access import collection_needs, needing
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.crud.explain_pipeline import explain_aggregate, explain_on_view
 from mongottl.commands.crud.query_shape import check_settings
@@ -15,6 +15,7 @@ from mongottl.commands.crud.view_reads import (
     aggregate_on_view,
 )
 from mongottl.commands.listing import read_batch_size
+from mongottl.commands.pipeline_access import pipeline_needs
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import ALL_LEVELS, Reply, command
 from mongottl.document.build import encode

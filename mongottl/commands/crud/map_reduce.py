@@ -5,7 +5,8 @@ Source: MongoDB's command reference.
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.commands.access import needing, pipeline_needs
+from mongottl.commands.access import needing
+from mongottl.commands.pipeline_access import pipeline_needs
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, IGNORED, WHOLE, Field

@@ -11,7 +11,7 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
 from mongottl.catalog.view import View
-from mongottl.commands.access import collection_needs, needing, view_needs
+from mongottl.commands.access import collection_needs, needing
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.ddl.collection_options import (
     VALIDATION_ACTIONS,
@@ -25,6 +25,7 @@ from mongottl.commands.ddl.collection_options import (
 )
 from mongottl.commands.ddl.collections import check_no_index_build
 from mongottl.commands.ddl.collmod_index import IndexChange, change_index
+from mongottl.commands.pipeline_access import view_needs
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,

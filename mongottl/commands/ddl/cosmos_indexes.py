@@ -18,7 +18,7 @@ from typing import Final
 from mongottl.account import Account
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
-from mongottl.catalog.index_kinds.wildcard import is_wildcard
+from mongottl.catalog.index_kinds.kind import is_wildcard
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.document.build import encode_fields
 from mongottl.document.numbers import is_true

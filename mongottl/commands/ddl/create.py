@@ -10,7 +10,7 @@ from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
 from mongottl.catalog.view import View
-from mongottl.commands.access import collection_needs, needing, view_needs
+from mongottl.commands.access import collection_needs, needing
 from mongottl.commands.ddl.collection_options import (
     VALIDATION_ACTIONS,
     VALIDATION_LEVELS,
@@ -24,6 +24,7 @@ from mongottl.commands.ddl.collection_options import (
     checked_time_series,
 )
 from mongottl.commands.ddl.encrypted_fields import check_encrypted_fields
+from mongottl.commands.pipeline_access import view_needs
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,

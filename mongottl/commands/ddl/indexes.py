@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
 from mongottl.catalog.index_kinds.hashed import HASHED
-from mongottl.catalog.index_kinds.wildcard import is_wildcard
+from mongottl.catalog.index_kinds.kind import is_wildcard
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.view import SYSTEM_VIEWS

@@ -6,9 +6,10 @@ filter is set, it alone decides, and the threshold and the rate do not matter.
 Source: MongoDB's manual, "Database Profiler" and the `profile` command.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mongottl.query.match import MatchExpression
+if TYPE_CHECKING:
+    from mongottl.query.match import MatchExpression
 
 PROFILE_COLLECTION: Final = "system.profile"
 OFF: Final = 0
@@ -59,7 +60,7 @@ class Profiler:
         database: str,
         level: int | None,
         filter: bytes | None,
-        tree: MatchExpression | None,
+        tree: "MatchExpression | None",
         unset: bool,
         now_s: float,
     ) -> None:

@@ -17,6 +17,7 @@ the same step (`Selection.current`), or must be read again.
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
@@ -24,7 +25,6 @@ from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, is_logged, no_operation
-from mongottl.query.update import UpdateDriver
 from mongottl.storage.interface import (
     NewRecord,
     Record,
@@ -35,6 +35,9 @@ from mongottl.storage.interface import (
 from mongottl.storage.snapshot.history import CommitImages
 from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
 from mongottl.ttl.policy import NO_TTL, is_expired
+
+if TYPE_CHECKING:
+    from mongottl.query.update import UpdateDriver
 
 
 class WriteUnit:

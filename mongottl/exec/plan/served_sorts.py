@@ -20,7 +20,7 @@ from mongottl.account import Account
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
-from mongottl.catalog.index_kinds.wildcard import is_wildcard
+from mongottl.catalog.index_kinds.kind import is_wildcard
 from mongottl.dialect.cosmos.wording import query_failure
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext

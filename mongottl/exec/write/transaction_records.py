@@ -24,13 +24,12 @@ from mongottl.storage.interface import WriteConflict
 
 DATABASE: Final = "config"
 NAME: Final = "transactions"
-NAMESPACE: Final = f"{DATABASE}.{NAME}"
 _AT_ONCE: Final = 200
 _SCAN_BYTES: Final = 1 << 20
 _TERM: Final = 1
 
 
-def publish_transactions(op: OperationContext) -> Generator[None, None, None]:
+def publish(op: OperationContext) -> Generator[None, None, None]:
     """Makes config.transactions what the sessions know, in steps. It is created if there is something to show."""
     wanted: dict[bytes, bytes] = {}
     for session in op.service.sessions.known():

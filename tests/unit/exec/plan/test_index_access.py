@@ -1,4 +1,4 @@
-from mongottl.catalog.index_kinds import INDEX_KINDS
+from mongottl.catalog.index_kinds.table import INDEX_KINDS
 from mongottl.exec.plan.index_access import INDEX_ACCESS
 
 

@@ -6,7 +6,7 @@ import bson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mongottl.query.update.difference import difference
+from mongottl.query.difference import difference
 
 NAMES = st.sampled_from(["a", "b", "c", "0", "é"])
 VALUES = st.recursive(
