@@ -91,9 +91,9 @@ OPTIMISATIONS = {"hot": ["-O2"], "aggregation": ["-Og"], "cold": ["-O1", "-fno-t
 # by which interpreted code calls compiled functions and takes attributes, and by which generators are ended early.
 # Together they are two fifths of the C code. Either kind also has its own part of the library: between them there were
 # few pages that no import touched, and so that were not in the memory of every server.
-IMPORTED = re.compile(r"^(?=char CPyDef_\w+_____top_level__\(void\) \{$)", re.MULTILINE)
-SET_UP = re.compile(
-    r"^(?=PyObject \*CPyInit(?:Only)?_\w+\(void\)\n\{$"
+RUN_ONCE = re.compile(
+    r"^(?=char CPyDef_\w+_____top_level__\(void\) \{$"
+    r"|PyObject \*CPyInit(?:Only)?_\w+\(void\)\n\{$"
     r"|(?:static )?int CPyExec_\w+\(PyObject \*module\)\n\{$"
     r"|static bool\nCPyDef_\w+_setup(?:_shadow)?\([^;\n]*\)\n\{$)",
     re.MULTILINE,
@@ -104,17 +104,13 @@ CALLED_BY_PYTHON = re.compile(
     r"|static (?:int|PyObject \*)\n\w+_(?:init|[gs]et_\w+)\([^;\n]*\)\n\{$)",
     re.MULTILINE,
 )
-MARKS = {
-    IMPORTED: "PLACED(startup) OPTIMISED(O0) ",
-    SET_UP: "PLACED(startup) ",
-    CALLED_BY_PYTHON: "PLACED(unlikely) OPTIMISED(Og) ",
-}
+MARKS = {RUN_ONCE: "LESS_OPTIMISED PLACED(startup) ", CALLED_BY_PYTHON: "LESS_OPTIMISED PLACED(unlikely) "}
 
 DEFINED_MARKS = """
 #if defined(__GNUC__) && !defined(__clang__)
-#define OPTIMISED(level) __attribute__((optimize(#level)))
+#define LESS_OPTIMISED __attribute__((optimize("Og")))
 #else
-#define OPTIMISED(level)
+#define LESS_OPTIMISED
 #endif
 #ifdef __ELF__
 #define PLACED(part) __attribute__((section(".text." #part)))

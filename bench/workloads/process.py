@@ -28,7 +28,7 @@ def _resident_mb(target: Target) -> float:
     "from starting the process to its first answered ping (median of 9), and memory one second later",
     needs_socket=True,
     owns_process=True,
-    goals=(Goal("p50_ms", 250), Goal("idle_mb", 60)),
+    goals=(Goal("p50_ms", 250), Goal("idle_mb", 45)),
 )
 def startup(ctx: Context) -> Result:
     times_ms: list[float] = []
