@@ -6,10 +6,8 @@ MONGOTTL_PURE=1 leaves them plain on purpose. What pip needs for it is in build_
 import gc
 import os
 import pathlib
-import platform
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
@@ -122,9 +120,6 @@ DEFINED_MARKS = """
 # Of this size in bytes a C file is compiled at a time; a hundred times that is compiled in all. It takes the compiler
 # about 300 MB of memory.
 BATCH_BYTES = 1_500_000
-
-# Stores the addresses in the library that the start of the process has to adjust in 20 KB in place of 1.4 MB.
-PACKED = "-Wl,-z,pack-relative-relocs"
 
 # Python finds an extension module by its file, and there the function `PyInit_` with the last part of its name. For
 # each module mypyc writes a C file, which makes an extension that only calls the large library. This one serves every
@@ -240,14 +235,6 @@ class ParallelBuild(build_ext):
     """Compiles on all cores: the one large extension, which has the code of all modules, and then the small ones, by
     which Python finds each of them."""
 
-    def packs_relocations(self) -> bool:
-        """Whether the C library and the linker know PACKED. Most linkers ignore what they do not know; some fail."""
-        library, version = platform.libc_ver()
-        if self.compiler.compiler_type != "unix" or library != "glibc" or tuple(map(int, version.split("."))) < (2, 36):
-            return False
-        asked = [*self.compiler.linker_so, f"{PACKED},--version"]
-        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
-
     def build_extensions(self) -> None:
         self.check_extensions_list(self.extensions)
         compile_serially = self.compiler.compile
@@ -278,8 +265,6 @@ class ParallelBuild(build_ext):
             return [name for names in compiled for name in names]
 
         [large] = [extension for extension in self.extensions if len(extension.sources) > 1]
-        if self.packs_relocations():
-            large.extra_link_args = [*large.extra_link_args, PACKED]
         small = [extension for extension in self.extensions if len(extension.sources) == 1]
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             self.compiler.compile = compile_parallel
