@@ -79,7 +79,7 @@ def pytest_testnodedown(node: Any) -> None:
         node.config.stash[_SPENT].add_rows(rows)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter") -> None:
     spent = terminalreporter.config.stash[_SPENT]
     report = spent.report()
     if report is None or not spent.is_asked_for:

@@ -1,6 +1,7 @@
 """The pytest plugin in runs of its own: found by its entry point, or named with -p where nothing is installed."""
 
 import os
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -148,6 +149,17 @@ def test_who_does_not_use_it_does_not_pay(pytester: pytest.Pytester, monkeypatch
         """
     )
     pytester.runpytest_subprocess("-p", "mongottl.pytest_plugin").assert_outcomes(passed=1)
+
+
+# Names that pytest has since 8.1 or later.
+LATER = ("HIDDEN_PARAM", "RaisesExc", "RaisesGroup", "SubtestReport", "Subtests", "TerminalReporter")
+
+
+def test_pytest_8_can_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run of pytest imports the plugin where the package is installed, whether it uses it or not."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))
+    code = f"import pytest\nfor name in {LATER}: vars(pytest).pop(name, None)\nimport mongottl.pytest_plugin"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
 MARKED = """
