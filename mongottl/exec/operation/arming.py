@@ -49,6 +49,15 @@ def numbers_are_dates(service: ServiceContext) -> bool:
 def date_due_s(index: IndexEntry, document: bytes, with_numbers: bool) -> int | None:
     """The first whole second at which a document expires by a date-field TTL index; None if it never does.
 
+    with_numbers: see `numbers_are_dates`.
+    """
+    due_ms = date_due_ms(index, document, with_numbers)
+    return None if due_ms is None else -(-due_ms // _MS_PER_S)  # rounded up: never too early
+
+
+def date_due_ms(index: IndexEntry, document: bytes, with_numbers: bool) -> int | None:
+    """The millisecond at which a document expires by a date-field TTL index; None if it never does.
+
     with_numbers: see `numbers_are_dates`. If the field is an array, its earliest date counts. Other values never
     expire.
     """
@@ -58,7 +67,7 @@ def date_due_s(index: IndexEntry, document: bytes, with_numbers: bool) -> int | 
     earliest = _earliest_date_ms(document, 0, index.descriptor.paths[0], 0, with_numbers)
     if earliest is None:
         return None
-    return -(-earliest // _MS_PER_S) + expire_after_s  # rounded up: never too early
+    return earliest + expire_after_s * _MS_PER_S
 
 
 def _counts(type_code: int, with_numbers: bool) -> bool:

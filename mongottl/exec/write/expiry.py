@@ -13,7 +13,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
 from mongottl.document.keystring import bracket_range, value_range
 from mongottl.document.types import INT64_MIN, Date, Int64, Value
-from mongottl.exec.operation.arming import arm_date, date_due_s, numbers_are_dates
+from mongottl.exec.operation.arming import arm_date, date_due_ms, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
@@ -105,8 +105,28 @@ def reap_after_clock_change(service: ServiceContext) -> Steps[int]:
     keep_clock(service)
     before = service.metrics.ttl_deleted_documents
     yield from reap_due(service)
+    yield from _reap_dates(service)
     service.note_clock_change()
     return service.metrics.ttl_deleted_documents - before
+
+
+def _reap_dates(service: ServiceContext) -> Steps[None]:
+    """Deletes the documents whose date, of which milliseconds count, has passed since the present second began.
+
+    The wheel returns them at the end of that second, to which a clock that stands still does not come.
+    """
+    while service.purging:
+        yield Wait(_PURGE_POLL_S)
+    service.purging = True
+    try:
+        for collection in service.catalog.all_collections():
+            if not service.ttl_monitor_enabled or _must_end(service):
+                break
+            if collection.date_ttl_indexes:
+                yield from _purge_collection(service, collection.number)
+                yield None
+    finally:
+        service.purging = False
 
 
 def _must_end(service: ServiceContext) -> bool:
@@ -210,8 +230,7 @@ def _due_by_date(
     found = _due_between(unit, collection, index, Date(INT64_MIN), Date(cutoff_ms), claims)
     if found or not with_numbers:
         return found
-    now_s = now_ms // _MS_PER_S
-    return _due_between(unit, collection, index, float(INT64_MIN), Int64(cutoff_ms), claims, now_s)
+    return _due_between(unit, collection, index, float(INT64_MIN), Int64(cutoff_ms), claims, now_ms)
 
 
 def _due_between(
@@ -221,11 +240,11 @@ def _due_between(
     first: Value,
     last: Value,
     claims: Claims,
-    numbers_at_s: int | None = None,
+    numbers_at_ms: int | None = None,
 ) -> list[Record]:
     """A batch of records with a key of the index from `first` to `last`, in ascending order, both inclusive.
 
-    numbers_at_s: for keys that are numbers, the present time, at which the records must be due; decimals among them do
+    numbers_at_ms: for keys that are numbers, the present time, at which the records must be due; decimals among them do
     not count.
     """
     descending = index.descriptor.descending[0]
@@ -239,9 +258,9 @@ def _due_between(
         rows, more = entries.scan_fetch(stored, low, high, position, PURGE_BATCH, not descending, PURGE_BYTES)
         for key, rid, document, ts_s, ttl_s in rows:
             position = (key, rid)
-            if numbers_at_s is not None:
-                due_s = date_due_s(index, document, with_numbers=True)
-                if due_s is None or due_s > numbers_at_s:
+            if numbers_at_ms is not None:
+                due_ms = date_due_ms(index, document, with_numbers=True)
+                if due_ms is None or due_ms > numbers_at_ms:
                     continue
             if claims.record_owner(stored.ident, rid) is None:
                 found[rid] = (rid, document, ts_s, ttl_s)

@@ -43,6 +43,32 @@ def test_dates_expire(dated: Bench) -> None:
     assert dated.ids() == []
 
 
+def test_milliseconds_count_where_the_clock_is_moved(dated: Bench) -> None:
+    """Applications store dates with milliseconds: a test moves the time to the end of their lives, and no further."""
+    dated.server.clock.set("2030-01-01T00:00:00.250Z")
+    dated.collection.insert_many([{"_id": 1, "at": at(dated, 0)}, {"_id": 2, "at": [at(dated, 0.5), at(dated, 9)]}])
+    assert dated.advance(59.999) == 0
+    assert dated.ids() == [1, 2]
+    assert dated.advance(0.001) == 1
+    assert dated.ids() == [2]
+    dated.hold_reaper(True)
+    assert dated.advance(0.5) == 0
+    dated.hold_reaper(False)
+    assert dated.advance(0) == 1
+    assert dated.ids() == []
+
+
+def test_milliseconds_count_in_numbers_of_cosmos_db() -> None:
+    account = mongottl.start_server(
+        dialect="cosmos", cosmos_capability=("EnableTtlOnCustomPath",), now="2030-01-01T00:00:00.250Z"
+    )
+    with account as server, MongoClient[dict[str, Any]](server.uri) as client:
+        client.shop.carts.create_index("at", expireAfterSeconds=60)
+        now_ms = int(server.clock.now().timestamp() * 1000)
+        client.shop.carts.insert_many([{"_id": 1, "at": now_ms}, {"_id": 2, "at": float(now_ms + 1)}])
+        assert [server.clock.advance(seconds) for seconds in (59.999, 0.001, 0.001)] == [0, 1, 1]
+
+
 def test_a_date_in_the_past_goes_at_once(dated: Bench) -> None:
     dated.collection.insert_one({"_id": 1, "at": datetime(1971, 1, 1, tzinfo=UTC)})
     dated.advance(0)
