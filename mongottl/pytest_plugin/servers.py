@@ -36,6 +36,8 @@ class Servers:
     def for_test(self, request: pytest.FixtureRequest, settings: dict[str, object]) -> "Iterator[RunningServer]":
         """The server of a test with the settings of pytest's configuration, those of its marks and these."""
         settings = {**_marked_settings(self._config, request.node), **settings}
+        if settings.get("data_dir") in (None, False):
+            settings.pop("data_dir", None)  # a mark that takes back what one of its class or module says
         in_memory = "data_dir" not in settings and settings.get("storage_engine") in (None, "auto", "memory")
         shared = settings.pop(_SHARED, in_memory)
         if not isinstance(shared, bool):
@@ -55,7 +57,7 @@ class Servers:
     def shared(self, settings: dict[str, object]) -> "RunningServer":
         """The running server that tests with these settings share."""
         if settings.get("data_dir") is True:
-            refuse(f"{NAME}_session: data_dir = true is a folder of each test, and this server is that of many")
+            refuse("mongottl_session: data_dir = true is a folder for each test, which tests do not share")
         key = repr(sorted((name, _shown(value)) for name, value in settings.items()))
         server = self._running[key] = self._start(settings, self._running.get(key))
         self._ports[key] = _ports(settings)
@@ -121,9 +123,10 @@ def refuse(reason: str) -> NoReturn:
 
 
 def start(settings: dict[str, Any]) -> "RunningServer":
-    """Starts a server. settings: as for `start_server`; wrong ones fail the test."""
+    """Starts a server. settings: as for `start_server`; wrong ones, and files that cannot be loaded, fail the test."""
     import mongottl
     from mongottl.config import check_names
+    from mongottl.dump.errors import DumpError
 
     try:
         check_names(settings.keys() - {"config", "frozen"})
@@ -134,6 +137,8 @@ def start(settings: dict[str, Any]) -> "RunningServer":
             return mongottl.start_server(**settings)
         except mongottl.SettingError as error:
             reason = str(error)
+        except DumpError as error:
+            reason = f"load: {error}"
     # Behind the blocks, so that it does not show what was caught as well.
     refuse(f"the settings of {NAME}: {reason}")
 

@@ -88,6 +88,9 @@ class ServerClock:
 
     def freeze(self, frozen: bool = True) -> None:
         """Stops the server's time, or lets it run on."""
+        given: object = frozen
+        if not isinstance(given, bool):
+            raise TypeError(f"True or False is needed, not {given!r}")
         self._thread.run(self._freeze, frozen)
 
     async def _moved(self, move: Callable[[], int]) -> int:

@@ -149,6 +149,9 @@ def test_the_time_at_the_start(now: datetime | str) -> None:
         with pytest.raises(ValueError, match=r"^the time would not be between the years 1970 and 9999$"):
             server.clock.advance(1e300)
         assert server.clock.now() == noon
+        with pytest.raises(TypeError, match="True or False is needed, not 'no'"):
+            server.clock.freeze("no")  # type: ignore[arg-type]
+        assert server.clock.frozen
 
 
 def test_a_clock_s_commands() -> None:

@@ -187,6 +187,13 @@ class TestOthers:
         assert version(mongottl_server) == ("6.0.0", 2030)
         assert list((tmp_path / "mongottl").iterdir())
 
+@pytest.mark.mongottl(data_dir=True)
+class TestFolders:
+    @pytest.mark.mongottl(data_dir=False)
+    def test_in_memory_again(self, mongottl_server, tmp_path):
+        assert not list(tmp_path.iterdir())
+        mongottl_server.save()
+
 @pytest.mark.mongottl(storage_engine="sqlite", dialect="mongodb")
 def test_of_another_engine(mongottl_server, mongottl_session):
     assert mongottl_server is not mongottl_session
@@ -231,6 +238,17 @@ def test_of_others(mongottl_server): pass
 """
 
 
+FOLDERS = """
+import pytest
+
+@pytest.mark.parametrize("run", [1, 2])
+def test_of_its_own(mongottl_server, tmp_path, run):
+    assert list((tmp_path / "mongottl").iterdir())
+
+def test_that_shares(mongottl_session): pass
+"""
+
+
 WRONGLY_MARKED = """
 import pytest
 
@@ -248,6 +266,9 @@ def test_shared_files(mongottl_server): pass
 
 @pytest.mark.mongottl(shared="yes")
 def test_no_switch(mongottl_server): pass
+
+@pytest.mark.mongottl(load="nowhere")
+def test_no_files(mongottl_server): pass
 """
 
 
@@ -262,16 +283,17 @@ def test_settings_of_tests(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
         "\n    quiet = yes\n"
     )
     pytester.makepyfile(MARKED)
-    pytester.runpytest_subprocess().assert_outcomes(passed=6)
+    pytester.runpytest_subprocess().assert_outcomes(passed=7)
     pytester.makepyfile(WRONGLY_MARKED)
     result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=5)
+    result.assert_outcomes(errors=6)
     said = result.stdout.str()
     assert "the mark mongottl takes settings by name, such as dialect='cosmos': ('cosmos',)" in said
     assert "there is no setting dialetc; did you mean dialect?" in said
     assert "dialect: one of mongodb, cosmos is needed, not 'Cosmos'" in said
     assert "shared: only for data in memory" in said
     assert "shared: True or False is needed, not 'yes'" in said
+    assert "the settings of mongottl: load: nowhere: there is no such folder" in said
     assert "servers.py" not in said and "During handling" not in said  # no traceback
     pytester.makeini("[pytest]\naddopts = -p mongottl.pytest_plugin\nmongottl =\n    colour = blue\n")
     result = pytester.runpytest_subprocess()
@@ -279,29 +301,17 @@ def test_settings_of_tests(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_a_folder_of_each_test_by_pytest_s_configuration(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As by the mark: not a folder of the name `True`, which all tests would share."""
+def test_a_folder_for_each_test_by_configuration(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))
-    pytester.makeini("[pytest]\naddopts = -p mongottl.pytest_plugin\nmongottl =\n    data_dir = True\n")
-    pytester.makepyfile(
-        """
-        def test_a_folder(mongottl_server, tmp_path):
-            assert (tmp_path / "mongottl" / "mongottl.sqlite3").exists()
-
-
-        def test_the_shared_server(mongottl_session):
-            pass
-        """
+    pytester.makeini(
+        "[pytest]\naddopts = -p mongottl.pytest_plugin -p no:cacheprovider\nmongottl =\n    data_dir = true\n"
     )
+    pytester.makepyfile(FOLDERS)
     result = pytester.runpytest_subprocess()
-    result.assert_outcomes(passed=1, errors=1)
-    assert "mongottl_session: data_dir = true is a folder of each test, and this server is that of many" in (
-        result.stdout.str()
-    )
-    assert not (pytester.path / "True").exists()
+    result.assert_outcomes(passed=2, errors=1)
+    assert "data_dir = true is a folder for each test" in result.stdout.str()
+    assert not (pytester.path / "true").exists()
 
 
 @pytest.mark.slow
