@@ -25,6 +25,8 @@ ELSEWHERE = {
     "--test-threads",
     "--test-concurrency",
     "--runInBand",
+    "--no-file-parallelism",
+    "--no-daemon",
     "--fail",
     "--preserveUUID",
     "--oplog",
