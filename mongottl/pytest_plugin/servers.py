@@ -87,12 +87,16 @@ class Servers:
         """The shared server, whose state is afterwards what it was; a new one if the test has stopped it."""
         server = self.shared(settings)
         server.save(state)
+        saved = server.states
         runs = server.runs
         try:
             yield server
         finally:
             if server.runs == runs and server.running:
                 server.restore(state)
+                for name in server.states:
+                    if name not in saved:
+                        server.drop(name)
             else:
                 server.stop()
 

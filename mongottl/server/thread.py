@@ -177,6 +177,15 @@ class RunningServer:
         """
         self._thread.run(self._restore, _checked_state(name))
 
+    def drop(self, name: str = DEFAULT_STATE) -> None:
+        """Forgets what `save` has saved under the name. CommandError if nothing was saved under it."""
+        self._thread.run(self._drop, _checked_state(name))
+
+    @property
+    def states(self) -> list[str]:
+        """The names under which states are saved."""
+        return self._thread.server.service.saved_states.names()
+
     def reset(self) -> None:
         """Restores the state in which the server has started; states that were saved are kept."""
         self._thread.run(self._restore, None)
@@ -198,6 +207,9 @@ class RunningServer:
         await drive(restore_state(server.service, name), server.clock, server.durability)
         if name is not None and drop:
             drop_state(server.service, name)
+
+    async def _drop(self, name: str) -> None:
+        drop_state(self._thread.server.service, name)
 
     def request_units(self, reset: bool = False) -> UnitsReport:
         """What the requests since the start, or since the last reset, have cost in request units, as Cosmos DB counts

@@ -346,6 +346,11 @@ def client(mongottl_session):
         client.shop.orders.insert_many([{"_id": n} for n in range(3)])
         yield client
 
+@pytest.mark.parametrize("run", [1, 2])
+def test_saves_a_state(client, mongottl_server, run):
+    assert "of a test" not in mongottl_server.states
+    mongottl_server.save("of a test")
+
 def test_changes(client, mongottl_server, mongottl_session):
     assert mongottl_server is mongottl_session
     client.shop.orders.delete_one({"_id": 1})
@@ -414,6 +419,6 @@ def test_tests_share_a_server_that_is_the_same_for_each(
     result = pytester.runpytest_subprocess(
         "-p", "mongottl.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "-rP"
     )
-    result.assert_outcomes(passed=109)
+    result.assert_outcomes(passed=111)
     (told,) = [line for line in result.outlines if line.endswith("ms a test")]
     assert float(told.split()[0]) < 20, told

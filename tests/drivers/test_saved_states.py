@@ -130,6 +130,18 @@ def test_several_states_are_kept_by_name(own: Client) -> None:
     assert refusal(lambda: own.admin.command("dropState", "b")).code == 4
 
 
+def test_states_are_forgotten(own: Client, saving: mongottl.RunningServer) -> None:
+    before = saving.states
+    saving.save("a")
+    own.admin.command("saveState", "b")
+    assert set(saving.states) - set(before) == {"a", "b"}
+    saving.drop("b")
+    own.admin.command("dropState", "a")
+    assert saving.states == before
+    with pytest.raises(CommandError, match="no state was saved as 'a'"):
+        saving.drop("a")
+
+
 def test_names_are_checked(own: Client) -> None:
     assert refusal(lambda: own.admin.command("saveState", 1)).code == 14
     assert refusal(lambda: own.admin.command("saveState", "")).code == 2
