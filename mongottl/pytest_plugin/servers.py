@@ -92,13 +92,20 @@ class Servers:
         try:
             yield server
         finally:
-            if server.runs == runs and server.running:
-                server.restore(state)
-                for name in server.states:
-                    if name not in saved:
-                        server.drop(name)
-            else:
+            if server.runs != runs or not server.running or not _restored(server, state, saved):
                 server.stop()
+
+
+def _restored(server: "RunningServer", state: str, saved: list[str]) -> bool:
+    """Restores a state, and drops all but those that were saved before; False if the server stops meanwhile."""
+    try:
+        server.restore(state)
+        for name in server.states:
+            if name not in saved:
+                server.drop(name)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _ports(settings: dict[str, object]) -> set[object]:

@@ -312,8 +312,10 @@ class ServerThread:
     @property
     def runs(self) -> bool:
         """Whether the server was started, and has neither ended since nor been told to."""
-        thread = self._thread
-        return thread is not None and thread.is_alive() and not self._stopping.requested
+        thread, running = self._thread, self._running
+        if thread is None or not thread.is_alive() or self._stopping.requested:
+            return False
+        return running is None or not running[0].stop_requested.is_set()  # by the command `shutdown`
 
     @property
     def server(self) -> Server:

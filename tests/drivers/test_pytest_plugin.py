@@ -331,6 +331,7 @@ def test_tests_that_want_the_same_port(pytester: pytest.Pytester, monkeypatch: p
 
 
 SHARED = """
+import contextlib
 import itertools
 import time
 import pymongo
@@ -371,6 +372,14 @@ def test_which_stops_it(client, mongottl_server):
 def test_then_it_runs_again_and_is_empty(mongottl_server, mongottl_uri):
     with pymongo.MongoClient(mongottl_uri) as client:
         assert databases(client) == set()
+
+@pytest.mark.parametrize("run", range(4))
+def test_which_shuts_it_down(mongottl_server, run):
+    with pymongo.MongoClient(mongottl_server.uri, serverSelectionTimeoutMS=100) as client:
+        client.shop.orders.insert_one({"_id": 1})
+        with contextlib.suppress(pymongo.errors.AutoReconnect):
+            client.admin.command("shutdown")
+    assert not mongottl_server.running
 
 def test_which_starts_it_again(mongottl_server):
     mongottl_server.stop()
@@ -419,6 +428,6 @@ def test_tests_share_a_server_that_is_the_same_for_each(
     result = pytester.runpytest_subprocess(
         "-p", "mongottl.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "-rP"
     )
-    result.assert_outcomes(passed=111)
+    result.assert_outcomes(passed=115)
     (told,) = [line for line in result.outlines if line.endswith("ms a test")]
     assert float(told.split()[0]) < 20, told
