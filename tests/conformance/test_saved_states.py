@@ -177,6 +177,50 @@ def test_a_released_state_is_freed_in_steps(saving: StorageEngine) -> None:
     assert picture(saving) == now
 
 
+def test_what_a_restored_state_has_as_well_is_not_freed_in_steps(saving: StorageEngine) -> None:
+    store, data = create(saving, "records", 20_000)
+    before = picture(saving)
+    state = saving.save_state()
+    records = store.scan(0, 10)[0]
+    for drops in (False, True, False):
+        store, data = saving.record_store("records"), saving.sorted_data("records index", True)
+        with saving.unit_of_work() as unit:
+            store.update_records(records[:5], [(n, b"changed", 900, 3) for n, *_ in records[:5]])
+            store.delete_records(records[5:])
+            data.remove([(b"%08d" % n, n) for n, *_ in records[5:]])
+            unit.commit()
+        if drops:
+            with saving.unit_of_work() as unit:
+                saving.drop_ident("records")
+                saving.drop_ident("records index")
+                unit.commit()
+        saving.restore_state(state)
+        steps = 1
+        while saving.drop_some(100):
+            steps += 1
+        assert steps < 40  # a block or two of each index, of a hundred
+        assert picture(saving) == before
+
+
+def test_what_only_a_left_state_had_is_freed_in_steps(saving: StorageEngine) -> None:
+    store, data = create(saving, "records", 5000)
+    before = picture(saving)
+    state = saving.save_state()
+    change(saving, store, data)
+    second = saving.save_state()
+    with saving.unit_of_work() as unit:
+        store.insert_record(b"forked from the second state", 1, 0)
+        data.insert([(b"forked", 9999)])
+        unit.commit()
+    saving.restore_state(state)
+    saving.release_state(second)
+    steps = 1
+    while saving.drop_some(100):
+        steps += 1
+    assert steps > 10
+    assert picture(saving) == before
+
+
 def test_states_are_saved_and_restored_outside_units_of_work(saving: StorageEngine) -> None:
     state = saving.save_state()
     error = (RuntimeError, AssertionError)

@@ -368,6 +368,23 @@ class SortedBlocks:
             limit -= count
         return bool(self._keys)
 
+    def leave_shared(self) -> None:
+        """Keeps only the blocks that belong to this object alone, to be dropped."""
+        owned = self._owned
+        if owned is None:
+            return
+        places: list[int] = []
+        place = owned.find(1)
+        while place >= 0:
+            places.append(place)
+            place = owned.find(1, place + 1)
+        self._keys = [self._keys[place] for place in places]
+        self._rids = [self._rids[place] for place in places]
+        self._low_keys = [self._low_keys[place] for place in places]
+        self._low_rids = [self._low_rids[place] for place in places]
+        self._owned = None
+        self.length = sum([len(keys) for keys in self._keys])
+
     def _seek(self, key: bytes, rid: int) -> tuple[int, int]:
         """Block and place of the first entry at or behind (key, rid); the place may be one behind the block's last."""
         number = self._block_of(key, rid)

@@ -18,11 +18,24 @@ SMALL_ROWS: Final = 1000
 SMALL_BYTES: Final = 1 << 20
 
 
+class Lifetime:
+    """Whether contents are still held, for those that were forked from them. It does not keep them alive."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+
 class Contents(ABC):
-    """holders: how many saved states have it, and one more for the store while it has not been changed since."""
+    """holders: how many saved states have it, and one more for the store while it has not been changed since.
+
+    lifetime: until the last holder releases it. origin: the lifetime of the contents that these were forked from; None
+    if they were not, or if others were forked from these.
+    """
 
     def __init__(self) -> None:
         self.holders: int = 0
+        self.lifetime: Final = Lifetime()
+        self.origin: Lifetime | None = None
 
     @abstractmethod
     def rows(self) -> int:
@@ -38,6 +51,19 @@ class Contents(ABC):
     def drop(self, limit: int) -> bool:
         """Frees about `limit` rows, fewer if they are long, that nothing else has; whether there are more."""
         raise NotImplementedError
+
+    @abstractmethod
+    def leave_shared(self) -> None:
+        """Keeps only the blocks that nothing else has. For contents without holders whose origin is held."""
+        raise NotImplementedError
+
+    def leave_to_origin(self) -> None:
+        """Lets go in one step of what the origin, if it is held, has as well: only the rest has to be freed in more."""
+        origin = self.origin
+        if origin is not None:
+            self.origin = None
+            if not origin.ended:
+                self.leave_shared()
 
     def is_small(self) -> bool:
         """Whether freeing it is fast."""

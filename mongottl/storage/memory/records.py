@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, NewRecord, Record, RecordStore
 from mongottl.storage.memory.blocks import SortedBlocks
-from mongottl.storage.memory.contents import SMALL_BYTES, SMALL_ROWS, Contents
+from mongottl.storage.memory.contents import SMALL_BYTES, SMALL_ROWS, Contents, Lifetime
 from mongottl.storage.memory.due import END, DueEntries, key_behind, second_of
 from mongottl.storage.memory.record_block import MASK, SHIFT, SIZE, RecordBlock, id_of
 from mongottl.storage.memory.units import MemoryUnits, Undo
@@ -58,7 +58,7 @@ class RecordContents(Contents):
         self.longest: i64 = 0
 
     def rows(self) -> int:
-        return self.count
+        return max(self.count, self.default.length, self.own.length)
 
     def size_bytes(self) -> int:
         return self.total_bytes
@@ -78,6 +78,15 @@ class RecordContents(Contents):
         if limit <= 0:
             return True
         return self.default.drop(limit) or self.own.drop(limit)
+
+    def leave_shared(self) -> None:
+        epoch = self.epoch
+        self.blocks = {number: block for number, block in self.blocks.items() if block.epoch == epoch}
+        self.numbers = sorted(self.blocks)
+        self.count = int(sum([block.live for block in self.blocks.values()]))
+        self.total_bytes = min(self.total_bytes, self.count * self.longest)  # at most: the documents are not looked at
+        self.default.leave_shared()
+        self.own.leave_shared()
 
 
 class MemoryRecordStore(RecordStore):
@@ -101,6 +110,8 @@ class MemoryRecordStore(RecordStore):
         self._epoch: i64 = units.next_epoch()
         # What a saved state has and the records still are: the first change forks them.
         self._saved: RecordContents | None = None
+        # Of what they were forked from, while nothing was forked from them.
+        self._origin: Lifetime | None = None
         # The second of the last new record, and the number object that records of that second share.
         self._second: int = 0
         self._second_object: object = 0
@@ -132,6 +143,7 @@ class MemoryRecordStore(RecordStore):
             saved.count = self._count
             saved.total_bytes = self._size_bytes
             saved.longest = self._longest
+            saved.origin = self._origin
             saved.holders = 1
         return saved
 
@@ -150,6 +162,8 @@ class MemoryRecordStore(RecordStore):
     def _fork(self, saved: RecordContents) -> None:
         """Before the first change after the records were saved or restored."""
         self._saved = None
+        self._origin = saved.lifetime
+        saved.origin = None
         self._epoch = self._units.next_epoch()
         self._blocks = saved.blocks.copy()
         self._numbers = saved.numbers[:]
@@ -385,6 +399,10 @@ class MemoryRecordStore(RecordStore):
             self._take(RecordContents({}, [], SortedBlocks(), SortedBlocks(), -1))
             self._units.release(contents)
             return False
+        if self._origin is not None:
+            contents.leave_to_origin()
+            self._origin = None
+            self._take(contents)
         return contents.drop(limit)
 
     def undo_insert(self, first: int, count: int) -> None:

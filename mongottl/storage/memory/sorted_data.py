@@ -19,7 +19,7 @@ from mongottl.storage.interface import (
     SortedDataInterface,
 )
 from mongottl.storage.memory.blocks import SortedBlocks
-from mongottl.storage.memory.contents import SMALL_ROWS, Contents
+from mongottl.storage.memory.contents import SMALL_ROWS, Contents, Lifetime
 from mongottl.storage.memory.records import MemoryRecordStore, document_length
 from mongottl.storage.memory.units import MemoryUnits, Undo
 
@@ -78,6 +78,16 @@ class KeyMap:
                 break
         return bool(self._dicts)
 
+    def leave_shared(self) -> None:
+        """Keeps only the dicts that belong to this object alone, to be dropped."""
+        owned = self._owned
+        if owned is not None:
+            self._dicts = [part for part, own in zip(self._dicts, owned, strict=True) if own]
+            self._owned = None
+
+    def length(self) -> int:
+        return sum([len(part) for part in self._dicts])
+
     def _dict_of(self, key: bytes) -> dict[bytes, object]:
         if self._mask == 0:
             return self._dicts[0]
@@ -115,13 +125,18 @@ class SortedContents(Contents):
         self.map = key_map
 
     def rows(self) -> int:
-        return self.blocks.length
+        length = self.blocks.length
+        return max(length, self.map.length()) if self.unique else length
 
     def size_bytes(self) -> int:
         return 0
 
     def drop(self, limit: int) -> bool:
         return self.blocks.drop(limit) or (self.unique and self.map.drop(limit))
+
+    def leave_shared(self) -> None:
+        self.blocks.leave_shared()
+        self.map.leave_shared()
 
 
 class MemorySortedData(SortedDataInterface):
@@ -133,6 +148,8 @@ class MemorySortedData(SortedDataInterface):
         self._map = KeyMap()
         # What a saved state has and the entries still are: the first change forks them.
         self._saved: SortedContents | None = None
+        # Of what they were forked from, while nothing was forked from them.
+        self._origin: Lifetime | None = None
 
     def save(self) -> SortedContents:
         """The entries as they are now, with one more holder."""
@@ -158,12 +175,15 @@ class MemorySortedData(SortedDataInterface):
         saved = self._saved
         if saved is None:
             saved = SortedContents(self.unique, self._blocks, self._map)
+            saved.origin = self._origin
             saved.holders = 1
         return saved
 
     def _fork(self, saved: SortedContents) -> None:
         """Before the first change after the entries were saved or restored."""
         self._saved = None
+        self._origin = saved.lifetime
+        saved.origin = None
         self._blocks = saved.blocks.fork()
         self._map = saved.map.fork()
         self._units.release(saved)
@@ -331,6 +351,8 @@ class MemorySortedData(SortedDataInterface):
             self._map = KeyMap()
             self._units.release(contents)
             return False
+        contents.leave_to_origin()
+        self._origin = None
         return contents.drop(limit)
 
     def undo_insert(self, keys: list[bytes], rids: list[int]) -> None:

@@ -44,8 +44,10 @@ class MemoryUnits(UnitOfWorkState):
     def release(self, contents: Contents) -> None:
         """Notes that contents have one holder less; the last one leaves them to be freed."""
         contents.holders -= 1
-        if contents.holders == 0 and not contents.is_small():
-            self.released.append(contents)
+        if contents.holders == 0:
+            contents.lifetime.ended = True
+            if not contents.is_small():
+                self.released.append(contents)
 
     def note_ids(self, first: i64, objects: list[object]) -> None:
         """Remembers the number objects of new record ids, so that indexes can hold the same ones."""
