@@ -76,7 +76,8 @@ class ClusterClock:
         # The `$clusterTime` of the latest reply, the end of the next reply if it is made, and that of the latest reply.
         self._value = b""
         self._tail: bytes | None = None
-        self._latest_tail = b""
+        # Before the first one could be made, the end of a reply without times.
+        self._latest_tail = b"\0"
         if persistent:
             self._load()
         self.tick(now_ms)

@@ -176,3 +176,12 @@ def test_replies_have_no_time_that_could_not_be_reserved() -> None:
     assert times_in(clock.with_times(PING)) == before
     engine.full = False
     assert times_in(clock.with_times(PING)) > before
+
+
+def test_replies_have_no_times_if_none_could_be_reserved_at_the_start() -> None:
+    engine = FullDisk(open_storage_engine("memory", None))
+    engine.full = True
+    clock = ClusterClock(Catalog(engine), START_MS, True)
+    assert clock.with_times(PING) == PING
+    engine.full = False
+    assert times_in(clock.with_times(PING))[0] > (0, 0)
