@@ -16,7 +16,7 @@ from mongottl.errors import (
 )
 from mongottl.exec.operation.context import OperationContext
 from mongottl.server import transactions
-from mongottl.storage.interface import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import DiskFull, EngineUnavailable, WriteConflict
 from mongottl.storage.snapshot.claims import SnapshotConflict
 from mongottl.storage.snapshot.history import SnapshotTooOld
 from mongottl.storage.snapshot.write_set import WriteSetTooLarge
@@ -29,6 +29,8 @@ def command_error(error: Exception) -> CommandError | None:
     """The error with which a command answers that an exception has ended; None for an exception that none should."""
     if isinstance(error, CommandError):
         return error
+    if isinstance(error, DiskFull):
+        return CommandError(ErrorCode.OutOfDiskSpace, f"storage engine: {error}")
     if isinstance(error, EngineUnavailable):
         return CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
     if isinstance(error, SnapshotTooOld):

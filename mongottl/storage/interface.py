@@ -88,6 +88,10 @@ class EngineUnavailable(StorageError):
     """The engine cannot carry out the call now: disk full, I/O error, damaged file, closed."""
 
 
+class DiskFull(EngineUnavailable):
+    """There is no room on the disk. Reads go on, and writes when there is room again."""
+
+
 class DataDirectoryError(StorageError):
     """The data directory cannot be used; the message says why and what to do. Nothing in it was changed."""
 

@@ -14,6 +14,7 @@ import pytest
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
     DataDirectoryError,
+    DiskFull,
     EngineUnavailable,
     RecordStore,
     StorageEngine,
@@ -219,7 +220,7 @@ def test_a_full_disk_makes_the_engine_unavailable_and_changes_nothing(filled: Pa
     store = engine.record_store("records")
     with engine.unit_of_work() as unit:
         store.insert_record(b"fits", 1, 0)
-        with pytest.raises(EngineUnavailable, match="full"):
+        with pytest.raises(DiskFull, match="database or disk is full"):
             store.insert_records([(b"x" * 4000, 1, 0)] * 100)
         # SQLite may have rolled back by itself: later writes of the unit must not be committed on their own.
         with pytest.raises(EngineUnavailable, match="has failed"):
@@ -234,6 +235,24 @@ def test_a_full_disk_makes_the_engine_unavailable_and_changes_nothing(filled: Pa
         unit.commit()
     assert store.count() == 300
     engine.close()
+
+
+def test_a_full_disk_does_not_keep_the_engine_from_closing(filled: Path) -> None:
+    engine, raw = sqlite_engine(filled)
+    with engine.unit_of_work() as unit:
+        log = engine.create_record_store("log", is_log=True)
+        unit.commit()
+    with engine.unit_of_work() as unit:
+        engine.record_store("records").insert_record(b"only the log has its counters", 1, 0)
+        log.insert_record(b"entry", 1, 0)
+        unit.commit()
+    assert engine._connection.has_unsettled
+    raw.execute("PRAGMA query_only = 1")  # nothing more can be written
+    engine.close()
+    again = open_directory(filled)
+    assert again.record_store("records").count() == 201
+    assert len(again.record_store("records").scan(0, 1000)[0]) == 201
+    again.close()
 
 
 def test_damage_found_while_running_makes_the_engine_unavailable(filled: Path) -> None:

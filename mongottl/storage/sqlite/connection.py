@@ -25,7 +25,7 @@ import struct
 import threading
 from typing import Any, Final
 
-from mongottl.storage.interface import MAX_RECORD_ID, EngineUnavailable, Record
+from mongottl.storage.interface import MAX_RECORD_ID, DiskFull, EngineUnavailable, Record
 from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 
 # Documents of the last read that are remembered: enough for a batch of small ones.
@@ -41,10 +41,13 @@ _UNITS_UNTIL_SETTLED: Final = 4096
 
 
 def engine_error(error: sqlite3.Error) -> Exception:
-    """The exception to raise for an error of SQLite: EngineUnavailable, unless it is a programming error of ours."""
+    """The exception to raise for an error of SQLite: DiskFull or another EngineUnavailable, unless it is a programming
+    error of ours."""
     if isinstance(error, sqlite3.ProgrammingError) and "closed" not in str(error):
         return error
     name = getattr(error, "sqlite_errorname", None)
+    if name == "SQLITE_FULL":
+        return DiskFull(str(error))
     detail = f" ({name})" if name else ""
     return EngineUnavailable(f"the storage engine failed: {error}{detail}")
 

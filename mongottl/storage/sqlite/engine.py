@@ -33,6 +33,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
@@ -434,7 +435,8 @@ class SqliteEngine(StorageEngine):
         with self._maintain_lock, self._flush_lock:
             try:
                 if self._connection.has_unsettled and not self.failed:
-                    with self.unit_of_work() as unit:
+                    # On a full disk they stay in the log, where the next start reads them.
+                    with suppress(EngineUnavailable), self.unit_of_work() as unit:
                         self._connection.settle_counters()
                         unit.commit()
                 if self._checkpointer is not None:

@@ -19,7 +19,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Flush, Steps, Wait, run_to_end
 from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable, open_storage_engine
+from mongottl.storage.interface import DiskFull, EngineUnavailable, open_storage_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
 
@@ -319,6 +319,9 @@ def test_failing_engine_is_no_mistake_of_ours(setup: Setup, monkeypatch: pytest.
     answer_with(monkeypatch, EngineUnavailable("disk full"))
     reply = setup.run({"ping": 1})
     assert (reply["code"], reply["errmsg"]) == (96, "storage engine: disk full")
+    answer_with(monkeypatch, DiskFull("disk full"))
+    reply = setup.run({"ping": 1})
+    assert (reply["code"], reply["codeName"]) == (14031, "OutOfDiskSpace")
     assert setup.log.internal_errors == 0
 
 
