@@ -20,6 +20,8 @@ pytestmark = pytest.mark.slow
 MESSAGE_MB = 48
 # Of one message of 48 MB: as it came, its documents, and once more for what the allocator keeps.
 WRITE_MB = 300
+# Nulls of at most one document of 16 MB, twice while they are joined, and the entry of the oplog.
+PADDING_MB = 150
 
 
 def many(count: int, size: int) -> list[Documents]:
@@ -77,6 +79,23 @@ def test_failures_of_a_batch(volume: Volume, scratch: Database[Documents]) -> No
 def copied(volume: Volume, scratch: Database[Documents]) -> Database[Documents]:
     volume.database.small.aggregate([{"$out": {"db": scratch.name, "coll": "c"}}])
     return scratch
+
+
+@pytest.mark.engines("memory")
+def test_nulls_before_large_indexes_of_many_arrays(volume: Volume, scratch: Database[Documents]) -> None:
+    arrays = 200
+    document: Documents = {"_id": 1, "in": [{"a": [0]} for _ in range(arrays)]} | {f"a{i}": [0] for i in range(arrays)}
+    scratch.c.insert_one(document)
+    paths = [f"a{i}.1500000" for i in range(arrays)]
+    for change in (dict.fromkeys(paths, 1), {"in.$[].a.1500000": 1}):
+        with volume.server.watched(PADDING_MB), pytest.raises(pymongo.errors.WriteError) as raised:
+            scratch.c.update_one({"_id": 1}, {"$set": change})
+        assert raised.value.code == 17419
+    assert scratch.c.find_one() == document
+    with volume.server.watched(PADDING_MB + volume.stored_mb(13.5 * MB)):
+        scratch.c.update_one({"_id": 1}, {"$set": {"a0.1500000": 1}})
+    found = scratch.c.find_one({}, {"a0": 1})
+    assert found is not None and found["a0"] == [0] + [None] * 1_499_999 + [1]
 
 
 def test_update_and_delete_all(volume: Volume, copied: Database[Documents]) -> None:

@@ -33,7 +33,7 @@ from mongottl.query.match.tree import MatchDetails, MatchExpression
 from mongottl.query.timestamps import TimestampClock
 from mongottl.query.update.arrayfilters import parse_array_filters
 from mongottl.query.update.describe import show_element
-from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNode, dollar_prefixed
+from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNode, dollar_prefixed, too_large
 from mongottl.query.update.registry import Operand, modifiers
 from mongottl.query.update.stages import UpdatePipeline
 from mongottl.query.update.tree import TreeBuilder
@@ -99,7 +99,7 @@ def _plain_parts(path: str) -> list[str]:
 
 def check_size(document: bytes) -> None:
     if len(document) > MAX_DOCUMENT_BYTES:
-        raise CommandError(17419, f"Resulting document after update is larger than {MAX_DOCUMENT_BYTES}")
+        raise too_large()
 
 
 class ModifierDriver(UpdateDriver):

@@ -25,7 +25,7 @@ from mypy_extensions import i64
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
 from mongottl.document.splice import element, frame
-from mongottl.document.types import ARRAY, DOCUMENT, NULL
+from mongottl.document.types import ARRAY, DOCUMENT, MAX_DOCUMENT_BYTES, NULL
 from mongottl.document.walk import ElementCursor, count_fields, decode_value, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.match.tree import MatchExpression
@@ -37,6 +37,8 @@ REMOVE: Final = 2
 
 # Maximal number of nulls that an update may append before the index that it sets.
 MAX_PADDING: Final = 1_500_000
+# Nulls that are encoded in one step.
+_NULLS_AT_ONCE: Final = 1000
 _MAX_INDEX: Final = 2**32 - 1
 _MOST_DIGITS: Final = len(str(_MAX_INDEX))
 # From this number of children of a node on, the offsets of the document's fields are collected first.
@@ -74,6 +76,7 @@ class ApplyState:
     path: components from the root to the current node; existing: how many of them the document has.
     out_type, out: the new value if a node returned REPLACE.
     blocked_type, blocked_at: during `create` below a value that cannot contain the field: that value.
+    padded_bytes: the size of all nulls that were appended to arrays.
     """
 
     def __init__(self, doc: bytes, is_insert: bool, matched: str) -> None:
@@ -88,6 +91,7 @@ class ApplyState:
         self.blocked_type: i64 = 0
         self.blocked_buf: bytes = b""
         self.blocked_at: i64 = 0
+        self.padded_bytes: i64 = 0
 
     def dotted(self) -> str:
         return ".".join(self.path)
@@ -358,7 +362,7 @@ class ObjectNode(UpdateNode):
                 state.existing = i64(len(path)) - 1
                 if child.node.create(state) == REPLACE:
                     out_type = state.out_type
-                    array = _append_at(array, index, out_type, state.out)
+                    array = _append_at(state, array, index, out_type, state.out)
                     changed = True
             path.pop()
         return state.replace(ARRAY, array) if changed else KEEP
@@ -394,7 +398,7 @@ class ObjectNode(UpdateNode):
                     if last < end - 1:
                         parts.append(buf[last : end - 1])
                         last = end - 1
-                    size = _append_padded(parts, size, index, state.out_type, state.out)
+                    size = _append_padded(state, parts, size, index, state.out_type, state.out)
             path.pop()
         if not parts:
             return KEEP
@@ -441,23 +445,49 @@ def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]
     return frame(b"".join(parts))
 
 
-def _append_at(array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:
-    """The array extended by a value at an index after its last element, with nulls before it. CannotBackfillArray
-    (34)."""
+def _append_at(state: ApplyState, array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:
+    """The array extended by a value at an index after its last element, with nulls before it; see `_append_padded`."""
     parts: list[bytes] = [array[4 : len(array) - 1]]
-    _append_padded(parts, count_fields(array, 0), index, type_code, value)
+    _append_padded(state, parts, count_fields(array, 0), index, type_code, value)
     return frame(b"".join(parts))
 
 
-def _append_padded(parts: list[bytes], size: i64, index: i64, type_code: i64, value: bytes) -> i64:
-    """Appends nulls from index `size` on, and the value at `index`; returns the new size."""
+def _append_padded(state: ApplyState, parts: list[bytes], size: i64, index: i64, type_code: i64, value: bytes) -> i64:
+    """Appends nulls from index `size` on, and the value at `index`; returns the new size.
+
+    CannotBackfillArray (34) for too many nulls; 17419 if all of the update are longer than a document may be. Nothing
+    removes them again, since an update changes no path twice.
+    """
     if index - size > MAX_PADDING:
         raise CommandError(ErrorCode.CannotBackfillArray, f"can't backfill array to larger than {MAX_PADDING} elements")
+    state.padded_bytes += nulls_bytes(size, index)
+    if state.padded_bytes > MAX_DOCUMENT_BYTES:
+        raise too_large()
     while size < index:
-        parts.append(element(NULL, index_name(size), b""))
-        size += 1
+        count = min(index - size, _NULLS_AT_ONCE)
+        parts.append((b"\n%d\0" * int(count)) % tuple(range(int(size), int(size + count))))
+        size += count
     parts.append(element(type_code, index_name(index), value))
     return index + 1
+
+
+def nulls_bytes(first: i64, end: i64) -> i64:
+    """The size of the nulls with the indexes from `first` to before `end` of an array."""
+    total: i64 = 0
+    digits: i64 = 1
+    bound: i64 = 10
+    while first < end:
+        if first < bound:
+            last = min(end, bound)
+            total += (last - first) * (digits + 2)
+            first = last
+        digits += 1
+        bound *= 10
+    return total
+
+
+def too_large() -> CommandError:
+    return CommandError(17419, f"Resulting document after update is larger than {MAX_DOCUMENT_BYTES}")
 
 
 def _field_starts(buf: bytes, pos: i64) -> dict[bytes, int]:

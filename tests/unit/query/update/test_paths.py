@@ -9,6 +9,7 @@ import pytest
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.update import UpdateOutcome, parse_update
+from mongottl.query.update.nodes import nulls_bytes
 
 Update = Callable[..., UpdateOutcome]
 Refusal = Callable[..., CommandError]
@@ -140,3 +141,17 @@ def test_what_an_update_touches() -> None:
     )
     assert parse_update(bson.encode({"$set": {"l.$": 1}}), ParseContext()).needs_positional
     assert parse_update(bson.encode({"a": 1}), ParseContext()).may_touch("z")
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 0), (5, 3), (0, 1), (0, 10), (9, 12), (7, 12_345), (99_990, 100_003)])
+def test_size_of_nulls(first: int, end: int) -> None:
+    assert nulls_bytes(first, end) == sum(len(b"\n%d\0" % index) for index in range(first, end))
+
+
+def test_nulls_of_all_arrays_are_limited_before_they_are_made(refuse: Refusal, apply: Update) -> None:
+    largest = {"l": [1], "m": [{"l": []}, {"l": []}]}
+    for paths in ({"l.1500000": 1, "l.2000000": 1, "l.2500000": 1}, {"l.1500000": 1, "m.$[].l.1500000": 1}):
+        assert refuse(largest, {"$set": paths}).code == 17419
+    assert len(apply({"l": [1]}, {"$set": {"l.2500": 1, "l.5000": 1}}).document) == (
+        len(bson.encode({"l": [1] + [None] * 2499 + [1] + [None] * 2499 + [1]}))
+    )
