@@ -94,7 +94,7 @@ class Oplog:
                 break
             self._size_bytes -= oldest.size_bytes()
             self._floor = at
-            oldest.before = oldest.after = ()
+            self._entries[self._dropped] = entry  # frees the oldest, unless a stream is within its operations
             self._dropped += 1
         if self._dropped >= _DROPPED_AT_ONCE:
             del self._entries[: self._dropped]

@@ -304,6 +304,21 @@ def test_streams_resume_over_a_restart(tmp_path: Any) -> None:
         assert [event["operationType"] for event in events_of(client, resume_after=told[-1]["_id"])] == ["insert"]
 
 
+def test_a_stream_goes_on_within_an_entry_that_only_the_disk_has(tmp_path: Any) -> None:
+    """The memory keeps the latest 8 MiB of a stored oplog, and a stream reads 256 operations at once."""
+    with (
+        mongottl.start_server(data_dir=tmp_path) as server,
+        pymongo.MongoClient[Documents](server.uri) as client,
+        client.shop.c.watch(batch_size=10, **QUICK) as stream,
+    ):
+        client.shop.c.insert_many([{"_id": i} for i in range(1000)])
+        ids = [next(stream)["documentKey"]["_id"] for _ in range(15)]
+        client.shop.large.insert_many([{"text": "x" * 500_000} for _ in range(20)])
+        ids += [next(stream)["documentKey"]["_id"] for _ in range(985)]
+        assert ids == list(range(1000))
+        assert stream.try_next() is None
+
+
 def test_images_are_told_after_a_restart(tmp_path: Any) -> None:
     folder = str(tmp_path / "data")
     images: Any = {"full_document": "required", "full_document_before_change": "required"}
