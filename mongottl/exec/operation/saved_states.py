@@ -96,3 +96,7 @@ class SavedStates:
         state = self.get(name)
         del self._states[name]
         return state
+
+    def names(self) -> list[str]:
+        """The names of the states, sorted."""
+        return sorted(self._states)
