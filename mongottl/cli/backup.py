@@ -10,7 +10,7 @@ import sys
 from typing import Any, Final
 
 from mongottl.cli.arguments import ArgumentParser
-from mongottl.cli.client import connect, reason_of, refusal_of
+from mongottl.cli.client import connect, failure_of
 from mongottl.cli.subcommands import fail
 from mongottl.clock import SystemClock
 from mongottl.offline.backup import BackupError, BackupTarget, back_up_folder
@@ -21,7 +21,6 @@ _NAME: Final = "backup"
 _INCOMPLETE: Final = 3
 # How long to look for the server. Making the copy may take any time.
 _CONNECT_S: Final = 5.0
-_PER_MB: Final = 1e6
 # Windows has no SIGHUP, which tells that the terminal is gone.
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -58,20 +57,22 @@ def backup(source: str, target: str) -> int:
             size = back_up_server(source, target)
         else:
             size, lost = back_up_folder(source, target)
-    except pymongo.errors.OperationFailure as error:
-        return fail(_NAME, refusal_of(error, {}))
     except (pymongo.errors.PyMongoError, ValueError) as error:
-        return fail(_NAME, f"no answer: {reason_of(error)}")
+        return fail(_NAME, failure_of(error))
     except (DataDirectoryError, EngineUnavailable, BackupError) as error:
         return fail(_NAME, str(error))
     except OSError as error:
         return fail(_NAME, f"{target} cannot be written: {error.strerror}")
     except KeyboardInterrupt:
         return fail(_NAME, "interrupted")
-    print(f"{target}: {size / _PER_MB:,.1f} MB in {clock.monotonic_s() - begun_s:.1f} s")
+    print(f"{target}: {_shown(size)} in {clock.monotonic_s() - begun_s:.1f} s")
     for reason in lost:
         fail(_NAME, f"{target} is incomplete, as a server started with {source} would be: {reason}")
     return _INCOMPLETE if lost else 0
+
+
+def _shown(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:,.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.0f} kB"
 
 
 def back_up_server(uri: str, target: str) -> int:

@@ -10,7 +10,6 @@ from mongottl.errors import ErrorCode
 
 if TYPE_CHECKING:
     import pymongo
-    from pymongo.errors import OperationFailure
 
 _DEFAULT_URI: Final = "mongodb://127.0.0.1:27017/"
 _DEFAULT_TIMEOUT_S: Final = 5.0
@@ -62,16 +61,25 @@ def connect(uri: str, timeout_s: float, is_long: bool = False) -> Iterator["pymo
         common.MIN_SUPPORTED_WIRE_VERSION = least
 
 
-def reason_of(error: Exception) -> str:
-    """Why a server has not answered, without what PyMongo adds: its settings, its view of the deployment, the reply."""
+def _reason_of(error: Exception) -> str:
+    """The text of an error, without what PyMongo adds: its settings, its view of the deployment, the reply."""
     reason = str(error)
     for addition in (" (configured timeouts", ", Timeout:", ", full error:"):
         reason = reason.partition(addition)[0]
     return reason
 
 
-def refusal_of(error: "OperationFailure", meanings: Mapping[int, str]) -> str:
-    """Why a server refuses a command that only mongottl has. meanings: what codes mean for this command."""
-    known = {ErrorCode.CommandNotFound: "the server is not mongottl", **meanings}
+def failure_of(error: Exception, meanings: Mapping[int, str] | None = None) -> str:
+    """Why a command has failed that asks a server: no answer, a refusal, or a URI that is none.
+
+    meanings: what error codes of the server mean for this command.
+    """
+    from pymongo.errors import ConnectionFailure, OperationFailure
+
+    if isinstance(error, ConnectionFailure):
+        return f"no answer: {_reason_of(error)}"
+    if not isinstance(error, OperationFailure):
+        return _reason_of(error)
+    known = {ErrorCode.CommandNotFound: "the server is not mongottl", **(meanings or {})}
     meaning = known.get(error.code or 0)
-    return f"{meaning}: {reason_of(error)}" if meaning else reason_of(error)
+    return f"{meaning}: {_reason_of(error)}" if meaning else _reason_of(error)

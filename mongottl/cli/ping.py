@@ -3,7 +3,7 @@
 from typing import Final
 
 from mongottl.cli.arguments import ArgumentParser
-from mongottl.cli.client import add_server_arguments, connect, reason_of
+from mongottl.cli.client import add_server_arguments, connect, failure_of
 from mongottl.cli.subcommands import fail
 from mongottl.clock import SystemClock
 
@@ -30,6 +30,6 @@ def ping(uri: str, timeout_s: float) -> int:
             client.admin.command("ping")
             host, port = client.address or ("", 0)
     except (pymongo.errors.PyMongoError, ValueError) as error:
-        return fail(_NAME, f"no answer: {reason_of(error)}")
+        return fail(_NAME, failure_of(error))
     print(f"{host}:{port} answered in {(clock.monotonic_s() - begun_s) * 1000:.0f} ms")
     return 0

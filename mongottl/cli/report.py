@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from mongottl.cli.arguments import ArgumentParser
-from mongottl.cli.client import add_server_arguments, connect, reason_of, refusal_of
+from mongottl.cli.client import add_server_arguments, connect, failure_of
 from mongottl.cli.subcommands import fail
 from mongottl.errors import ErrorCode
 
@@ -34,10 +34,8 @@ def report(uri: str, timeout_s: float, as_json: bool, reset: bool) -> int:
     try:
         with pymongo.timeout(timeout_s), connect(uri, timeout_s) as client:
             reply = client.admin.command({"getRequestUnits": 1, "reset": reset})
-    except pymongo.errors.OperationFailure as error:
-        return fail(_NAME, refusal_of(error, _REFUSALS))
     except (pymongo.errors.PyMongoError, ValueError) as error:
-        return fail(_NAME, f"no answer: {reason_of(error)}")
+        return fail(_NAME, failure_of(error, _REFUSALS))
     if as_json:
         shown = {name: reply[name] for name in ("total", "requests", "throttled", "operations")}
         print(json.dumps(shown, indent=2))

@@ -263,7 +263,7 @@ def test_the_dialect_cosmos(data: Path, target: Path) -> None:
         ("none", "backups/one", "none is not a folder"),
         ("mongodb://127.0.0.1:1", "none/one", "cannot be made: No such file or directory"),
         ("mongodb://127.0.0.1:1", "backups", "exists already"),
-        ("redis://127.0.0.1:1", "backups/one", "no answer: "),
+        ("redis://127.0.0.1:1", "backups/one", "backup: Invalid URI scheme"),
     ],
 )
 def test_what_cannot_be_backed_up(

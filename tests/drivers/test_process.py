@@ -270,7 +270,7 @@ def test_ping_with_a_wrong_password(spawn: Callable[..., Process]) -> None:
     process = spawn("--auth")
     refused = run("ping", f"mongodb://ann:secret@127.0.0.1:{process.port}/")
     assert refused.returncode == 1
-    assert refused.stderr.startswith("mongottl ping: no answer: Authentication failed. ")
+    assert refused.stderr.startswith("mongottl ping: Authentication failed. ")
     assert "full error" not in refused.stderr  # PyMongo's copy of the reply
 
 
@@ -285,9 +285,9 @@ def test_ping_without_an_answer() -> None:
         if "refused" in refused.stderr:
             break
     nonsense = run("ping", "http://127.0.0.1/")
-    for run_of_ping in (ended, refused, nonsense):
+    for run_of_ping, said in ((ended, "no answer: "), (refused, "no answer: "), (nonsense, "Invalid URI scheme")):
         assert (run_of_ping.returncode, run_of_ping.stdout) == (1, "")
-        assert run_of_ping.stderr.startswith("mongottl ping: no answer: ")
+        assert run_of_ping.stderr.startswith(f"mongottl ping: {said}")
         assert "secret" not in run_of_ping.stderr
         assert run_of_ping.stderr.count("\n") == 1
     assert "refused" in refused.stderr
