@@ -12,7 +12,7 @@ from bisect import bisect_left
 from typing import Final
 
 from mongottl.document.types import Timestamp
-from mongottl.oplog.entry import OplogEntry
+from mongottl.oplog.entry import INSERT, OplogEntry
 from mongottl.oplog.rows import OplogRows
 from mongottl.storage.interface import WriteUnitOfWork
 
@@ -40,7 +40,9 @@ class Oplog:
         self._memory_bytes: int = max_bytes
         self._retention_ms: int = retention_ms
         self._entries: list[OplogEntry] = []
-        # How many entries of the list are dropped, and the number of the first of the list.
+        # What stands in the list for the entries that are dropped.
+        self._no_entry = OplogEntry(INSERT, "", "", None, [], [])
+        # How many these are, and the number of the first of the list.
         self._dropped: int = 0
         self._base: int = 0
         # Entries of a state that was left: freeing them all at once would take long.
@@ -94,7 +96,7 @@ class Oplog:
                 break
             self._size_bytes -= oldest.size_bytes()
             self._floor = at
-            self._entries[self._dropped] = entry  # frees the oldest, unless a stream is within its operations
+            self._entries[self._dropped] = self._no_entry  # frees the oldest, unless a stream is within it
             self._dropped += 1
         if self._dropped >= _DROPPED_AT_ONCE:
             del self._entries[: self._dropped]
