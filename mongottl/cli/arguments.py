@@ -10,7 +10,8 @@ class ArgumentParser(argparse.ArgumentParser):
     """argparse's parser for a command of `SUBCOMMANDS`; raises UsageError for wrong arguments."""
 
     def __init__(self, command: str) -> None:
-        super().__init__(f"mongottl {command}", description=SUBCOMMANDS[command].help, allow_abbrev=False)
+        row = SUBCOMMANDS[command]
+        super().__init__(f"mongottl {command}", description=row.help, epilog=row.see, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)

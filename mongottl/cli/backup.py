@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     """Exit status 0 if the backup was written, 1 if not, 2 for wrong arguments, 3 if it was written, but lacks commits
     that a damaged log of the folder cuts off."""
     parser = ArgumentParser(_NAME)
-    parser.add_argument("source", metavar="URI|FOLDER", help="a running server, or the data directory of a stopped one")
+    parser.add_argument("source", metavar="URI|FOLDER", help="a running server, or the data folder of a stopped one")
     parser.add_argument("target", metavar="TARGET", help="the new folder; start a server with --data-dir TARGET")
     given = parser.parse_args(arguments)
     # So that these signals, too, end this process by an exception, and the partial copy is removed.

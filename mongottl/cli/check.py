@@ -12,7 +12,7 @@ def main(arguments: list[str]) -> int:
     """Prints a line for each fault. Exit status 0 if there is none, 1 if there is one or the data cannot be opened, 2
     for wrong arguments."""
     parser = ArgumentParser(_NAME)
-    parser.add_argument("folder", metavar="FOLDER", help="a data directory (--data-dir) that no server uses")
+    parser.add_argument("folder", metavar="FOLDER", help="the data folder (--data-dir) of a stopped server")
     return check(parser.parse_args(arguments).folder)
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from mongottl.cli.options import REMARKS, configuration, option_lines
 from mongottl.cli.processes import Process, exit_status, from_terminal, process_tree, send_signal, still_running
-from mongottl.cli.subcommands import FAILURE, UsageError
+from mongottl.cli.subcommands import FAILURE, SUBCOMMANDS, UsageError
 from mongottl.config import ServerConfig, config_from
 from mongottl.server.uri import uri_for_database
 
@@ -94,6 +94,8 @@ def help_text() -> str:
             *option_lines(config_from({}, for_tests=True)),
             "",
             *REMARKS,
+            "",
+            SUBCOMMANDS["run"].see,
         ]
     )
 

@@ -9,7 +9,7 @@ is imported when the command is used, so none of them makes the others start mor
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 
@@ -32,12 +32,19 @@ def fail(command: str, reason: str) -> int:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One row. usage: its arguments, as the help shows them; module: where its `main` is."""
+    """One row. usage: its arguments, as the help shows them. module: where its `main` is. page: the page of docs that
+    its own help names."""
 
     name: str
     usage: str
     help: str
     module: str
+    page: str = ""
+
+    @property
+    def see(self) -> str:
+        """The last line of its help."""
+        return f"docs/{self.page} tells more."
 
 
 _ROWS: Final = (
@@ -52,23 +59,38 @@ _ROWS: Final = (
         "[options] -- COMMAND [ARGUMENT…]",
         "Runs a command, such as a test suite, with a server of its own, whose URI is in MONGODB_URI.",
         "run",
+        "testing.md",
     ),
-    Subcommand("ping", "[URI] [--timeout SECONDS]", "Asks whether a server answers: exit status 0 or 1.", "ping"),
+    Subcommand(
+        "ping",
+        "[URI] [--timeout SECONDS]",
+        "Asks whether a server answers: exit status 0 or 1.",
+        "ping",
+        "operating.md",
+    ),
     Subcommand(
         "report",
         "[URI] [--json] [--reset] [--timeout SECONDS]",
         "Shows what the requests to a server of the dialect cosmos have cost in request units.",
         "report",
+        "cosmos.md",
     ),
     Subcommand(
         "backup",
         "URI|FOLDER TARGET",
-        "Copies the data of a running or a stopped server into a new folder, which --data-dir takes.",
+        "Copies the data of a running or stopped server into a new folder: exit status 0, 1, or 3 if it lacks commits.",
         "backup",
+        "operating.md",
     ),
-    Subcommand("check", "FOLDER", "Checks the data of a stopped server, without writing: exit status 0 or 1.", "check"),
+    Subcommand(
+        "check",
+        "FOLDER",
+        "Checks the data of a stopped server, without writing: exit status 0 or 1.",
+        "check",
+        "operating.md",
+    ),
     Subcommand("version", "", "Shows the version, and whether it is compiled.", "version"),
 )
 SUBCOMMANDS: Final[dict[str, Subcommand]] = {
-    row.name: Subcommand(row.name, row.usage, row.help, f"mongottl.cli.{row.module}") for row in _ROWS
+    row.name: replace(row, module=f"mongottl.cli.{row.module}") for row in _ROWS
 }

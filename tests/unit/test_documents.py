@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from mongottl.cli.options import help_text, parse_arguments
+from mongottl.cli.subcommands import SUBCOMMANDS
 from mongottl.config import SETTINGS, VERSION, ServerConfig, config_from
 from tests.documents import DOCS, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, documents
 
@@ -103,6 +104,16 @@ def test_help_names_pages_that_exist() -> None:
     assert "README.md" in named
     assert named - {"README.md"} == {"settings.md", "expiring.md", "testing.md", "cosmos.md", "operating.md"}
     assert named <= {name.rpartition("/")[2] for name in DOCUMENTS}
+    for row in SUBCOMMANDS.values():
+        assert not row.page or f"`mongottl {row.name}" in DOCUMENTS[f"docs/{row.page}"], row.name
+
+
+def test_lines_are_wrapped() -> None:
+    """At 120 characters, as the sources, but for rows of tables and what a program has written (`text`)."""
+    written = {line for block in all_blocks() if block.language == NOT_RUN for line in block.code.splitlines()}
+    for name, text in DOCUMENTS.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            assert len(line) <= 120 or line.startswith("|") or line in written, f"{name}:{number}"
 
 
 def test_options_that_are_named_exist() -> None:
