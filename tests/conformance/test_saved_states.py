@@ -221,6 +221,29 @@ def test_what_only_a_left_state_had_is_freed_in_steps(saving: StorageEngine) -> 
     assert picture(saving) == before
 
 
+def test_what_a_state_shared_with_a_dropped_store_is_freed_in_steps(saving: StorageEngine) -> None:
+    store, data = create(saving, "records", 5000)
+    first = saving.save_state()
+    with saving.unit_of_work() as unit:
+        store.insert_record(b"new", 1, 0)
+        data.insert([(b"new", 9999)])
+        unit.commit()
+    second = saving.save_state()
+    saving.restore_state(first)
+    saving.release_state(first)
+    with saving.unit_of_work() as unit:
+        saving.drop_ident("records")
+        saving.drop_ident("records index")
+        unit.commit()
+    while saving.drop_some(100):
+        pass
+    saving.release_state(second)
+    steps = 1
+    while saving.drop_some(100):
+        steps += 1
+    assert steps > 50
+
+
 def test_states_are_saved_and_restored_outside_units_of_work(saving: StorageEngine) -> None:
     state = saving.save_state()
     error = (RuntimeError, AssertionError)

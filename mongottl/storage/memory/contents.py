@@ -19,7 +19,7 @@ SMALL_BYTES: Final = 1 << 20
 
 
 class Lifetime:
-    """Whether contents are still held, for those that were forked from them. It does not keep them alive."""
+    """Whether contents are still held, for those that were forked from them. It does not keep them in memory."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -56,6 +56,11 @@ class Contents(ABC):
     def leave_shared(self) -> None:
         """Keeps only the blocks that nothing else has. For contents without holders whose origin is held."""
         raise NotImplementedError
+
+    def become_origin(self) -> Lifetime:
+        """Before the store forks its own from these: the origin of what it forks."""
+        self.origin = None
+        return self.lifetime
 
     def leave_to_origin(self) -> None:
         """Lets go in one step of what the origin, if it is held, has as well: only the rest has to be freed in more."""

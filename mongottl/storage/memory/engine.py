@@ -42,8 +42,8 @@ class MemoryEngine(StorageEngine):
         self._records: dict[str, MemoryRecordStore] = {}
         self._sorted: dict[str, MemorySortedData] = {}
         self._catalog: dict[str, bytes] = {}
-        self._dropped_records: list[MemoryRecordStore] = []
-        self._dropped_sorted: list[MemorySortedData] = []
+        # What is too large to be freed at once; `drop_some` releases what these have, since a unit may put them back.
+        self._dropped: list[MemoryRecordStore | MemorySortedData] = []
 
     def unit_of_work(self) -> WriteUnitOfWork:
         return EngineUnitOfWork(self._units)
@@ -84,28 +84,25 @@ class MemoryEngine(StorageEngine):
         if store is not None:
             self._units.log(_UndoIdent(self, ident, store, None))
             if not store.is_small():
-                self._dropped_records.append(store)
+                self._dropped.append(store)
             return
         data = self._sorted.pop(ident)
         self._units.log(_UndoIdent(self, ident, None, data))
         if not data.is_small():
-            self._dropped_sorted.append(data)
+            self._dropped.append(data)
 
     def drop_some(self, limit: int) -> bool:
         self._units.require_open()
-        if self._dropped_records:
-            if not self._dropped_records[-1].drop(limit):
-                self._dropped_records.pop()
-        elif self._dropped_sorted:
-            if not self._dropped_sorted[-1].drop(limit):
-                self._dropped_sorted.pop()
-        elif self._units.released:
-            contents = self._units.released[-1]
+        released = self._units.released
+        if self._dropped:
+            self._dropped.pop().clear()
+        elif released:
+            contents = released[-1]
             if contents.origin is not None:
                 contents.leave_to_origin()  # a step of its own: it takes up to a millisecond for a million records
             elif not contents.drop(limit):
-                self._units.released.pop()
-        return bool(self._dropped_records or self._dropped_sorted or self._units.released)
+                released.pop()
+        return bool(self._dropped or released)
 
     def clear(self) -> None:
         for ident in self.idents():
@@ -147,8 +144,8 @@ class MemoryEngine(StorageEngine):
             if data.restore(held):
                 changed.add(ident)
             entries[ident] = data
-        self._dropped_records += [s for s in self._records.values() if not s.is_small()]
-        self._dropped_sorted += [d for d in self._sorted.values() if not d.is_small()]
+        self._dropped += [store for store in self._records.values() if not store.is_small()]
+        self._dropped += [data for data in self._sorted.values() if not data.is_small()]
         self._records = records
         self._sorted = entries
         self._catalog = state.catalog.copy()
@@ -213,7 +210,7 @@ class MemoryEngine(StorageEngine):
             "commits": self._units.commit_count,
             "rollbacks": self._units.rollback_count,
             "idents": len(self._records) + len(self._sorted),
-            "dropped_idents": len(self._dropped_records) + len(self._dropped_sorted) + len(self._units.released),
+            "dropped_idents": len(self._dropped) + len(self._units.released),
             "database_bytes": size,
         }
 
@@ -224,20 +221,19 @@ class MemoryEngine(StorageEngine):
         self._records = {}
         self._sorted = {}
         self._catalog = {}
-        self._dropped_records = []
-        self._dropped_sorted = []
+        self._dropped = []
         self._units.released = []
 
     def restore_ident(self, ident: str, store: MemoryRecordStore | None, data: MemorySortedData | None) -> None:
         """Puts back what was dropped under the ident, or removes what was created."""
         if store is not None:
             self._records[ident] = store
-            if store in self._dropped_records:
-                self._dropped_records.remove(store)
+            if store in self._dropped:
+                self._dropped.remove(store)
         elif data is not None:
             self._sorted[ident] = data
-            if data in self._dropped_sorted:
-                self._dropped_sorted.remove(data)
+            if data in self._dropped:
+                self._dropped.remove(data)
         elif self._records.pop(ident, None) is None:
             del self._sorted[ident]
 

@@ -162,8 +162,7 @@ class MemoryRecordStore(RecordStore):
     def _fork(self, saved: RecordContents) -> None:
         """Before the first change after the records were saved or restored."""
         self._saved = None
-        self._origin = saved.lifetime
-        saved.origin = None
+        self._origin = saved.become_origin()
         self._epoch = self._units.next_epoch()
         self._blocks = saved.blocks.copy()
         self._numbers = saved.numbers[:]
@@ -389,21 +388,9 @@ class MemoryRecordStore(RecordStore):
         """Whether freeing it is fast."""
         return self._count <= SMALL_ROWS and self._size_bytes <= SMALL_BYTES
 
-    def drop(self, limit: int) -> bool:
-        """Frees about `limit` records, fewer if they are long; whether there are more. For dropped stores."""
-        contents = self._contents()
-        self._near_number = -1
-        self._near = _NO_RECORDS
-        if contents.holders > 1:
-            self._saved = None
-            self._take(RecordContents({}, [], SortedBlocks(), SortedBlocks(), -1))
-            self._units.release(contents)
-            return False
-        if self._origin is not None:
-            contents.leave_to_origin()
-            self._origin = None
-            self._take(contents)
-        return contents.drop(limit)
+    def clear(self) -> None:
+        """Releases the records. For dropped stores."""
+        self.restore(RecordContents({}, [], SortedBlocks(), SortedBlocks(), -1))
 
     def undo_insert(self, first: int, count: int) -> None:
         removed: list[object] = []

@@ -182,8 +182,7 @@ class MemorySortedData(SortedDataInterface):
     def _fork(self, saved: SortedContents) -> None:
         """Before the first change after the entries were saved or restored."""
         self._saved = None
-        self._origin = saved.lifetime
-        saved.origin = None
+        self._origin = saved.become_origin()
         self._blocks = saved.blocks.fork()
         self._map = saved.map.fork()
         self._units.release(saved)
@@ -342,18 +341,9 @@ class MemorySortedData(SortedDataInterface):
         """Whether freeing it is fast."""
         return self._blocks.length <= SMALL_ROWS
 
-    def drop(self, limit: int) -> bool:
-        """Frees about `limit` entries; whether there are more. For dropped data."""
-        contents = self._contents()
-        if contents.holders > 1:
-            self._saved = None
-            self._blocks = SortedBlocks()
-            self._map = KeyMap()
-            self._units.release(contents)
-            return False
-        contents.leave_to_origin()
-        self._origin = None
-        return contents.drop(limit)
+    def clear(self) -> None:
+        """Releases the entries. For dropped data."""
+        self.restore(SortedContents(self.unique, SortedBlocks(), KeyMap()))
 
     def undo_insert(self, keys: list[bytes], rids: list[int]) -> None:
         self._blocks.remove(keys, rids)
