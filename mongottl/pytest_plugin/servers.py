@@ -97,13 +97,16 @@ class Servers:
 
 
 def _restored(server: "RunningServer", state: str, saved: list[str]) -> bool:
-    """Restores a state, and drops all but those that were saved before; False if the server stops meanwhile."""
+    """Restores a state, and drops all but those that were saved before; False if that cannot be done: the server stops
+    meanwhile, or the test has dropped the state."""
+    from mongottl.errors import CommandError
+
     try:
         server.restore(state)
         for name in server.states:
             if name not in saved:
                 server.drop(name)
-    except RuntimeError:
+    except (RuntimeError, CommandError):
         return False
     return True
 

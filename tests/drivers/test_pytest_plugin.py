@@ -381,6 +381,14 @@ def test_which_shuts_it_down(mongottl_server, run):
             client.admin.command("shutdown")
     assert not mongottl_server.running
 
+@pytest.mark.parametrize("run", [1, 2])
+def test_which_drops_all_states(mongottl_server, mongottl_uri, run):
+    with pymongo.MongoClient(mongottl_uri) as client:
+        assert databases(client) == set()
+        client.shop.orders.insert_one({})
+    for name in mongottl_server.states:
+        mongottl_server.drop(name)
+
 def test_which_starts_it_again(mongottl_server):
     mongottl_server.stop()
     mongottl_server.start()
@@ -428,6 +436,6 @@ def test_tests_share_a_server_that_is_the_same_for_each(
     result = pytester.runpytest_subprocess(
         "-p", "mongottl.pytest_plugin", "-p", "no:cacheprovider", "-W", "error", "-rP"
     )
-    result.assert_outcomes(passed=115)
+    result.assert_outcomes(passed=117)
     (told,) = [line for line in result.outlines if line.endswith("ms a test")]
     assert float(told.split()[0]) < 20, told
