@@ -180,9 +180,10 @@ def test_a_certificate_of_a_server_that_listens_on_all_addresses(tmp_path: Path,
 def test_a_certificate_on_a_machine_whose_name_no_certificate_can_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(socket, "gethostname", lambda: "build_agent_1")
-    with mongottl.start_server(tls_self_signed=True, data_dir=str(tmp_path / "data")) as server:
-        ping(server.uri)
+    for number, name in enumerate(("build_agent_1", "x" * 64, "ci--7.example", "agent-")):
+        monkeypatch.setattr(socket, "gethostname", lambda name=name: name)
+        with mongottl.start_server(tls_self_signed=True, data_dir=str(tmp_path / str(number))) as server:
+            ping(server.uri)
     wanted = "cannot make a certificate for .*, my_db: .*'my_db' not allowed"
     with pytest.raises(OSError, match=wanted):
         mongottl.start_server(tls_self_signed=True, data_dir=str(tmp_path / "other"), advertise_host="my_db:27017")

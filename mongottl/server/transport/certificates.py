@@ -28,8 +28,9 @@ _CA_NAME: Final = "ca.pem"
 _SERVER_NAME: Final = "server.pem"
 _NAMES_NAME: Final = "names"
 _LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
-# Names that a certificate can have: without the underscores that machines may have in theirs.
-_CERTIFIABLE: Final = re.compile(r"[a-z0-9]+(-+[a-z0-9]+)*(\.[a-z0-9]+(-+[a-z0-9]+)*)*", re.IGNORECASE)
+# Names that a certificate can have. Those of machines may have underscores, longer parts, and hyphens anywhere.
+_LABEL: Final = r"(?!-|..--)[a-z0-9-]{1,63}(?<!-)"
+_CERTIFIABLE: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.IGNORECASE)
 
 
 class CertificateError(OSError):
