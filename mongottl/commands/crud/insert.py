@@ -123,8 +123,8 @@ def _insert_many(
                     break
                 start += 1
                 continue
-        if collection.dropped:  # while others ran, or while it waited
-            collection = collection_for_write(op, request.collection)
+        # While it waited, or others ran between two chunks, they may have dropped the collection or renamed it.
+        collection = collection_for_write(op, request.collection)
         if write is not None and write.is_retry:
             chunk = chunk[: write.count_new(start, len(chunk))]
             if not chunk:
@@ -207,6 +207,7 @@ def _insert_one_by_one(
     ordered: bool,
     errors: WriteErrors,
 ) -> Steps[int]:
+    name = collection.name
     inserted = 0
     write = op.recovery_unit.retryable_write
     for index, document in enumerate(documents):
@@ -214,7 +215,7 @@ def _insert_one_by_one(
             write.begin_inserts(start + index)
         op.count_statements("insert")
         try:
-            yield from _insert_when_free(op, collection, prepare_document(op, collection, document))
+            yield from _insert_when_free(op, name, prepare_document(op, collection, document))
             inserted += 1
         except CommandError as error:
             if ends_command(op, error):
@@ -225,16 +226,11 @@ def _insert_one_by_one(
     return inserted
 
 
-def _insert_when_free(op: OperationContext, collection: Collection, document: bytes) -> Steps[None]:
-    """Inserts a prepared document, after the transactions that have written one of its unique keys.
-
-    If the collection was dropped meanwhile, the document goes into the one of its name, which is made if need be.
-    """
-    name = collection.name
+def _insert_when_free(op: OperationContext, name: str, document: bytes) -> Steps[None]:
+    """Inserts a prepared document, after the transactions that have written one of its unique keys, into the collection
+    that has the name then."""
     while True:
-        if collection.dropped:
-            collection = collection_for_write(op, name)
         try:
-            return insert_document(op, collection, document)
+            return insert_document(op, collection_for_write(op, name), document)
         except ClaimedByTransaction as conflict:
             yield from await_transaction(op, conflict)

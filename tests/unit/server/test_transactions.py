@@ -282,8 +282,8 @@ def test_a_write_that_waits_for_a_transaction_leaves_no_exception_behind(setup: 
     assert setup.run({"ping": 1})["ok"] == 1
 
 
-def waiting_write_and_drop(setup: Setup, write: Document) -> Document:
-    """The reply to a write that has waited for a transaction, and whose collection was dropped before it went on."""
+def reply_after_wait(setup: Setup, write: Document, meanwhile: Document) -> Document:
+    """The reply to a write to the collection `c` that has waited for a transaction. meanwhile: another command."""
     setup.insert({"_id": 1, "n": 1})
     assert setup.run({"insert": "d", "documents": [{"_id": 2}]})["n"] == 1
     assert setup.run({"insert": "c", "documents": [{"_id": 2, "n": 0}]}, **start(1))["n"] == 1
@@ -292,12 +292,15 @@ def waiting_write_and_drop(setup: Setup, write: Document) -> Document:
     while not isinstance(next(waiting), Wait):
         pass
     assert setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})["ok"]
-    assert setup.run({"drop": "c"})["ok"]
+    assert setup.run(meanwhile)["ok"]
     while setup.engine.drop_some(1000):
         pass
     return without_times(bson.decode(run_to_end(waiting)))
 
 
+@pytest.mark.parametrize(
+    "meanwhile", [{"drop": "c"}, {"renameCollection": "test.c", "to": "test.renamed", "$db": "admin"}]
+)
 @pytest.mark.parametrize(
     "write",
     [
@@ -308,8 +311,10 @@ def waiting_write_and_drop(setup: Setup, write: Document) -> Document:
         {"aggregate": "d", "pipeline": [{"$merge": "c"}], "cursor": {}},
     ],
 )
-def test_what_is_inserted_after_a_wait_is_in_the_collection_that_is_there_then(setup: Setup, write: Document) -> None:
-    reply = waiting_write_and_drop(setup, write)
+def test_what_is_inserted_after_a_wait_is_in_the_collection_that_is_there_then(
+    setup: Setup, write: Document, meanwhile: Document
+) -> None:
+    reply = reply_after_wait(setup, write, meanwhile)
     assert reply["ok"] == 1 and "writeErrors" not in reply
     assert setup.ids() == [document["_id"] for document in write.get("documents", [{"_id": 2}])]
 
@@ -325,7 +330,7 @@ def test_what_is_inserted_after_a_wait_is_in_the_collection_that_is_there_then(s
     ],
 )
 def test_a_write_whose_collection_was_dropped_while_it_waited_says_so(setup: Setup, write: Document) -> None:
-    reply = waiting_write_and_drop(setup, write)
+    reply = reply_after_wait(setup, write, {"drop": "c"})
     error = reply["writeErrors"][0] if "writeErrors" in reply else reply
     assert error["code"] == 175
     assert setup.ids() == []
