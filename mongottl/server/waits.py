@@ -4,7 +4,7 @@ begin any more.
 Commands that change collections also wait for transactions: `transactions.await_users`.
 """
 
-from importlib import import_module
+from collections.abc import Callable, Generator
 from typing import Final
 
 from mongottl.exec.operation.context import OperationContext
@@ -15,12 +15,6 @@ from mongottl.exec.operation.steps import Steps, Wait
 _RESTORE_POLL_S: Final = 0.0005
 # How often a write checks whether the copy of its collection has ended.
 _COPY_POLL_S: Final = 0.005
-# Collections whose documents are made from the server's own state right before a command uses them, and the modules
-# whose function `publish` makes them. They are imported then: few clients read these collections.
-_PUBLISHED: Final = {
-    "config.transactions": "mongottl.exec.write.transaction_records",
-    "local.system.replset": "mongottl.commands.admin.replica_set",
-}
 
 
 def until_restored(service: ServiceContext) -> Steps[None]:
@@ -49,5 +43,26 @@ def is_published(namespace: str) -> bool:
 
 def until_published(op: OperationContext) -> Steps[None]:
     """Brings the collection that the command names up to date."""
-    publisher = import_module(_PUBLISHED[op.used_namespace])
-    yield from publisher.publish(OperationContext(op.service, op.client, op.database))
+    yield from _PUBLISHED[op.used_namespace](OperationContext(op.service, op.client, op.database))
+
+
+# What publishes is imported then: few clients read these collections.
+
+
+def _publish_transactions(op: OperationContext) -> Generator[None, None, None]:
+    from mongottl.exec.write.transaction_records import publish
+
+    return publish(op)
+
+
+def _publish_replica_set(op: OperationContext) -> Generator[None, None, None]:
+    from mongottl.commands.admin.replica_set import publish
+
+    return publish(op)
+
+
+# Collections whose documents are made from the server's own state right before a command uses them.
+_PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
+    "config.transactions": _publish_transactions,
+    "local.system.replset": _publish_replica_set,
+}
