@@ -60,6 +60,14 @@ def change(engine: StorageEngine, store: RecordStore, data: SortedDataInterface)
         unit.commit()
 
 
+def steps_of_freeing(engine: StorageEngine) -> int:
+    """Frees what nothing has any more; in how many steps."""
+    steps = 1
+    while engine.drop_some(100):
+        steps += 1
+    return steps
+
+
 @pytest.mark.parametrize("count", [0, 3, 5000, 9000])
 def test_a_state_is_restored_any_number_of_times(saving: StorageEngine, count: int) -> None:
     store, data = create(saving, "records", count)
@@ -170,10 +178,7 @@ def test_a_released_state_is_freed_in_steps(saving: StorageEngine) -> None:
     change(saving, store, data)
     now = picture(saving)
     saving.release_state(state)
-    steps = 1
-    while saving.drop_some(100):
-        steps += 1
-    assert steps > 10
+    assert steps_of_freeing(saving) > 10
     assert picture(saving) == now
 
 
@@ -195,10 +200,7 @@ def test_what_a_restored_state_has_as_well_is_not_freed_in_steps(saving: Storage
                 saving.drop_ident("records index")
                 unit.commit()
         saving.restore_state(state)
-        steps = 1
-        while saving.drop_some(100):
-            steps += 1
-        assert steps < 40  # a block or two of each index, of a hundred
+        assert steps_of_freeing(saving) < 40  # a block or two of each index, of a hundred
         assert picture(saving) == before
 
 
@@ -214,10 +216,7 @@ def test_what_only_a_left_state_had_is_freed_in_steps(saving: StorageEngine) -> 
         unit.commit()
     saving.restore_state(state)
     saving.release_state(second)
-    steps = 1
-    while saving.drop_some(100):
-        steps += 1
-    assert steps > 10
+    assert steps_of_freeing(saving) > 10
     assert picture(saving) == before
 
 
@@ -235,13 +234,9 @@ def test_what_a_state_shared_with_a_dropped_store_is_freed_in_steps(saving: Stor
         saving.drop_ident("records")
         saving.drop_ident("records index")
         unit.commit()
-    while saving.drop_some(100):
-        pass
+    steps_of_freeing(saving)
     saving.release_state(second)
-    steps = 1
-    while saving.drop_some(100):
-        steps += 1
-    assert steps > 50
+    assert steps_of_freeing(saving) > 50
 
 
 def test_states_are_saved_and_restored_outside_units_of_work(saving: StorageEngine) -> None:
