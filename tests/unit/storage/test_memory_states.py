@@ -20,13 +20,31 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.engine: StorageEngine = MemoryEngine()
+        self.make()
+        self.states: list[tuple[SavedState, dict[int, Record]]] = []
+
+    @property
+    def store(self) -> RecordStore:
+        return self.engine.record_store("records")
+
+    @property
+    def unique(self) -> SortedDataInterface:
+        return self.engine.sorted_data("unique", True)
+
+    @property
+    def plain(self) -> SortedDataInterface:
+        return self.engine.sorted_data("plain", False)
+
+    def make(self) -> None:
+        """Makes the store and the sorted data, in place of those that there are."""
         with self.engine.unit_of_work() as unit:
-            self.store: RecordStore = self.engine.create_record_store("records")
-            self.unique: SortedDataInterface = self.engine.create_sorted_data("unique", True)
-            self.plain: SortedDataInterface = self.engine.create_sorted_data("plain", False)
+            for ident in self.engine.idents():
+                self.engine.drop_ident(ident)
+            self.engine.create_record_store("records")
+            self.engine.create_sorted_data("unique", True)
+            self.engine.create_sorted_data("plain", False)
             unit.commit()
         self.records: dict[int, Record] = {}
-        self.states: list[tuple[SavedState, dict[int, Record]]] = []
 
     def change(self) -> None:
         """One unit of work, of which a few are rolled back."""
@@ -103,8 +121,10 @@ def test_states_are_those_of_the_model(seed: int) -> None:
     world = World(seed)
     for _ in range(60):
         event = world.random.random()
-        if event < 0.55:
+        if event < 0.5:
             world.change()
+        elif event < 0.55:
+            world.make()
         elif event < 0.7:
             world.states.append((world.engine.save_state(), dict(world.records)))
         elif event < 0.9 and world.states:
@@ -123,4 +143,5 @@ def test_states_are_those_of_the_model(seed: int) -> None:
         world.engine.release_state(state)
     while world.engine.drop_some(1000):
         pass
+    assert world.engine.statistics()["dropped_idents"] == 0
     world.check()
