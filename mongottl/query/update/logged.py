@@ -14,14 +14,16 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode_array
-from mongottl.document.types import ARRAY, BOOL, DOCUMENT, MISSING
+from mongottl.document.types import ARRAY, BOOL, DOCUMENT, MAX_DOCUMENT_BYTES, MISSING
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.match import MatchDetails
 from mongottl.query.update.driver import UpdateDriver, UpdateOutcome, check_size, replace_document
-from mongottl.query.update.nodes import MAX_PADDING
+from mongottl.query.update.nodes import MAX_PADDING, nulls_bytes, too_large
 
 _NULL: Final = encode_array([None])[4:-1]
+# Of an index in a diff, which is a number of 64 bits.
+_MOST_DIGITS: Final = 18
 
 
 class LoggedReplacement(UpdateDriver):
@@ -81,14 +83,33 @@ def _invalid(why: str) -> CommandError:
     return CommandError(ErrorCode.FailedToParse, f"Unknown form of an update in an oplog entry: {why}")
 
 
+class _Padding:
+    """The size of all nulls that a diff has appended to arrays. None of them is removed again: an array is cut before
+    it is filled, and what replaces a null is no shorter."""
+
+    def __init__(self) -> None:
+        self.bytes: i64 = 0
+
+    def add(self, size: i64) -> None:
+        """17419 if the nulls are longer than a document may be."""
+        self.bytes += size
+        if self.bytes > MAX_DOCUMENT_BYTES:
+            raise too_large()
+
+
 def apply_diff(document: bytes, diff: bytes) -> bytes:
-    """The document with the changes of a diff. FailedToParse (9) for a diff of another form.
+    """The document with the changes of a diff. FailedToParse (9) for a diff of another form; CannotBackfillArray (34)
+    for too many nulls before an element, 17419 if all of them are longer than a document may be.
 
         {d: {<field>: false}, u: {<field>: <value>}, i: {<field>: <value>}, s<field>: <diff of a document or an array>}
 
     d: fields that are removed. u: fields with a new value, in their place, or at the end. i: fields that become last.
     s: changes within a field; one that holds neither a document nor an array, as the diff wants it, is left as it is.
     """
+    return _changed_document(document, diff, _Padding())
+
+
+def _changed_document(document: bytes, diff: bytes, padding: _Padding) -> bytes:
     removed: dict[bytes, bytes] = {}
     updated: dict[bytes, bytes] = {}
     last: dict[bytes, bytes] = {}
@@ -118,7 +139,7 @@ def apply_diff(document: bytes, diff: bytes) -> bytes:
         if name in updated:
             builder.append_raw_element(updated.pop(name))
         elif name in below:
-            _append_changed(builder, name, document, cursor, below[name])
+            _append_changed(builder, name, document, cursor, below[name], padding)
         else:
             builder.append_raw_element(cursor.raw_element())
     for element in [*updated.values(), *last.values()]:
@@ -132,15 +153,17 @@ def _add_elements(document: bytes, elements: dict[bytes, bytes]) -> None:
         elements[cursor.name_bytes()] = cursor.raw_element()
 
 
-def _append_changed(builder: DocumentBuilder, name: bytes, holder: bytes, cursor: ElementCursor, diff: bytes) -> None:
+def _append_changed(
+    builder: DocumentBuilder, name: bytes, holder: bytes, cursor: ElementCursor, diff: bytes, padding: _Padding
+) -> None:
     """Appends the value at the cursor with the changes of its diff, under a name. It is as it was if its type is not
     the one that the diff is of."""
     value = holder[cursor.value : cursor.end]
     if _is_of_array(diff):
         if cursor.type_code == ARRAY:
-            value = _changed_array(value, diff)
+            value = _changed_array(value, diff, padding)
     elif cursor.type_code == DOCUMENT:
-        value = apply_diff(value, diff)
+        value = _changed_document(value, diff, padding)
     builder.append_raw(name, cursor.type_code, value, 0, i64(len(value)))
 
 
@@ -150,7 +173,7 @@ def _is_of_array(diff: bytes) -> bool:
     return bool(cursor.next()) and cursor.name_is(b"a") and cursor.type_code == BOOL
 
 
-def _changed_array(array: bytes, diff: bytes) -> bytes:
+def _changed_array(array: bytes, diff: bytes, padding: _Padding) -> bytes:
     """The array with the changes of its diff: `{a: true, l: <length>, u<index>: <value>, s<index>: <diff>}`.
 
     l: the length, to which it is cut. u: elements with a new value; nulls fill what is missing before them. s: changes
@@ -171,7 +194,7 @@ def _changed_array(array: bytes, diff: bytes) -> bytes:
         if section in (b"a", b"l"):
             continue
         index = section[1:]
-        if section[:1] not in (b"u", b"s") or not index.isdigit():
+        if section[:1] not in (b"u", b"s") or not index.isdigit() or len(index) > _MOST_DIGITS:
             raise _invalid(f"that of an array has no '{cursor.name()}'")
         at = int(index)
         if section[:1] == b"u":
@@ -179,26 +202,28 @@ def _changed_array(array: bytes, diff: bytes) -> bytes:
                 raise CommandError(
                     ErrorCode.CannotBackfillArray, f"can't backfill array to larger than {MAX_PADDING} elements"
                 )
-            while len(elements) <= at:
-                elements.append(_NULL)
+            size = len(elements)
+            if size <= at:
+                padding.add(nulls_bytes(size, at))
+                elements += [_NULL] * (at + 1 - size)
             builder = DocumentBuilder()
             builder.append_raw(index, cursor.type_code, diff, cursor.value, cursor.end)
             elements[at] = builder.finish()[4:-1]
         elif cursor.type_code != DOCUMENT:
             raise _invalid(f"'{cursor.name()}' is no document")
         elif at < len(elements):
-            elements[at] = _changed_element(index, elements[at], diff[cursor.value : cursor.end])
+            elements[at] = _changed_element(index, elements[at], diff[cursor.value : cursor.end], padding)
     return _array_of(elements)
 
 
-def _changed_element(index: bytes, element: bytes, diff: bytes) -> bytes:
+def _changed_element(index: bytes, element: bytes, diff: bytes, padding: _Padding) -> bytes:
     holder = DocumentBuilder()
     holder.append_raw_element(element)
     document = holder.finish()
     cursor = ElementCursor(document, 0)
     cursor.next()
     builder = DocumentBuilder()
-    _append_changed(builder, index, document, cursor, diff)
+    _append_changed(builder, index, document, cursor, diff, padding)
     return builder.finish()[4:-1]
 
 
