@@ -7,13 +7,14 @@
 Without a command the server is started.
 """
 
+import errno
 import os
 import signal
 import sys
 from importlib import import_module
 
 from mongottl.cli.streams import open_closed_streams
-from mongottl.cli.subcommands import FAILURE, SUBCOMMANDS, UsageError
+from mongottl.cli.subcommands import FAILURE, SUBCOMMANDS, UsageError, fail
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,17 +28,31 @@ def main(arguments: list[str] | None = None) -> int:
         if name not in SUBCOMMANDS:
             unknown, name = name, "serve"
             raise UsageError(f"there is no command {unknown!r}; the commands are {', '.join(SUBCOMMANDS)}")
-        status: int = import_module(SUBCOMMANDS[name].module).main(arguments)
+        status = _run(name, arguments)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # Who was to read the output has ended, as `head` does. What is left of it would fail again at the end.
+    except OSError as error:
+        # Standard output cannot be written: who was to read it has ended, as `head` does, or the disk is full.
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        # What is left of it would fail again at the end.
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        return FAILURE
+        return FAILURE if error.errno == errno.EPIPE else fail(name, f"standard output: {error.strerror}")
     except UsageError as error:
         command = "mongottl" if name == "serve" else f"mongottl {name}"
         print(f"{command}: {error}\nTry '{command} --help'.", file=sys.stderr)
         return UsageError.STATUS
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    """The exit status of a command, whose help ends the process."""
+    try:
+        status: int = import_module(SUBCOMMANDS[name].module).main(arguments)
+    except SystemExit as ended:
+        if ended.code != 0:
+            raise
+        status = 0
+    return status

@@ -324,6 +324,18 @@ def test_output_that_nobody_reads_to_the_end_is_no_error(arguments: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
+@pytest.mark.parametrize("arguments", ["--help", "run --help", "ping --help", "version"])
+def test_output_that_cannot_be_written_is_told_in_a_line(arguments: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        command = [*COMMAND, *arguments.split()]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+    assert ended.returncode == 1
+    assert re.fullmatch(r"mongottl \w+: standard output: No space left on device\n", ended.stderr)
+
+
+@pytest.mark.slow
 def test_environment(spawn: Callable[..., Process]) -> None:
     process = spawn(
         "--replica-set",
