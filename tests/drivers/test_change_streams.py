@@ -118,6 +118,29 @@ def test_full_documents(database: Database[Documents]) -> None:
         assert read(stream)[0]["fullDocument"] is None
 
 
+def test_full_documents_are_looked_up_for_the_page_that_has_them(database: Database[Documents]) -> None:
+    """Not when the events were read from the oplog, of which there are more than the page takes."""
+    database.c.insert_many([{"_id": i, "n": 0} for i in range(5)])
+    with database.c.watch(full_document="updateLookup", batch_size=2, **QUICK) as stream:
+        database.c.update_many({}, {"$inc": {"n": 1}})
+        told = [next(stream)["fullDocument"] for _ in range(2)]
+        database.c.update_one({"_id": 3}, {"$inc": {"n": 1}})
+        database.c.delete_one({"_id": 4})
+        told += [next(stream)["fullDocument"] for _ in range(3)]
+    assert told == [*({"_id": i, "n": 1} for i in range(3)), {"_id": 3, "n": 2}, None]
+
+
+def test_a_missing_image_fails_the_page_that_needs_it(database: Database[Documents]) -> None:
+    database.create_collection("c")
+    with database.c.watch(full_document="required", batch_size=3, **QUICK) as stream:
+        database.c.insert_many([{"_id": i} for i in range(3)])
+        database.c.update_one({"_id": 0}, {"$set": {"n": 1}})
+        assert [next(stream)["documentKey"]["_id"] for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(OperationFailure, match="post-image was not found") as raised:
+            next(stream)
+    assert raised.value.code == 47
+
+
 def test_images(database: Database[Documents]) -> None:
     database.create_collection("c", changeStreamPreAndPostImages={"enabled": True})
     database.plain.insert_one({"_id": 1})

@@ -73,7 +73,6 @@ class ChangeFeed(ChangeStream):
             spec.resume = encode({"_data": position_of(spec.resume, collection.uuid)})
         spec.full_document = "updateLookup"
         super().__init__(op, spec, False)
-        self.keeps_to_page = True
         self._collection = collection
         # The position before the events that were read last.
         self._before = self.resume_data

@@ -33,8 +33,7 @@ class ChangeStream:
     """The position of one stream in the oplog.
 
     watched: what it watches, as in `OplogEntry.watched_as`. resume_data: the `_data` of the token with which to go on
-    behind all that was read. ended: whether the stream has given its `invalidate` event. keeps_to_page: whether no more
-    events are read at once than the page takes, because they have one token.
+    behind all that was read. ended: whether the stream has given its `invalidate` event.
     """
 
     def __init__(self, op: OperationContext, spec: ChangeStreamSpec, splits: bool) -> None:
@@ -42,7 +41,6 @@ class ChangeStream:
         self.watched = f"{spec.database}.{spec.collection}" if spec.collection else spec.database
         self._splits = splits
         self.ended = False
-        self.keeps_to_page = False
         # Entries before this cluster time are passed over, where a stream begins in the future.
         self._from: tuple[int, int] = (0, 0)
         # The position: an operation of an entry, and whether it is that operation's invalidation.
@@ -258,8 +256,8 @@ class StreamPages(PageSource):
     def fill(self, op: OperationContext, page: Page) -> bool:
         self._pull.op = op
         if self._position >= len(self._waiting):
-            most = page.missing() if self.stream.keeps_to_page else 0
-            self._head.events = self.stream.next_events(op, most or _EVENTS_AT_ONCE)
+            # No more than the page takes: their documents are looked up now, and an error is that of this page.
+            self._head.events = self.stream.next_events(op, page.missing() or _EVENTS_AT_ONCE)
             tokens = {get_value(event, "_id") for event in self._head.events} if self._changes_events else set()
             self._waiting = []
             self._position = 0
