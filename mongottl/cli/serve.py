@@ -71,7 +71,7 @@ def serve(
 
     from mongottl.server.limits import raise_file_limit
     from mongottl.server.log import Log
-    from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+    from mongottl.storage.interface import EngineUnavailable
 
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity)
     warn_of_unknown_variables(log)
@@ -81,7 +81,7 @@ def serve(
     status = 0
     try:
         trio.run(_serve, config, log, announce, until)
-    except* (OSError, DataDirectoryError, EngineUnavailable) as group:
+    except* (OSError, EngineUnavailable) as group:
         for error in _leaves(group):
             log.error("control", "Cannot start", error=getattr(error, "strerror", None) or str(error))
         status = FAILURE

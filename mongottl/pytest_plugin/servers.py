@@ -137,10 +137,9 @@ def refuse(reason: str) -> NoReturn:
 
 
 def start(settings: dict[str, Any]) -> "RunningServer":
-    """Starts a server. settings: as for `start_server`; wrong ones, and files that cannot be loaded, fail the test."""
+    """Starts a server. settings: as for `start_server`; wrong ones, and files that cannot be used, fail the test."""
     import mongottl
     from mongottl.config import check_names
-    from mongottl.dump.errors import DumpError
 
     try:
         check_names(settings.keys() - {"config", "frozen"})
@@ -151,8 +150,10 @@ def start(settings: dict[str, Any]) -> "RunningServer":
             return mongottl.start_server(**settings)
         except mongottl.SettingError as error:
             reason = str(error)
-        except DumpError as error:
-            reason = f"load: {error}"
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise  # callers know who has it
+            reason = str(error)
     # Behind the blocks, so that it does not show what was caught as well.
     refuse(f"the settings of {NAME}: {reason}")
 

@@ -36,9 +36,12 @@ from mongottl.server.log import Log
 
 async def load_folder(service: ServiceContext, folder: str, log: Log) -> None:
     """Loads a folder. DumpError for a file that cannot be loaded; nothing of the folder is then stored."""
-    with closing(_Loading(service, log).steps(DumpFolder(Path(folder)))) as steps:
-        for _ in steps:
-            await trio.lowlevel.checkpoint()
+    try:
+        with closing(_Loading(service, log).steps(DumpFolder(Path(folder)))) as steps:
+            for _ in steps:
+                await trio.lowlevel.checkpoint()
+    except DumpError as error:
+        raise DumpError(f"cannot load {error}") from error
 
 
 class _Loading:

@@ -371,9 +371,8 @@ async def open_server(
     clock: by default the machine's, or a VirtualClock where test commands are enabled, as the last run has left it in
     the data directory.
     loading: cancels the loading of files; StartCancelled is then raised.
-    Raises SettingError (ValueError) for a bad setting, OSError if the address is taken, or the certificate or the first
-    user's password cannot be used, DataDirectoryError if the data directory cannot be used, DumpError if the folder to
-    load has a fault, EngineUnavailable if the disk has one.
+    Raises SettingError (ValueError) for a bad setting, OSError for a file, a folder or an address that cannot be used
+    (DataDirectoryError, DumpError, CertificateError, FirstUserError), EngineUnavailable if the disk has a fault.
     """
     config = ServerConfig() if config is None else config
     config.validate()  # its fields may have been assigned since it was made

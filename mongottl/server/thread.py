@@ -134,7 +134,7 @@ class RunningServer:
         """Starts the server if it does not run, at the port that it had before; then itself.
 
         After `stop` a server in memory is empty, and one with `data_dir` has its data. Raises OSError if the address is
-        taken, DataDirectoryError if the data directory cannot be used.
+        taken, or a file or folder cannot be used.
         """
         server = self._thread.start(replace(self._config, port=self.port or self._config.port))
         if server is not None:
@@ -496,9 +496,8 @@ def start_server(
     `clock.freeze(False)` let it run.
     now: the time at the start, by default the machine's; without a time zone, UTC; a text in ISO 8601.
     settings: fields of `ServerConfig` by name: `start_server(data_dir=path, dialect="cosmos")`.
-    Raises SettingError (ValueError) for a bad setting, TypeError for one that does not exist, OSError if the address is
-    taken, or a certificate or the first user's password cannot be used, DataDirectoryError if the data directory cannot
-    be used, DumpError if the folder to load (`load`) has a fault.
+    Raises SettingError (ValueError) for a bad setting, TypeError for one that does not exist, and OSError for a file, a
+    folder or an address that cannot be used, which the text names.
     """
     if frozen is not None:
         if "freeze_clock" in settings:

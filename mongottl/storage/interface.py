@@ -25,7 +25,8 @@ outside, and inside one they see its writes. `contract.ContractEngine` asserts a
     StorageError
     ├── DuplicateKey         a unique sorted data has the key for another record
     ├── WriteConflict        a record has changed since it was read: roll back and repeat the operation
-    ├── EngineUnavailable    disk full, I/O error, damage found while running, closed
+    └── EngineUnavailable    disk full, I/O error, damage found while running, closed
+    OSError
     └── DataDirectoryError   at opening: in use, newer format, damaged, not ours; the directory is left as it was
 
 Any call may raise EngineUnavailable; methods name the others that they may raise. After EngineUnavailable inside a unit
@@ -92,7 +93,8 @@ class DiskFull(EngineUnavailable):
     """There is no room on the disk. Reads go on, and writes when there is room again."""
 
 
-class DataDirectoryError(StorageError):
+@mypyc_attr(native_class=False)  # which an OSError cannot be
+class DataDirectoryError(OSError):
     """The data directory cannot be used; the message says why and what to do. Nothing in it was changed."""
 
 

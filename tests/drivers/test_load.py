@@ -307,7 +307,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     assert f"{tmp_path}/a.json, line 1: " in ended.stderr
     ended = subprocess.run([*COMMAND, "--load", "/does/not/exist"], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "/does/not/exist: there is no such folder" in ended.stderr
+    assert "cannot load /does/not/exist: there is no such folder" in ended.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell's limit on the size of files")

@@ -348,6 +348,16 @@ def test_mistakes_are_raised_where_the_server_is_started() -> None:
     with pytest.raises(OSError, match=r"cannot listen on no-such-host\.invalid:0"):
         mongottl.start_server(host="no-such-host.invalid")
     threads = servers_threads()
+    for unusable in (
+        {"data_dir": "/dev/null/x"},
+        {"load": "/dev/null/x"},
+        {"tls_cert": "/dev/null/x"},
+        {"tls_self_signed": True, "tls_ca": "/dev/null/x"},
+        {"user": "ann", "password_file": "/dev/null/x"},
+        {"dialect": "cosmos", "cosmos_account": "shop", "cosmos_key_file": "/dev/null/x"},
+    ):
+        with pytest.raises(OSError, match=r"^[a-z ]+ /dev/null/x"):
+            mongottl.start_server(**unusable)
     for settings in ({"dialect": "Cosmos"}, {"port": 99999}, {"host": "localhost:1"}, {"cursor_timeout_s": -1}):
         [(field, _)] = settings.items()
         with pytest.raises(mongottl.SettingError, match=f"^{field}: "), mongottl.start_server(**settings):

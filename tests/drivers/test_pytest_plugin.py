@@ -269,6 +269,9 @@ def test_no_switch(mongottl_server): pass
 
 @pytest.mark.mongottl(load="nowhere")
 def test_no_files(mongottl_server): pass
+
+@pytest.mark.mongottl(tls_cert="nowhere.pem")
+def test_no_certificate(mongottl_server): pass
 """
 
 
@@ -286,14 +289,15 @@ def test_settings_of_tests(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
     pytester.runpytest_subprocess().assert_outcomes(passed=7)
     pytester.makepyfile(WRONGLY_MARKED)
     result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=6)
+    result.assert_outcomes(errors=7)
     said = result.stdout.str()
     assert "the mark mongottl takes settings by name, such as dialect='cosmos': ('cosmos',)" in said
     assert "there is no setting dialetc; did you mean dialect?" in said
     assert "dialect: one of mongodb, cosmos is needed, not 'Cosmos'" in said
     assert "shared: only for data in memory" in said
     assert "shared: True or False is needed, not 'yes'" in said
-    assert "the settings of mongottl: load: nowhere: there is no such folder" in said
+    assert "the settings of mongottl: cannot load nowhere: there is no such folder" in said
+    assert "the settings of mongottl: cannot use the certificate nowhere.pem: No such file or directory" in said
     assert "servers.py" not in said and "During handling" not in said  # no traceback
     pytester.makeini("[pytest]\naddopts = -p mongottl.pytest_plugin\nmongottl =\n    colour = blue\n")
     result = pytester.runpytest_subprocess()

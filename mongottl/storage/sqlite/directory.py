@@ -82,7 +82,7 @@ class DataDirectory:
             self._check()
         except BaseException as error:
             self.release()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not isinstance(error, DataDirectoryError):
                 raise DataDirectoryError(f"data directory {self.path} cannot be read: {error}") from error
             raise
         if self.is_new:
@@ -110,7 +110,7 @@ class DataDirectory:
             if created and sys.platform != "win32":
                 os.unlink(self._lock_path)
             self.release()
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and not isinstance(error, DataDirectoryError):
                 raise DataDirectoryError(f"data directory {self.path} cannot be used: {error}") from error
             raise
         for name in os.listdir(self.path):
