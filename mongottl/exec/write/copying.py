@@ -65,7 +65,7 @@ def _copy_once(
     try:
         writes, default_ttl_s = _writes_to(source), source.default_ttl_s
         position = yield from _first_to_copy(op, source, options)
-        while not source.dropped:
+        while not (source.dropped or made.dropped):
             records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
             rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
             if rows:
@@ -76,7 +76,10 @@ def _copy_once(
             op.check_interrupt()
             yield None
         # Documents that have expired since they were copied must be deleted here, since the copy has no TTL.
-        while expired := due_by_policy(op.recovery_unit.records(made), source, op.service.now_s()):
+        while not made.dropped:
+            expired = due_by_policy(op.recovery_unit.records(made), source, op.service.now_s())
+            if not expired:
+                break
             unit = op.recovery_unit.write(made)
             with unit:
                 unit.delete(expired)

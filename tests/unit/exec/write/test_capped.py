@@ -503,13 +503,16 @@ class TestConversion:
         assert server.collection().options.capped
         assert server.ids() == [number for number in range(2000) if 1 + number % 50 > seconds]
 
+    @pytest.mark.parametrize("drop", [{"drop": "c"}, {"dropDatabase": 1}])
     @pytest.mark.parametrize("size", [150_000, 1_000_000])
-    def test_a_collection_that_is_dropped_meanwhile(self, server: Running, size: int) -> None:
-        """While the first document that fits is looked for, and while documents are copied."""
+    def test_a_collection_that_is_dropped_meanwhile(self, server: Running, size: int, drop: Document) -> None:
+        """While the first document that fits is looked for, and while documents are copied. With the database the copy
+        is dropped, too."""
+        server.index({"_ts": 1}, expireAfterSeconds=100)
         server.insert(*[document_of(number, 100) for number in range(2000)])
         steps = server.steps({"convertToCapped": "c", "size": size})
         next(steps)
-        server.run({"drop": "c"})
+        server.run(drop)
         while server.engine.drop_some(1000):
             pass
         with pytest.raises(CommandError) as caught:
