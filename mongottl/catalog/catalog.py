@@ -7,7 +7,7 @@ rebuilt then (`rekeying`).
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -527,13 +527,18 @@ class Catalog:
         return index
 
     def finish_indexes(
-        self, collection: Collection, built: list[IndexEntry], replaced: IndexEntry | None = None
+        self,
+        collection: Collection,
+        built: list[IndexEntry],
+        replaced: IndexEntry | None = None,
+        dropped: Sequence[IndexEntry] = (),
     ) -> None:
         """Stores indexes that have been built, all or none; from now on plans use them.
 
-        replaced: an existing index which the one index that was built replaces, or None.
+        replaced: an existing index which the one index that was built replaces, or None. dropped: indexes that are
+        dropped in the same unit of work.
         """
-        indexes = collection.indexes
+        indexes = [index for index in collection.indexes if index not in dropped]
         if replaced is not None:
             others = [index for index in indexes if index not in built]
             indexes = [built[0] if index is replaced else index for index in others]
@@ -543,6 +548,7 @@ class Catalog:
             if replaced is not None:
                 self.engine.drop_ident(replaced.ident)
             else:  # a replacement is told as a change of the index
+                self._drop_in(work, collection, dropped)
                 self._tell(work, CREATE_INDEXES, collection, _described(built))
             work.commit()
         for index in built:
@@ -555,15 +561,19 @@ class Catalog:
         kept = [index for index in collection.indexes if index not in removed]
         with self.engine.unit_of_work() as work:
             self._put(collection, collection.entry_document(indexes=[index for index in kept if index.ready]))
-            for index in removed:
-                if index.data is not None:
-                    self.engine.drop_ident(index.ident)
-            for index in removed:
-                if index.ready:
-                    self._tell(work, DROP_INDEXES, collection, _described([index]))
+            self._drop_in(work, collection, removed)
             work.commit()
         collection.set_indexes(kept)
         self._changed(collection)
+
+    def _drop_in(self, work: WriteUnitOfWork, collection: Collection, removed: Sequence[IndexEntry]) -> None:
+        """Drops what is stored of indexes, and tells of those that were ready."""
+        for index in removed:
+            if index.data is not None:
+                self.engine.drop_ident(index.ident)
+        for index in removed:
+            if index.ready:
+                self._tell(work, DROP_INDEXES, collection, _described([index]))
 
     def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
         """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next

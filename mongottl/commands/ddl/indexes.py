@@ -4,6 +4,7 @@ Source: MongoDB's command reference for each; for indexes on `_ts` with `expireA
 default TTL, Microsoft's TTL articles for Azure Cosmos DB for MongoDB.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -89,16 +90,28 @@ def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps
     return create_requested(op, request, with_collection=False)
 
 
-def create_requested(op: OperationContext, request: CreateIndexesRequest, with_collection: bool) -> Steps[Reply]:
-    """Creates the indexes of a request. with_collection: whether the same command has created the collection."""
+def create_requested(
+    op: OperationContext,
+    request: CreateIndexesRequest,
+    with_collection: bool,
+    dropped: Sequence[str] = (),
+) -> Steps[Reply]:
+    """Creates the indexes of a request.
+
+    with_collection: whether the same command has created the collection. dropped: names of existing
+    indexes in whose place the others come: they are dropped together with the creation of these, or not at all.
+    """
     if is_long(op):
-        return _create_in_turns(op, request, with_collection)
-    return _create(op, request.collection, requested_indexes(op, request), request.commit_quorum, with_collection)
+        return _create_in_turns(op, request, with_collection, dropped)
+    wanted = requested_indexes(op, request)
+    return _create(op, request.collection, wanted, request.commit_quorum, with_collection, dropped)
 
 
-def _create_in_turns(op: OperationContext, request: CreateIndexesRequest, with_collection: bool) -> Steps[Reply]:
+def _create_in_turns(
+    op: OperationContext, request: CreateIndexesRequest, with_collection: bool, dropped: Sequence[str]
+) -> Steps[Reply]:
     wanted = yield from in_turns(op, lambda: requested_indexes(op, request))
-    return (yield from _create(op, request.collection, wanted, request.commit_quorum, with_collection))
+    return (yield from _create(op, request.collection, wanted, request.commit_quorum, with_collection, dropped))
 
 
 def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDescriptor]:
@@ -171,7 +184,12 @@ def check_quorum_can_be_met(quorum: Value) -> None:
 
 
 def _create(
-    op: OperationContext, name: str, wanted: list[IndexDescriptor], quorum: Value, with_collection: bool
+    op: OperationContext,
+    name: str,
+    wanted: list[IndexDescriptor],
+    quorum: Value,
+    with_collection: bool,
+    dropped: Sequence[str],
 ) -> Steps[Reply]:
     collection = op.catalog.lookup(op.database, name, time_series=True)
     created = collection is None
@@ -183,7 +201,7 @@ def _create(
         _new_indexes(op, f"{op.database}.{name}", None, wanted)  # raises before the collection is created
         collection = op.catalog.create_collection(op.database, name)
     while True:
-        new, building = _new_indexes(op, collection.namespace, collection, wanted, with_collection)
+        new, building = _new_indexes(op, collection.namespace, collection, wanted, with_collection, dropped)
         if not building:
             break
         yield Wait(_BUILD_POLL_S)
@@ -191,13 +209,17 @@ def _create(
         if collection.dropped:
             raise CommandError(ErrorCode.IndexBuildAborted, f"Index build failed: {collection.namespace} was dropped")
     before = _ready(collection)
+    old = [index for index in collection.indexes if index.name in dropped]
     if new:
         records = op.recovery_unit.records(collection)
         if records.count() > count_expired(records, collection, op.service.now_s()):
             check_quorum_can_be_met(quorum)
-        yield from build_indexes(op, collection, new)
-        if any(_has_ttl(descriptor) for descriptor in new):
+        changed = [*new, *(index.descriptor for index in old)]
+        yield from build_indexes(op, collection, new, dropped=dropped)
+        if any(_has_ttl(descriptor) for descriptor in changed):
             yield from rearm_collection(op.service, collection.number)
+    else:
+        yield from _drop_entries(op, collection, old)
     reply: dict[str, Value] = {
         "numIndexesBefore": before,
         "numIndexesAfter": before + len(new),
@@ -222,6 +244,7 @@ def _new_indexes(
     collection: Collection | None,
     wanted: list[IndexDescriptor],
     with_collection: bool = False,
+    dropped: Sequence[str] = (),
 ) -> tuple[list[IndexDescriptor], bool]:
     """Those of `wanted` that do not exist yet, and whether one of the others is still being built.
 
@@ -229,7 +252,7 @@ def _new_indexes(
     conflicts; in the dialect `cosmos` the errors of `cosmos_indexes.check_new_indexes`.
     """
     account = op.service.dialect.account
-    entries = [] if collection is None else collection.listed_indexes
+    entries = [] if collection is None else [index for index in collection.listed_indexes if index.name not in dropped]
     known = [index.descriptor for index in entries]
     room = MAX_INDEXES - (len(known) if collection is not None else 1)
     unfinished = {index.name for index in entries if not index.ready}
@@ -251,7 +274,7 @@ def _new_indexes(
         elif same.name in unfinished:
             building = True
     if account is not None:
-        check_new_indexes(op, account, collection, new, with_collection)
+        check_new_indexes(op, account, collection, new, with_collection, dropped)
     return new, building
 
 
@@ -431,11 +454,16 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
     account = op.service.dialect.account
     if account is not None:
         check_dropped_indexes(account, [entry.descriptor for entry in removed])
+    yield from _drop_entries(op, collection, removed)
+    return reply
+
+
+def _drop_entries(op: OperationContext, collection: Collection, removed: list[IndexEntry]) -> Steps[None]:
+    """Drops indexes, of which it is known that they may be dropped."""
     if removed:
         op.catalog.remove_indexes(collection, removed)
         if any(_has_ttl(entry.descriptor) for entry in removed):
             yield from rearm_collection(op.service, collection.number)
-    return reply
 
 
 def _by_key(collection: Collection, key: bytes) -> IndexEntry:

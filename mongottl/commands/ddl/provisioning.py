@@ -5,7 +5,7 @@
 Source: Microsoft's "Custom commands to manage data in Azure Cosmos DB for MongoDB".
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -16,14 +16,8 @@ from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
 from mongottl.commands.admin.cosmos import account_of
-from mongottl.commands.ddl.cosmos_indexes import accepted_spec, check_new_indexes, listed_index, warn_of_sparse
-from mongottl.commands.ddl.indexes import (
-    CreateIndexesRequest,
-    DropIndexesRequest,
-    create_requested,
-    drop_indexes,
-    requested_indexes,
-)
+from mongottl.commands.ddl.cosmos_indexes import accepted_spec, check_dropped_indexes, listed_index, warn_of_sparse
+from mongottl.commands.ddl.indexes import CreateIndexesRequest, create_requested
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -342,33 +336,17 @@ def _set_indexes(
 ) -> Steps[None]:
     """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key.
 
-    What can be refused is refused before. An index that is not built, because documents have equal values of a unique
-    key, because it takes too long or because the operation is killed, leaves the collection with the indexes that it
-    had.
+    All of it happens or nothing: the new indexes are stored, and the others dropped, in one unit of work after the new
+    ones have been built.
 
     with_collection: whether the collection was created just now.
     """
     descriptors = [descriptor for _, descriptor in wanted]
-    names = [index.name for index in collection.listed_indexes]
-    replaced = [index for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)]
-    gone = [index.name for index in replaced]
+    dropped = [index for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)]
+    check_dropped_indexes(account_of(op), [index.descriptor for index in dropped])
     new = [spec for spec, descriptor in wanted if not descriptor.is_id]
     request = CreateIndexesRequest(collection.name, new)
-    made = [one for one in requested_indexes(op, request) if one.name not in names or one.name in gone]
-    check_new_indexes(op, account_of(op), collection, made, with_collection, gone)
-    if gone:
-        yield from _finished(drop_indexes(op, DropIndexesRequest(collection.name, [*gone])))
-    if not new:
-        return
-    try:
-        yield from create_requested(op, request, with_collection)
-    except CommandError:
-        if gone and not collection.dropped:
-            # An operation of its own, which neither the kill nor the time limit that may have ended this one ends.
-            restoring = OperationContext(op.service, op.client, op.database)
-            before = CreateIndexesRequest(collection.name, [index.descriptor.spec for index in replaced])
-            yield from create_requested(restoring, before, with_collection)
-        raise
+    yield from create_requested(op, request, with_collection, [index.name for index in dropped])
 
 
 def _is_kept(collection: Collection, index: IndexEntry, wanted: list[IndexDescriptor]) -> bool:
@@ -381,10 +359,6 @@ def _is_kept(collection: Collection, index: IndexEntry, wanted: list[IndexDescri
         collection.shard_key.path.dotted
     ]
     return of_shard_key and not any(same.has_key(descriptor.key) for same in wanted)
-
-
-def _finished(outcome: Reply | Steps[Reply]) -> Steps[Reply]:
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
 class ShardCollectionRequest(NamedTuple):

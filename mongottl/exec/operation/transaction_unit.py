@@ -7,6 +7,7 @@ Reads give what was committed when the transaction began, with its own writes; T
 time. Writes are put in the transaction's write set. A collection that it creates is in no database until the commit.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -228,7 +229,11 @@ class TransactionCatalog(SnapshotCatalog):
         return self.shared.start_index(collection, descriptor)
 
     def finish_indexes(
-        self, collection: Collection, built: list[IndexEntry], replaced: IndexEntry | None = None
+        self,
+        collection: Collection,
+        built: list[IndexEntry],
+        replaced: IndexEntry | None = None,
+        dropped: Sequence[IndexEntry] = (),
     ) -> None:
         for index in built:
             index.ready = True

@@ -14,6 +14,7 @@ An unfinished index is in the collection's list of indexes but not in the stored
 drops its data.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -47,11 +48,13 @@ def build_indexes(
     descriptors: list[IndexDescriptor],
     batch: int = BUILD_BATCH,
     replaced: IndexEntry | None = None,
+    dropped: Sequence[str] = (),
 ) -> Steps[list[IndexEntry]]:
     """Builds indexes in one pass over the collection, all or none; the caller has checked that they may be created.
 
     batch: maximum records between two steps; fewer if their keys are slow to generate. replaced: an existing index that
-    the only new one replaces.
+    the only new one replaces. dropped: names of existing indexes that are dropped in the unit of work that stores the
+    new ones; a new one may have such a name.
     DuplicateKeyError (11000) where living documents share a unique key; CannotIndexParallelArrays (171);
     IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
     Nothing of them is left after an error.
@@ -66,7 +69,8 @@ def build_indexes(
             yield from _fill(op, collection, built, batch)
         if replaced is not None and replaced not in collection.indexes:
             raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, f"{replaced.name} was dropped"))
-        op.catalog.finish_indexes(collection, started, replaced)
+        old = [index for index in collection.indexes if index.name in dropped and index not in started]
+        op.catalog.finish_indexes(collection, started, replaced, old)
     except BaseException:
         _discard(op, collection, started)
         raise

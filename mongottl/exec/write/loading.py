@@ -10,6 +10,8 @@ oplog gets the creation of the collections, but not the documents: they are wher
 validated, since a collection may hold documents that are older than its validator.
 """
 
+from collections.abc import Sequence
+
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
@@ -57,7 +59,11 @@ class LoadingCatalog(Catalog):
         return self.shared.start_index(collection, descriptor)
 
     def finish_indexes(
-        self, collection: Collection, built: list[IndexEntry], replaced: IndexEntry | None = None
+        self,
+        collection: Collection,
+        built: list[IndexEntry],
+        replaced: IndexEntry | None = None,
+        dropped: Sequence[IndexEntry] = (),
     ) -> None:
         for index in built:
             index.ready = True

@@ -1,10 +1,15 @@
 """customAction step by step: what ends one that is under way."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import run_to_end
+from mongottl.storage.contract import ContractEngine
+from mongottl.storage.interface import open_storage_engine
 from tests.running import Document, Running
 
 ID = {"key": {"_id": 1}, "name": "_id_1"}
@@ -39,3 +44,34 @@ def test_a_change_of_indexes_that_is_killed_leaves_those_that_were_there() -> No
         run_to_end(changing)
     assert caught.value.code == ErrorCode.Interrupted
     assert running.index_names("orders") == ["_id_", "a_1"]
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_a_change_of_indexes_is_stored_whole_or_not_at_all(tmp_path: Path, unique: bool) -> None:
+    """Whenever the server is killed. unique: whether an index is replaced by another one of its name."""
+
+    def opened(folder: str) -> Running:
+        return Running(ContractEngine(open_storage_engine("sqlite", str(tmp_path / folder))), dialect="cosmos")
+
+    def indexes_after_kill(number: int) -> list[Document]:
+        shutil.copytree(tmp_path / "data", tmp_path / f"copy{number}")
+        copy = opened(f"copy{number}")
+        listed = copy.listed({"listIndexes": "orders"})
+        copy.engine.close()
+        return listed
+
+    running = opened("data")
+    first = {"key": {"a": 1}, "name": "a", "unique": unique}
+    running.run({"customAction": "CreateCollection", "collection": "orders", "indexes": [ID, first]})
+    running.insert(*[{"_id": number, "a": number, "b": number} for number in range(900)], into="orders")
+    before = running.listed({"listIndexes": "orders"})
+    wanted = ("a", "b") if unique else ("b",)
+    steps = 0
+    for _ in running.steps(action("UpdateCollection", *wanted)):
+        steps += 1
+        assert indexes_after_kill(steps) == before
+    assert steps > 2
+    after = indexes_after_kill(0)
+    assert [index["name"] for index in after] == ["_id_", *(f"{field}_1" for field in wanted)]
+    assert not any("unique" in index for index in after)
+    running.engine.close()
