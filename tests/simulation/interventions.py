@@ -358,6 +358,10 @@ INTERVENTIONS: Final[dict[str, Intervention]] = {
         lambda name: [{"createIndexes": name, "indexes": [{"key": {"other": 1}, "name": "other_1"}]}], harmless=True
     ),
     "makes the index that it makes": Intervention(lambda name: [_index({"loc": 1})], harmless=True),
+    "makes the collection that it makes": Intervention(
+        lambda name: [{"insert": "made", "documents": [{"_id": "new"}]}],
+        _codes(ErrorCode.NamespaceExists, ErrorCode.CommandFailed),
+    ),
     "converts it to a capped one": Intervention(lambda name: [{"convertToCapped": name, "size": 100_000}], _GONE),
     "sets a validator": Intervention(
         lambda name: [{"collMod": name, "validator": {"no": True}}], _codes(ErrorCode.DocumentValidationFailure)
