@@ -21,6 +21,7 @@ import bson
 import pytest
 from bson import Int64
 
+from mongottl.build_info import is_compiled
 from mongottl.catalog.entries import OPLOG_IDENT, SESSIONS_IDENT
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
@@ -55,8 +56,8 @@ from tests.simulation.seeds import seeds
 START_MS = 1_700_000_000_500
 # More steps than any command takes that ends.
 MOST_STEPS = 5000
-# How many interventions are chosen for each command.
-CHOSEN = {"memory": 10, "sqlite": 3}
+# How many interventions are chosen for each command. Interpreted, the server takes twice as long.
+CHOSEN = {"memory": len(INTERVENTIONS) if is_compiled() else 10, "sqlite": 3}
 # After so many steps of waiting the transaction for which something waits is aborted.
 PATIENCE = 30
 # Errors of an intervention, which finds that the command has changed what it changes, or has locked it:
