@@ -1,5 +1,6 @@
 """saveState, restoreState, resetState and dropState, and their counterparts in Python, over real sockets."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -421,6 +422,17 @@ UNDER_WAY: dict[str, Documents] = {
 ATTEMPTS = 20
 
 
+@pytest.fixture
+def taking_turns() -> Iterator[None]:
+    """Client and server are threads of this process, and the one that runs lets the other in after this time. Several
+    times 5 ms, Python's default, pass until the server has a request of the client: as much as some work takes."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("taking_turns")
 @pytest.mark.parametrize("what", UNDER_WAY)
 def test_what_is_under_way_ends_and_leaves_nothing(own: Client, saving: mongottl.RunningServer, what: str) -> None:
     command = UNDER_WAY[what]
@@ -446,6 +458,7 @@ def test_what_is_under_way_ends_and_leaves_nothing(own: Client, saving: mongottl
     assert own.shop.command("validate", "many", full=True)["valid"]
 
 
+@pytest.mark.usefixtures("taking_turns")
 def test_a_purge_that_is_under_way_stops(own: Client, saving: mongottl.RunningServer) -> None:
     own.shop.many.create_index("_ts", expireAfterSeconds=10)
     own.shop.many.insert_many([{"_id": n} for n in range(MANY)])
