@@ -1,6 +1,7 @@
 """No read of records or keys outside the storage engines is limited by their number alone: each may have 16 MB."""
 
 import ast
+import re
 
 from tests.architecture.test_imports import PACKAGE
 
@@ -51,5 +52,17 @@ def test_reads_have_a_byte_limit() -> None:
         for path in sorted(PACKAGE.rglob("*.py"))
         if "storage" not in path.relative_to(PACKAGE).parts
         for line in unlimited_reads(path.read_text())
+    ]
+    assert found == []
+
+
+def test_parameters_of_sql_have_no_numbers() -> None:
+    """Python counts `?1` as a name, and refuses names for a sequence of values from 3.14 on."""
+    numbered = re.compile(r"\?[0-9]")
+    found = [
+        f"{path.name}: {node.value}"
+        for path in sorted((PACKAGE / "storage" / "sqlite").glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and numbered.search(node.value)
     ]
     assert found == []

@@ -5,7 +5,6 @@ indexes are small (a few bytes for each record that has that kind of expiry). Ev
 names it, because SQLite's planner has no statistics here.
 """
 
-from operator import add
 from typing import Final
 
 from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT, DueEntry, NewRecord, Record, RecordStore
@@ -77,14 +76,15 @@ class SqliteRecordStore(RecordStore):
         by_own = f"FROM {table} INDEXED BY {table}_own WHERE ttl > 0 AND ts + ttl <= ?"
         self._insert = f"INSERT INTO {table} ({columns}) VALUES (?, ?, ?, ?)"
         # For long documents: executed again without any, it stores nothing, and the statement forgets the document.
-        self._insert_long = f"INSERT INTO {table} ({columns}) SELECT ?1, ?2, ?3, ?4 WHERE ?1 IS NOT NULL"
+        values = "SELECT * FROM (VALUES (?, ?, ?, ?)) WHERE column1 IS NOT NULL"
+        self._insert_long = f"INSERT INTO {table} ({columns}) {values}"
         self._append = f"INSERT INTO {table} (doc, ts, ttl) VALUES (?, ?, ?)"
-        # Parameters of the update: the new record, then the one that must still be stored (?5 is its id again).
-        as_read = "doc = ?6 AND ts = ?7 AND ttl = ?8"
-        self._update = f"UPDATE {table} SET doc = ?2, ts = ?3, ttl = ?4 WHERE rid = ?1 AND {as_read}"
+        # Parameters of an update: the new record without its id, then the one that must still be stored.
+        update = f"UPDATE {table} SET doc = ?, ts = ?, ttl = ? WHERE rid = ?"
+        self._update = f"{update} AND doc = ? AND ts = ? AND ttl = ?"
         self._delete = f"DELETE FROM {table} WHERE rid = ? AND doc = ? AND ts = ? AND ttl = ?"
         # For records that are known to be stored as they were read.
-        self._update_known = f"UPDATE {table} SET doc = ?2, ts = ?3, ttl = ?4 WHERE rid = ?1"
+        self._update_known = update
         self._delete_known = f"DELETE FROM {table} WHERE rid IN {LOOKUP_VALUES}"
         self._find = f"SELECT {columns} FROM {table} WHERE rid = ?"
         self._find_many = f"SELECT {columns} FROM {LOOKUP_VALUES} v CROSS JOIN {table} ON rid = v.column1"
@@ -147,9 +147,10 @@ class SqliteRecordStore(RecordStore):
         known = connection.equals_last_read(counters, old)
         connection.touch(counters)
         if known:
-            updated = connection.write_many(self._update_known, new)
+            updated = connection.write_many(self._update_known, [record[1:] + record[:1] for record in new])
         else:
-            updated = connection.write_many(self._update, list(map(add, new, old)))
+            rows = [record[1:] + stored for record, stored in zip(new, old, strict=True)]
+            updated = connection.write_many(self._update, rows)
         if updated != len(new):
             raise connection.conflict(f"a record to update in {self.ident} was changed or deleted")
         lengths = [len(record[1]) for record in new]
@@ -162,7 +163,7 @@ class SqliteRecordStore(RecordStore):
     def update_record(self, old: Record, new: Record) -> None:
         counters = self.counters
         self._connection.touch(counters)
-        if self._connection.write(self._update, new + old) != 1:
+        if self._connection.write(self._update, new[1:] + old) != 1:
             raise self._connection.conflict(f"record {new[0]} of {self.ident} was changed or deleted")
         length = len(new[1])
         counters.size_bytes += length - len(old[1])
@@ -322,7 +323,8 @@ class SqliteLog(SqliteRecordStore):
         self.is_log = True
         columns = "rid, doc, ts, ttl, counters"
         self._add = f"INSERT INTO {self.table} ({columns}) VALUES (?, ?, ?, ?, ?)"
-        self._add_long = f"INSERT INTO {self.table} ({columns}) SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?1 IS NOT NULL"
+        values = "SELECT * FROM (VALUES (?, ?, ?, ?, ?)) WHERE column1 IS NOT NULL"
+        self._add_long = f"INSERT INTO {self.table} ({columns}) {values}"
 
     def _add_row(self, record: Record, is_long: bool) -> None:
         self._connection.add_log_row(LogRow(self._add_long if is_long else self._add, self._add_long * is_long, record))
