@@ -122,6 +122,7 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
     grants = op.grants()
     if grants is None:
         if access.before_first_user and op.database == "admin" and _is_first_user(op):
+            op.is_before_first_user = True
             return
         raise CommandError(ErrorCode.Unauthorized, f"Command {command} requires authentication")
     if access.on_collection:
@@ -138,6 +139,15 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
             raise not_authorized(op.database, shown())
     if access.on_collection:
         grants.allow(key, op.needs)
+
+
+def check_still_first(op: OperationContext) -> None:
+    """Unauthorized (13) for a command that was allowed only because there was no user, if there is one by now.
+
+    Such commands wait, for a lock or for a password's key: of several that run beside each other the first one wins.
+    """
+    if op.is_before_first_user and op.service.accounts.any_user():
+        raise CommandError(ErrorCode.Unauthorized, "The command requires authentication: there is a user by now")
 
 
 def not_authorized(database: str, shown: str) -> CommandError:

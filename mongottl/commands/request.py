@@ -137,6 +137,13 @@ class GenericArguments:
         # Undeclared fields, for commands that accept any.
         self.extra_fields: dict[str, Value] = {}
 
+    def leave_session(self) -> None:
+        """Forgets the session, and with it the transaction or retryable write."""
+        self.lsid = None
+        self.txn_number = None
+        self.autocommit = None
+        self.start_transaction = None
+
 
 _GENERIC: Final[dict[bytes, int]] = {
     b"$db": 1,

@@ -299,6 +299,9 @@ class Dispatcher:
         op.extra_fields = generic.extra_fields
         if service.authorizes:
             check_access(op, spec.access, spec.name, lambda: _shown(spec, op.body), request)
+            if op.client.login is None:
+                # Strangers have no sessions: they could name those of others, and make any number of them.
+                generic.leave_session()
         if transactions.is_statement(generic):
             op.in_transaction = True
             transactions.check_arguments(spec, generic)

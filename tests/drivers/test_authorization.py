@@ -1,6 +1,7 @@
 """What users may do with --auth, by PyMongo over real sockets."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import uuid
@@ -31,6 +32,7 @@ from mongottl.security.names import RoleName
 from mongottl.security.privileges import ACTIONS
 from tests.drivers.test_process import Process
 from tests.drivers.test_tls import Files
+from tests.drivers.wire_client import WireClient
 from tests.running import Running
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -616,6 +618,40 @@ def test_the_first_user(tmp_path: Path) -> None:
         assert refused(lambda: client.admin.command("createUser", "bob", pwd="x", roles=[]))
         with Client(server.uri, username="ann", password="x") as ann:
             ann.shop.carts.insert_one({})
+
+
+@pytest.mark.slow
+def test_of_several_first_users_the_first_one_wins() -> None:
+    """Their passwords' keys are computed beside each other, so all of them have begun when there was no user."""
+    with mongottl.start_server(auth=True) as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(contextlib.closing(WireClient(server.uri))) for _ in range(20)]
+        for number, client in enumerate(clients):
+            client.send({"createUser": f"user{number}", "pwd": "x", "roles": ["root"]}, "admin")
+        replies = [client.reply() for client in clients]
+        [winner] = [number for number, reply in enumerate(replies) if reply["ok"]]
+        assert {reply["code"] for reply in replies if not reply["ok"]} == {UNAUTHORIZED}
+        with Client(server.uri, username=f"user{winner}", password="x") as connected:
+            assert [user["user"] for user in connected.admin.command("usersInfo", 1)["users"]] == [f"user{winner}"]
+
+
+def test_strangers_have_no_sessions(anonymous: Client, root: Client, server: mongottl.RunningServer) -> None:
+    """They could name the session of a user by its digest, and end its transaction, or make any number of sessions."""
+    with root.start_session() as session, session.start_transaction():
+        root.shop.carts.insert_one({"_id": 1}, session=session)
+        lsid = {**session.session_id, "uid": bson.Binary(hashlib.sha256(b"root@admin").digest())}
+        before = root.admin.command("serverStatus")["logicalSessionRecordCache"]["activeSessionsCount"]
+        with contextlib.closing(WireClient(server.uri)) as stranger:
+            for number in (session._server_session.transaction_id, session._server_session.transaction_id + 1):
+                transaction = {"lsid": lsid, "txnNumber": bson.Int64(number), "autocommit": False}
+                assert stranger.command({"connectionStatus": 1, **transaction}, "admin")["ok"] == 1
+                assert stranger.command({"endSessions": [lsid], **transaction}, "admin")["ok"] == 1
+            for _ in range(5):
+                assert stranger.command({"hello": 1, "lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}})["ok"] == 1
+        after = root.admin.command("serverStatus")["logicalSessionRecordCache"]["activeSessionsCount"]
+        assert after <= before + 1
+        session.commit_transaction()
+    assert root.shop.carts.count_documents({}) == 1
+    root.drop_database("shop")
 
 
 def test_hello_does_not_tell_which_users_exist(anonymous: Client, root: Client) -> None:

@@ -420,6 +420,14 @@ def test_login_over_tls_and_by_certificate(files: Files) -> None:
             pytest.raises((OperationFailure, ConfigurationError)),
         ):
             client.admin.command("ping")
+        with Client(server.uri, **plain) as client:
+            given = {"mechanism": "MONGODB-X509", "payload": b"pass-by-mistake"}
+            assert refusal(client["$external"], "saslStart", 1, **given)[0] == 18
+            given = {"mechanism": "MONGODB-X509", "user": "pass-by-mistake"}
+            assert refusal(client["$external"], "authenticate", 1, **given)[0] == 18
+            log = str(client.admin.command("getLog", "global"))
+        assert "pass-by-mistake" not in log, "a name may be a password that was sent by mistake"
+        assert subject in log
 
 
 def subjects(server: mongottl.RunningServer, files: Files) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import CommandSpec, Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
-from mongottl.commands.security.login import log_in_by_certificate, prepare, start
+from mongottl.commands.security.login import log_in_by_certificate, start
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.types import (
     MAX_DOCUMENT_BYTES,
@@ -119,7 +119,7 @@ def _user_name(user: Value) -> UserName:
     )
 
 
-def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) -> Steps[Reply]:
+def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) -> Reply:
     """Adds the answer to `speculativeAuthenticate`: `{saslStart: 1, mechanism, payload, db}` or `{authenticate: 1, …}`.
 
     If the login cannot begin, the reply has no answer, and the client then begins it by a command of its own.
@@ -128,7 +128,6 @@ def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) 
     database = get_value(request, "db")
     if not isinstance(mechanism, str):
         return reply
-    yield from prepare(mechanism)
     op.database = database if isinstance(database, str) else EXTERNAL
     try:
         if first_field_name(request) == "authenticate":

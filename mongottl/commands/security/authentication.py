@@ -9,13 +9,12 @@ from mongottl.catalog.catalog import new_uuid
 from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, IGNORED, ONE, TEXT, Field
-from mongottl.commands.security.login import X509, log_in_by_certificate, prepare, proceed, start, unavailable
+from mongottl.commands.security.login import X509, log_in_by_certificate, proceed, start, unavailable
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.security.names import EXTERNAL
 
 
@@ -52,9 +51,8 @@ class SaslStartRequest(NamedTuple):
     stable=True,
     secret_fields=("payload",),
 )
-def sasl_start(op: OperationContext, request: SaslStartRequest) -> Steps[Reply]:
+def sasl_start(op: OperationContext, request: SaslStartRequest) -> Reply:
     """`{conversationId, done, payload}`; `done` is false until the client has proved that it knows the password."""
-    yield from prepare(request.mechanism)
     skip = get_value(request.options, "skipEmptyExchange") is True
     return start(op, request.mechanism, request.payload, skip)
 

@@ -2,7 +2,7 @@
 
 import ipaddress
 
-from mongottl.commands.access import database_needs
+from mongottl.commands.access import check_still_first, database_needs
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import MISSING, Value
@@ -123,7 +123,9 @@ def privileges_needs(privileges: list[tuple[Resource, list[str]]], action: str) 
 
 
 def store(op: OperationContext, collection: str, present: Record | None, document: bytes) -> None:
-    """Inserts the document of a user or role, or replaces the present one."""
+    """Inserts the document of a user or role, or replaces the present one. Unauthorized (13) if the command was allowed
+    only because there was no user, and there is one by now."""
+    check_still_first(op)
     stored = op.catalog.lookup(DATABASE, collection)
     if stored is None:
         stored = op.catalog.create_collection(DATABASE, collection)

@@ -5,7 +5,6 @@ Source: the driver specifications' "Authentication".
 """
 
 import base64
-import binascii
 import hmac
 from typing import Final
 
@@ -15,7 +14,6 @@ from mongottl.document.types import BinData, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import InThread, Steps
 from mongottl.security import scram
 from mongottl.security.accounts import Login
 from mongottl.security.names import EXTERNAL, UserName
@@ -43,14 +41,6 @@ class Conversation:
         self.user = user
         self.skip_empty_exchange = skip_empty_exchange
         self.verified = False
-
-
-def prepare(mechanism: str) -> Steps[None]:
-    """Imports in another thread what a mechanism needs, at its first use."""
-    if mechanism in scram.MECHANISMS and not scram.is_loaded():
-        loading = InThread(scram.load)
-        yield loading
-        loading.result()
 
 
 def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_exchange: bool) -> Reply:
@@ -119,7 +109,7 @@ def _explained(op: OperationContext, error: CommandError) -> CommandError:
 def log_in_by_certificate(op: OperationContext, name: str) -> UserName:
     """Logs in the user whose name is the subject of the client's certificate; `name` must be that, or empty.
 
-    AuthenticationFailed (18).
+    AuthenticationFailed (18). The log never shows `name`: what a client sends there by mistake may be a password.
     """
     subject = op.client.subject
     user = UserName(name or subject, EXTERNAL)
@@ -128,7 +118,7 @@ def log_in_by_certificate(op: OperationContext, name: str) -> UserName:
             raise authentication_failed()
         _finish(op, user, X509)
     except CommandError:
-        _log(op, X509, user, False)
+        _log(op, X509, UserName(subject, EXTERNAL) if subject else None, False)
         raise
     return user
 
@@ -173,8 +163,10 @@ def _payload_bytes(command: str, payload: Value) -> bytes:
     if isinstance(payload, BinData):
         return payload.data
     if isinstance(payload, str):
+        if len(payload) > scram.MAX_MESSAGE_CHARACTERS:
+            raise authentication_failed()
         try:
             return base64.b64decode(payload, validate=True)
-        except binascii.Error:
+        except ValueError:
             raise authentication_failed() from None
     raise wrong_type(f"{command}.payload", payload, "[string, binData]")

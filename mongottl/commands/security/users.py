@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.catalog import new_uuid
-from mongottl.commands.access import database_needs, needing, on_cluster, on_database
+from mongottl.commands.access import check_still_first, database_needs, needing, on_cluster, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, DOCUMENT_FIELD, ONE, STRICT_BOOL, TEXT, Field
 from mongottl.commands.security.documents import (
@@ -93,6 +93,7 @@ def create_user(op: OperationContext, request: CreateUserRequest) -> Steps[Reply
     credentials: dict[str, Value] = {"external": True}
     if request.password is not None:
         credentials = yield from _credentials(op, user, request.password, request.digest_password, request.mechanisms)
+        check_still_first(op)
         _check_is_new(op, user)
     elif request.mechanisms is not None:
         raise CommandError(ErrorCode.BadValue, f"Users of '{EXTERNAL}' have no SCRAM mechanisms")

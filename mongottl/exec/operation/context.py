@@ -74,6 +74,7 @@ class OperationContext(OperationState):
     script_steps: set if something that it evaluates is in JavaScript.
     statement_errors: the failed statements of a batch of writes, as `writeErrors` has them.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
+    is_before_first_user: whether it was allowed only because there was no user yet.
     """
 
     def __init__(self, service: ServiceContext, client: ClientInfo, database: str) -> None:
@@ -110,6 +111,7 @@ class OperationContext(OperationState):
         self.meter: RequestMeter | None = None
         self.charge: int = 0
         self.needs: list[Need] = _NO_NEEDS
+        self.is_before_first_user = False
         self.comment: Value = None
         self.statement_errors: list[Value] = _NO_ERRORS
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).

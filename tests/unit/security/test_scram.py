@@ -1,5 +1,7 @@
 """The server's side of SCRAM, with scramp's client at the other end."""
 
+import sys
+
 import pytest
 from scramp import ScramClient
 
@@ -8,6 +10,7 @@ from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError
 from mongottl.security.scram import (
     ITERATIONS,
+    MAX_MESSAGE_BYTES,
     MECHANISMS,
     SHA_1,
     ScramConversation,
@@ -52,7 +55,25 @@ def test_users_that_do_not_exist_look_as_if_they_did(mechanism: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("first", [b"", b"n", b"n,,", b"n,,r=x", b"n,,n=ann", b"y,,m=x,n=ann,r=x", b"\xff"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        b"n",
+        b"n,,",
+        b"n,,r=x",
+        b"n,,n=ann",
+        b"n,,n=ann,r=",
+        b"n,,n=ann,r=a b",
+        b"n,,n=ann,r=\xc3\xa4",
+        b"n,,n=\xff,r=x",
+        b"n,a=bob,n=ann,r=x",
+        b"y,,m=x,n=ann,r=x",
+        b"p=tls-unique,,n=ann,r=x",
+        b"\xff",
+        b"n,,n=" + b"a" * MAX_MESSAGE_BYTES + b",r=x",
+    ],
+)
 def test_malformed_first_messages(first: bytes) -> None:
     with pytest.raises(CommandError) as caught:
         ScramConversation("SCRAM-SHA-256", first)
@@ -67,6 +88,40 @@ def test_malformed_final_messages(final: bytes) -> None:
     with pytest.raises(CommandError) as caught:
         conversation.set_final(final)
     assert caught.value.code == 18
+
+
+@pytest.mark.parametrize("header", [b"n,,", b"y,,", b"n,a=a=2Cn=3Dn,"])
+def test_headers_and_escaped_names(header: bytes) -> None:
+    """A channel is never bound; somebody may log in as themselves by name."""
+    conversation = ScramConversation("SCRAM-SHA-256", header + b"n=a=2Cn=3Dn,r=x,extension=1")
+    assert conversation.user == "a,n=n"
+    challenge = conversation.set_first(UnknownUsers(ITERATIONS).credential("admin.ann", "SCRAM-SHA-256"))
+    assert challenge.startswith(b"r=x") and challenge.endswith(b",i=15000")
+
+
+@pytest.mark.parametrize("name", ["a" * 100_000, "ä" * 60_000, "\u1680" * 40_000, "=2C" * 40_000, "a," * 60_000])
+def test_long_names_are_not_prepared(name: str) -> None:
+    """SASLprep looks at each character in Python, which clients that have not logged in could make it do at length."""
+    before = set(sys.modules)
+    first = f"n,,n={name},r=x".encode()
+    if "," in name:
+        with pytest.raises(CommandError):
+            ScramConversation("SCRAM-SHA-256", first)
+        return
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    conversation = ScramConversation("SCRAM-SHA-256", first)
+    sys.setprofile(count)
+    try:
+        conversation.set_first(UnknownUsers(ITERATIONS).credential(conversation.user, "SCRAM-SHA-256"))
+    finally:
+        sys.setprofile(None)
+    assert calls < 1000, "the number of steps does not depend on the length of the name"
+    assert set(sys.modules) == before
 
 
 def test_a_login_cannot_be_repeated() -> None:
