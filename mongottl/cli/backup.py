@@ -15,6 +15,7 @@ from mongottl.cli.subcommands import fail
 from mongottl.clock import SystemClock
 from mongottl.offline.backup import BackupError, BackupTarget, back_up_folder
 from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+from mongottl.storage.sqlite.directory import create_private_file
 
 _NAME: Final = "backup"
 # The exit status if a backup was written without commits that are lost.
@@ -82,7 +83,8 @@ def back_up_server(uri: str, target: str) -> int:
         written = 0
         with client.admin.cursor_command("mongottlBackup") as pieces:
             described: dict[str, Any] = next(pieces)
-            with open(place.path, "xb") as file:
+            create_private_file(place.path)
+            with open(place.path, "wb") as file:
                 for piece in pieces:
                     file.write(piece["data"])
                     digest.update(piece["data"])

@@ -38,6 +38,7 @@ from mongottl.document.validate import (
 from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
 from mongottl.errors import (
     RETRYABLE_WRITE_LABEL,
+    UNKNOWN_COMMIT_LABEL,
     CommandError,
     ErrorCode,
     ProtocolError,
@@ -568,7 +569,10 @@ class Dispatcher:
             outcome = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
             reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
             if concern.durable:
-                yield Flush()
+                try:
+                    yield Flush()
+                except EngineUnavailable as error:
+                    reply = self._with_failed_flush(spec, reply, error)
             executed = reply
             if concern.silent and spec.silent:
                 reply = {"n": 0}
@@ -581,6 +585,19 @@ class Dispatcher:
                 return failed
             # mongod waits for the write concern of a command that failed, too, and reports both errors.
             return encode_fields([*fields(failed), ("writeConcernError", concern.error)])
+
+    def _with_failed_flush(self, spec: CommandSpec, reply: Reply, error: EngineUnavailable) -> Reply:
+        """The reply of a command that was executed, but may be lost at a power failure or the next start."""
+        self.log.error("storage", "The storage engine failed", command=spec.name, error=str(error))
+        unknown: dict[str, Value] = {
+            "code": ErrorCode.WriteConcernFailed,
+            "codeName": ErrorCode.WriteConcernFailed.name,
+            "errmsg": f"storage engine: {error}; it is unknown whether the write is durable",
+        }
+        added: dict[str, Value] = {"writeConcernError": unknown}
+        if spec.name == "commitTransaction":
+            added["errorLabels"] = [UNKNOWN_COMMIT_LABEL]
+        return {**reply, **added} if isinstance(reply, dict) else encode_fields([*fields(reply), *added.items()])
 
     def _finish_steps(self, spec: CommandSpec, op: OperationContext, steps: Steps[Reply]) -> Steps[bytes]:
         try:

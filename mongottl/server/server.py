@@ -358,6 +358,22 @@ def _clock_of(config: ServerConfig, engine: StorageEngine) -> Clock:
     return clock
 
 
+def _warn_of_readers(config: ServerConfig, log: Log) -> None:
+    """Warns if other users of the machine can read the data folder: the hashes of passwords are in it, too."""
+    folder = config.data_dir
+    if folder is None:
+        return
+    from mongottl.storage.sqlite.directory import others_can_read  # imported already, by the engine
+
+    if others_can_read(folder):
+        log.startup_warning(
+            "storage",
+            "Other users of this machine can read the data folder",
+            folder=folder,
+            advice=f"chmod -R go-rwx {folder}",
+        )
+
+
 @asynccontextmanager
 async def open_server(
     config: ServerConfig | None = None,
@@ -384,6 +400,7 @@ async def open_server(
         ahead = ahead_s(engine, clock)
         if ahead:
             log.startup_warning("storage", "Documents are stored ahead of the clock, and expire later", seconds=ahead)
+        _warn_of_readers(config, log)
         lost = engine.statistics().get("lost_commits", 0)
         if lost:
             log.startup_warning(

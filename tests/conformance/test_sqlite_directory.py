@@ -2,11 +2,14 @@
 
 import hashlib
 import os
+import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ from mongottl.storage.interface import (
 )
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
+from mongottl.storage.sqlite.stored_state import StoredState
 from tests.waiting import PATIENCE_S
 
 DATABASE = "mongottl.sqlite3"
@@ -108,6 +112,89 @@ def test_a_directory_in_use_is_refused(filled: Path) -> None:
     again = open_directory(filled)
     assert again.record_store("records").count() == 201
     again.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not remove a file that is open")
+def test_a_directory_in_use_is_refused_when_its_lock_file_was_removed(filled: Path) -> None:
+    engine = open_directory(filled)
+    (filled / "mongottl.lock").unlink()
+    with pytest.raises(DataDirectoryError, match="in use by another server"):
+        open_directory(filled)
+    with pytest.raises(DataDirectoryError, match="in use by another server"):
+        StoredState(str(filled))
+    assert not (filled / "mongottl.lock").exists()
+    engine.close()
+    open_directory(filled).close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_files_and_folders_are_made_for_their_owner_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        engine = open_directory(tmp_path / "data")
+        with engine.unit_of_work() as unit:
+            engine.put_catalog_entry("key", b"value")
+            unit.commit()
+        engine.flush()
+        engine.copy_to(str(tmp_path / "data" / "copy"), lambda: None)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "data").iterdir()}
+        engine.close()
+    finally:
+        os.umask(before)
+    assert {DATABASE, DATABASE + "-wal", DATABASE + "-shm", "mongottl.lock", "copy"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+def remove_folder(path: Path) -> None:
+    shutil.rmtree(path)
+
+
+def replace_folder(path: Path) -> None:
+    shutil.copytree(path, path.with_name("copy"))
+    shutil.rmtree(path)
+    path.with_name("copy").rename(path)
+
+
+def remove_log(path: Path) -> None:
+    (path / (DATABASE + "-wal")).unlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not remove a file that is open")
+@pytest.mark.parametrize("act", [remove_folder, replace_folder, remove_log])
+def test_nothing_is_durable_in_files_that_were_removed(filled: Path, act: Callable[[Path], None]) -> None:
+    engine = open_directory(filled)
+    with engine.unit_of_work() as unit:
+        engine.put_catalog_entry("key", b"value")
+        unit.commit()
+    act(filled)
+    with pytest.raises(EngineUnavailable, match=r"cannot be made durable: .* was (removed|replaced)"):
+        engine.flush()
+    assert engine.failed
+    assert engine.durable_number < engine.committed_number
+    with pytest.raises(EngineUnavailable, match="an earlier flush failed"), engine.unit_of_work():
+        pass
+    assert len(engine.record_store("records").scan(0, 1000)[0]) == 200  # reads go on
+    engine.close()
+
+
+def test_a_file_that_cannot_be_opened_is_not_said_to_be_damaged(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def refuse_log(path: str, *arguments: int) -> int:
+        if path.endswith("-wal"):
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse_log)
+        with pytest.raises(DataDirectoryError, match="-wal cannot be used: Permission denied"):
+            open_directory(filled)
+    (filled / (DATABASE + "-wal")).mkdir()
+    with pytest.raises(DataDirectoryError, match="sqlite3 cannot be opened: unable to open database file"):
+        open_directory(filled)
+    (filled / (DATABASE + "-wal")).rmdir()
+    open_directory(filled).close()
 
 
 def test_a_killed_process_leaves_a_directory_that_opens(filled: Path) -> None:

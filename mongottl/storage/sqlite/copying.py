@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.storage.interface import EngineUnavailable
-from mongottl.storage.sqlite.directory import sync_file
+from mongottl.storage.sqlite.directory import create_private_file, sync_file
 
 # Pages that are copied at once, 1 MiB.
 _PAGES: Final = 256
@@ -28,6 +28,7 @@ def copy_database(source: sqlite3.Connection, path: str, proceed: Callable[[], N
     try:
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the moment of the copy
+        create_private_file(path)
         target = sqlite3.connect(path, isolation_level=None)
         try:
             # If the copy fails, the file is removed.

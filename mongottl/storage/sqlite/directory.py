@@ -2,7 +2,8 @@
 
     mongottl.sqlite3        the database; its header has the format
     mongottl.sqlite3-wal    the commits since the last checkpoint; -shm is SQLite's index of it
-    mongottl.lock           locked while a server uses the directory; holds that server's process id
+    mongottl.lock           locked while a server uses the directory, as is the directory itself, since this file can
+                            be removed; holds that server's process id
     mongottl-copy-…         a copy of the database that is being made, for a backup
 
 A directory that cannot be used is refused with a DataDirectoryError and left as it was. What is checked costs the same
@@ -11,6 +12,7 @@ for any size of the database: the header and the file's length. This module runs
 
 import errno
 import os
+import stat
 import sys
 from typing import Final
 
@@ -52,6 +54,8 @@ class DataDirectory:
         self.is_new = False
         self._lock_path = os.path.join(path, LOCK_NAME)
         self._lock_file = -1
+        # The directory itself, locked; -1 where the file system or Windows does not lock directories.
+        self._locked_folder = -1
 
     def has_wal(self) -> bool:
         """Whether there are commits that the database file does not hold yet, as after a crash."""
@@ -66,6 +70,10 @@ class DataDirectory:
             _unlock(self._lock_file)  # a process that was forked from this one may have the file open, too
             os.close(self._lock_file)
             self._lock_file = -1
+        if self._locked_folder >= 0:
+            _unlock(self._locked_folder)
+            os.close(self._locked_folder)
+            self._locked_folder = -1
 
     def sync(self) -> None:
         """Makes the directory's entries durable."""
@@ -79,6 +87,7 @@ class DataDirectory:
                 self._lock_file = os.open(self._lock_path, os.O_RDONLY)
                 if not _lock(self._lock_file, shared=True):
                     raise self._in_use()
+            self._lock_folder(shared=True)
             self._check()
         except BaseException as error:
             self.release()
@@ -89,9 +98,25 @@ class DataDirectory:
             self.release()
             raise DataDirectoryError(f"data directory {self.path} holds no data of mongottl")
 
+    def _lock_folder(self, shared: bool = False) -> None:
+        """Locks the directory itself, beside the lock file, which somebody may have removed and a second server would
+        make anew. Nothing is locked where directories cannot be: on Windows, which does not remove a file that is open,
+        and on some network file systems."""
+        if sys.platform == "win32":
+            return
+        try:
+            self._locked_folder = os.open(self.path, os.O_RDONLY)
+            locked = _lock(self._locked_folder, shared)
+        except OSError:
+            return
+        if not locked:
+            raise self._in_use()
+
     def _in_use(self) -> DataDirectoryError:
-        os.lseek(self._lock_file, 0, os.SEEK_SET)
-        holder = os.read(self._lock_file, 32).decode("ascii", "replace").strip()
+        holder = ""
+        if self._lock_file >= 0:
+            os.lseek(self._lock_file, 0, os.SEEK_SET)
+            holder = os.read(self._lock_file, 32).decode("ascii", "replace").strip()
         suffix = f" (process {holder})" if holder.isdigit() else ""
         return DataDirectoryError(f"data directory {self.path} is in use by another server{suffix}")
 
@@ -105,6 +130,7 @@ class DataDirectory:
             if not _lock(self._lock_file):
                 created = False
                 raise self._in_use()
+            self._lock_folder()
             self._check()
         except BaseException as error:
             if created and sys.platform != "win32":
@@ -175,6 +201,20 @@ def open_data_directory(path: str) -> DataDirectory:
     directory = DataDirectory(os.path.abspath(path))
     directory.lock_and_check()
     return directory
+
+
+def others_can_read(path: str) -> bool:
+    """Whether other users of the machine may list or enter a data directory, whose files older versions made readable.
+    False on Windows, which says so in another way."""
+    return sys.platform != "win32" and stat.S_IMODE(os.stat(path).st_mode) & 0o055 != 0
+
+
+def create_private_file(path: str) -> None:
+    """Creates an empty file that only its owner may read and write. SQLite's files beside a database get its mode.
+
+    OSError if it exists.
+    """
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def sync_directory(path: str) -> None:

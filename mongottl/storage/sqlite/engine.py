@@ -52,6 +52,7 @@ from mongottl.storage.sqlite.directory import (
     APPLICATION_ID,
     FORMAT_VERSION,
     DataDirectory,
+    create_private_file,
     open_data_directory,
     sync_file,
 )
@@ -98,6 +99,19 @@ _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
 # A row up to this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
 _DROP_ROW_BYTES: Final = 512
+
+# Beginnings of the names of SQLite's errors that tell of no damage: of permissions, locks, room, memory, the disk.
+_NO_DAMAGE: Final = (
+    "SQLITE_AUTH",
+    "SQLITE_BUSY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_LOCKED",
+    "SQLITE_NOMEM",
+    "SQLITE_PERM",
+    "SQLITE_READONLY",
+)
 
 _SCHEMA: Final = (
     "CREATE TABLE stores (id INTEGER PRIMARY KEY, ident TEXT UNIQUE, kind INTEGER NOT NULL, "
@@ -189,9 +203,12 @@ class SqliteEngine(StorageEngine):
             except BaseException as error:
                 self._connection.raw.close()
                 self._close_files()
+                if isinstance(error, OSError) and not isinstance(error, DataDirectoryError):
+                    path = error.filename or directory.database_path
+                    raise DataDirectoryError(f"{path} cannot be used: {error.strerror or error}") from error
                 # The last three come of values that are not of the type of their column.
-                if isinstance(error, (EngineUnavailable, OSError, TypeError, ValueError, struct.error)):
-                    raise DataDirectoryError(f"{directory.database_path} is damaged: {error}") from error
+                if isinstance(error, (EngineUnavailable, TypeError, ValueError, struct.error)):
+                    raise _unusable(directory.database_path, error) from error
                 raise
 
     def unit_of_work(self) -> WriteUnitOfWork:
@@ -323,11 +340,28 @@ class SqliteEngine(StorageEngine):
             number = self._connection.commit_count
             try:
                 self._sync(self._wal_file)
+                self._check_files()
             except OSError as error:
                 self._refuse_writes(str(error))
                 raise EngineUnavailable(f"the write-ahead log cannot be made durable: {error}") from error
             self._durable_number = number
             self._flush_count += 1
+
+    def _check_files(self) -> None:
+        """OSError if the database or its log is not in the directory any more: what is written to them is lost with the
+        end of this process."""
+        directory = self._directory
+        assert directory is not None
+        for path, descriptor in (
+            (directory.database_path, self._database_file),
+            (directory.wal_path, self._wal_file),
+        ):
+            try:
+                kept = os.path.samestat(os.stat(path), os.fstat(descriptor))
+            except FileNotFoundError:
+                raise OSError(f"{path} was removed") from None
+            if not kept:
+                raise OSError(f"{path} was replaced")
 
     def _refuse_writes(self, reason: str) -> None:
         self._connection.refusal = (
@@ -613,6 +647,7 @@ def _create_database(directory: DataDirectory) -> None:
     for leftover in (path, path + "-journal", path + "-wal", path + "-shm"):
         if os.path.exists(leftover):
             os.unlink(leftover)
+    create_private_file(path)
     raw = connect(path)
     try:
         raw.execute("PRAGMA synchronous = OFF")
@@ -640,10 +675,10 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
             # Closing a database that turns out to be damaged would move its log into it; a reader cannot.
             _check_read_only(path)
         raw = connect(path)
-    except (sqlite3.OperationalError, OSError) as error:
+    except OSError as error:
         raise DataDirectoryError(f"{path} cannot be opened: {error}") from error
     except sqlite3.Error as error:
-        raise DataDirectoryError(f"{path} is damaged: {error}") from error
+        raise _unusable(path, error) from error
     try:
         raw.execute("PRAGMA synchronous = NORMAL")
         raw.execute("PRAGMA wal_autocheckpoint = 0")
@@ -652,11 +687,20 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
         raw.close()
-        raise DataDirectoryError(f"{path} is damaged: {error}") from error
+        raise _unusable(path, error) from error
     if mode != "wal":
         raw.close()
         raise DataDirectoryError(f"{path} is no longer in write-ahead mode: another program has changed it")
     return raw
+
+
+def _unusable(path: str, error: Exception) -> DataDirectoryError:
+    """What to raise for an error at the opening: whether the data is damaged, or cannot be read or written, which
+    damages nothing."""
+    of_sqlite = error.__cause__ if isinstance(error, EngineUnavailable) else error
+    name = getattr(of_sqlite, "sqlite_errorname", None) or ""
+    verb = "cannot be opened" if name.startswith(_NO_DAMAGE) else "is damaged"
+    return DataDirectoryError(f"{path} {verb}: {error}")
 
 
 def _check_read_only(path: str) -> None:
