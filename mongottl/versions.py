@@ -37,6 +37,10 @@ GEO_SHAPE: Final = "geospatial shape"
 # Fields of change events.
 EVENT_FIELD: Final = "changeEventField"
 
+# MongoDB 5.1 has removed the messages of before OP_MSG, but for the OP_QUERY with which a connection begins.
+# Reference: "Legacy Opcodes", and the compatibility changes of 5.1.
+WITHOUT_LEGACY_OPCODES: Final[Version] = (5, 1)
+
 # Kind to version to names.
 _TABLES: Final[dict[str, dict[str, str]]] = {
     # Reference: "Database Commands".
@@ -203,13 +207,15 @@ def since(kind: str, name: str) -> Version:
 class Features:
     """What the version of MongoDB has that a server announces, where that is not the latest one.
 
-    sorts_by_dollar_names: whether `$sort` takes names that start with `$`.
+    sorts_by_dollar_names: whether `$sort` takes names that start with `$`. takes_legacy_opcodes: whether it takes any
+    command by OP_QUERY, and OP_KILL_CURSORS.
     """
 
     sorts_by_dollar_names = False
 
     def __init__(self, version: str) -> None:
         self.version: Final = parse_version(version)
+        self.takes_legacy_opcodes: Final = self.version < WITHOUT_LEGACY_OPCODES
         self._missing: Final[Mapping[str, frozenset[str]]] = {
             kind: frozenset(name for name, introduced in names.items() if introduced > self.version)
             for kind, names in INTRODUCED.items()

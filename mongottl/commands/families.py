@@ -15,7 +15,7 @@ FAMILIES: Final[dict[str, str]] = {
     "admin.db_hash": "dbHash dbhash",
     "admin.diagnostic_data": "getDiagnosticData",
     "admin.diagnostics": "buildInfo buildinfo hostInfo getCmdLineOpts getLog listCommands connPoolStats lockInfo top",
-    "admin.handshake": "hello isMaster ismaster ping testVersion2 whatsmyuri",
+    "admin.handshake": "hello isMaster ismaster ping testVersion2 whatsmyuri _isSelf",
     "admin.maintenance": "fsync fsyncUnlock logRotate shutdown features",
     "admin.operations": "currentOp killOp",
     "admin.parameters": "getParameter setParameter",

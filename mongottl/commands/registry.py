@@ -51,7 +51,7 @@ class CommandSpec:
     latency: its group in `$collStats`' latencyStats.
     counter: its group in serverStatus' `opcounters`. counts_statements: whether the command itself counts there, one
     for each of its statements.
-    handshake: may be sent as OP_QUERY, in the handshake.
+    handshake: hello and its older names. by_op_query: may be sent as OP_QUERY to a server of every version.
     secret_fields: its fields that `$currentOp` must not show.
     in_transaction: may be a statement of a transaction; begins_transaction: also the first one. ends_transaction:
     commits or aborts one. repeats_commit: is answered again for a transaction that has been committed.
@@ -85,6 +85,7 @@ class CommandSpec:
         latency: LatencyGroup,
         counter: str,
         handshake: bool,
+        by_op_query: bool,
         secret_fields: tuple[str, ...],
         in_transaction: bool,
         begins_transaction: bool,
@@ -130,6 +131,7 @@ class CommandSpec:
         self.counter = counter
         self.counts_statements = counter in ("insert", "update", "delete")
         self.handshake = handshake
+        self.by_op_query = by_op_query
         self.secret_fields = secret_fields
         self.in_transaction = in_transaction
         self.begins_transaction = begins_transaction
@@ -236,6 +238,7 @@ def command(
     latency: LatencyGroup = "commands",
     counter: str = "command",
     handshake: bool = False,
+    by_op_query: bool = False,
     secret_fields: tuple[str, ...] = (),
     in_transaction: bool = False,
     begins_transaction: bool = True,
@@ -274,6 +277,7 @@ def command(
             latency=latency,
             counter=counter,
             handshake=handshake,
+            by_op_query=by_op_query,
             secret_fields=secret_fields,
             in_transaction=in_transaction,
             begins_transaction=begins_transaction,

@@ -34,12 +34,11 @@ from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_reply, encode_reply_to
 from mongottl.wire.messages import (
     CHECKSUM_PRESENT,
-    EXHAUST_ALLOWED,
     MORE_TO_COME,
     NOT_COMPRESSED,
     NeedData,
     OpMsg,
-    OpQuery,
+    Request,
 )
 
 RECEIVE_SIZE: Final = 64 * 1024
@@ -89,7 +88,7 @@ class Connection:
         self._clock = server.clock
         # What the poller has begun and left to the task: an error, or a message with as much of its answer as there is.
         self._error: Exception | None = None
-        self._message: OpMsg | OpQuery | None = None
+        self._message: Request | None = None
         self._outcome: bytes | Steps[bytes] | None = None
         self._step: Wait | Flush | InThread | None = None
         self._unsent = b""
@@ -259,12 +258,13 @@ class Connection:
                 return True
         return wire.unread_size == 0
 
-    def _send_at_once(self, message: OpMsg | OpQuery, outcome: bytes | Steps[bytes]) -> bool:
+    def _send_at_once(self, message: Request, outcome: bytes | Steps[bytes]) -> bool:
         """Sends the only reply to a message; False if the connection's task has to."""
         if (
             not isinstance(outcome, bytes)
             or (message.compressor != NOT_COMPRESSED and len(outcome) >= LONG_REPLY_BYTES)
-            or (isinstance(message, OpMsg) and message.flags & (MORE_TO_COME | EXHAUST_ALLOWED))
+            or not message.expects_reply
+            or (isinstance(message, OpMsg) and message.exhaust_allowed)
         ):
             self._message = message
             self._outcome = outcome
@@ -282,7 +282,7 @@ class Connection:
             return False
         return True
 
-    def _pauses(self, message: OpMsg | OpQuery, outcome: bytes | Steps[bytes]) -> bool:
+    def _pauses(self, message: Request, outcome: bytes | Steps[bytes]) -> bool:
         """Whether a command waits for a signal, which it then does in the poller.
 
         Its client has sent nothing behind it, and may leave without the command's result.
@@ -290,7 +290,9 @@ class Connection:
         step = self._step
         if isinstance(outcome, bytes) or not isinstance(step, Wait) or step.signal is None:
             return False
-        if self._wire.unread_size or not isinstance(message, OpMsg) or message.flags & (MORE_TO_COME | EXHAUST_ALLOWED):
+        if self._wire.unread_size or not message.expects_reply:
+            return False
+        if isinstance(message, OpMsg) and message.exhaust_allowed:
             return False
         server = self._server
         if server.stopping.is_set() or not server.dispatcher.may_abandon(message):
@@ -354,7 +356,7 @@ class Connection:
         self._step = step
         return steps
 
-    async def _go_on(self, message: OpMsg | OpQuery) -> None:
+    async def _go_on(self, message: Request) -> None:
         """Does the rest of what the poller has begun for a message."""
         outcome = self._outcome
         unsent = self._unsent
@@ -368,7 +370,7 @@ class Connection:
         else:
             await self._reply(message, outcome)
 
-    async def _answer(self, message: OpMsg | OpQuery) -> bool:
+    async def _answer(self, message: Request) -> bool:
         """Answers a message; False if its command pauses."""
         dispatcher = self._server.dispatcher
         if self._server.durability.holds_writers and dispatcher.may_write(message):
@@ -381,19 +383,18 @@ class Connection:
         await self._reply(message, outcome)
         return True
 
-    async def _reply(self, message: OpMsg | OpQuery, outcome: bytes | Steps[bytes]) -> None:
+    async def _reply(self, message: Request, outcome: bytes | Steps[bytes]) -> None:
         """Sends the reply to a message, or all of them; outcome: the first reply, or the steps to it."""
         dispatcher = self._server.dispatcher
         if isinstance(outcome, bytes):
             body = outcome
         else:
             body = await self._drive(outcome, dispatcher.may_abandon(message))
-        if isinstance(message, OpMsg):
-            if message.more_to_come:
-                return
-            if message.exhaust_allowed and dispatcher.has_more(message, body):
-                await self._stream(message, body)
-                return
+        if not message.expects_reply:
+            return
+        if isinstance(message, OpMsg) and message.exhaust_allowed and dispatcher.has_more(message, body):
+            await self._stream(message, body)
+            return
         self._last_reply_id += 1
         if message.compressor != NOT_COMPRESSED and len(body) >= LONG_REPLY_BYTES:
             data = await trio.to_thread.run_sync(encode_reply_to, message, self._last_reply_id, body)

@@ -23,10 +23,10 @@ from mongottl.commands.concerns import (
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.render import render_document
-from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Value
+from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Int64, Value
 from mongottl.document.validate import (
     MAX_DEPTH,
     MAX_MESSAGE_DEPTH,
@@ -63,7 +63,7 @@ from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.versions import COMMAND, unknown_command
-from mongottl.wire.messages import OpMsg, OpQuery
+from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
 if TYPE_CHECKING:
     from mongottl.server.gateway import Gateway
@@ -75,6 +75,8 @@ _RETRY_POLL_S: Final = 0.002
 LONG_MESSAGE_BYTES: Final = 256 * 1024
 # Commands up to this length are shown in errors.
 _MAX_SHOWN_BYTES: Final = 2048
+# The first field of the wrapper of a command in an OP_QUERY.
+_WRAPPERS: Final = ("$query", "query")
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
 MAX_BODY_BYTES: Final = MAX_DOCUMENT_BYTES + 16 * 1024
 
@@ -86,6 +88,8 @@ class Dispatcher:
         self.service = service
         self.dialect = service.dialect
         self.log = log
+        features = service.features
+        self._takes_legacy_opcodes = features is not None and features.takes_legacy_opcodes
         # Of the dialect `cosmos`.
         self.gateway: Gateway | None = None
         if self.dialect.account is not None:
@@ -93,36 +97,48 @@ class Dispatcher:
 
             self.gateway = gateway.Gateway(service, self.dialect.account)
 
-    def handle(self, message: OpMsg | OpQuery, client: ClientInfo) -> bytes | Steps[bytes]:
+    def handle(self, message: Request, client: ClientInfo) -> bytes | Steps[bytes]:
         """The reply document to a request, or steps that end with it.
 
-        Raises only ProtocolError, if a fail point is to close the connection.
+        Raises only ProtocolError: a fail point is to close the connection, or a message that has no reply is refused.
         """
         if self.service.restoring:
             return self._handle_later(message, client)
         self.service.metrics.requests += 1
-        if isinstance(message, OpMsg) and message.size_bytes > LONG_MESSAGE_BYTES:
-            return self._handle_long(message, client)
+        if isinstance(message, OpKillCursors):
+            message = self._as_command(message)
         try:
-            body = message.body if isinstance(message, OpMsg) else _query_body(message)
-            _check_size(body)
-            validate_document(body, MAX_MESSAGE_DEPTH)
+            if not isinstance(message, OpMsg):
+                message = _command_message(message)
+            document = message.body if isinstance(message, OpMsg) else message.query
+            if message.size_bytes > LONG_MESSAGE_BYTES:
+                return self._handle_long(message, document, client)
+            _check_size(document)
+            validate_document(document, MAX_MESSAGE_DEPTH)
         except Exception as error:
             return self._failed("", error, None)
-        return self._handle_valid(message, body, client, False)
+        return self._handle_valid(message, document, client, False)
 
-    def _handle_later(self, message: OpMsg | OpQuery, client: ClientInfo) -> Steps[bytes]:
+    def _as_command(self, message: OpKillCursors) -> OpMsg:
+        """OP_KILL_CURSORS as the command. ProtocolError if the announced version does not take the message."""
+        if not self._takes_legacy_opcodes:
+            raise ProtocolError(f"OP_KILL_CURSORS is not supported; {OLD_DRIVER}")
+        cursors: list[Value] = [Int64(cursor_id) for cursor_id in message.cursor_ids]
+        body = encode({"killCursors": "$cmd", "cursors": cursors, "$db": "admin"})
+        return OpMsg(message.request_id, message.response_to, MORE_TO_COME, body, [], message.compressor)
+
+    def _handle_later(self, message: Request, client: ClientInfo) -> Steps[bytes]:
         """Handles a message once a saved state has been restored."""
         yield from waits.until_restored(self.service)
         outcome = self.handle(message, client)
         return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
-    def _handle_long(self, message: OpMsg, client: ClientInfo) -> Steps[bytes]:
+    def _handle_long(self, message: OpMsg | OpQuery, document: bytes, client: ClientInfo) -> Steps[bytes]:
         """Validates a long message in steps, so that other operations can run in between, and then handles it."""
         try:
-            _check_size(message.body)
-            yield from _validated(message.body, MAX_MESSAGE_DEPTH)
-            for _, documents in message.sequences:
+            _check_size(document)
+            yield from _validated(document, MAX_MESSAGE_DEPTH)
+            for _, documents in message.sequences if isinstance(message, OpMsg) else ():
                 position = 0
                 while position < len(documents):
                     if len(documents[position]) > SLICE_BYTES:
@@ -134,22 +150,24 @@ class Dispatcher:
             yield from waits.until_restored(self.service)
         except Exception as error:
             return self._failed("", error, None)
-        outcome = self._handle_valid(message, message.body, client, True)
+        outcome = self._handle_valid(message, document, client, True)
         return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
     def _handle_valid(
         self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, sequences_valid: bool
     ) -> bytes | Steps[bytes]:
-        """The reply to a request whose body is valid.
+        """The reply to a request whose document is valid BSON.
 
-        sequences_valid: whether the documents of its document sequences have been validated.
+        body: that document. sequences_valid: whether the documents of its document sequences have been validated.
         """
         name = ""
         op: OperationContext | None = None
         try:
             sequences = message.sequences if isinstance(message, OpMsg) else []
+            if isinstance(message, OpQuery):
+                body = _unwrapped(body)
             name = first_field_name(body)
-            if isinstance(message, OpQuery) and not _is_handshake(name):
+            if isinstance(message, OpQuery) and not self._takes_legacy_opcodes and not _is_taken_by_op_query(name):
                 raise CommandError(
                     ErrorCode.UnsupportedOpQueryCommand,
                     f"Unsupported OP_QUERY command: {name}. The client driver may require an upgrade.",
@@ -175,8 +193,7 @@ class Dispatcher:
                     validate_documents(documents)
             op = OperationContext(self.service, client, generic.database)
             op.sequences = sequences
-            if isinstance(message, OpMsg):
-                op.set_request_bytes(message.size_bytes)
+            op.set_request_bytes(message.size_bytes)
             cluster_clock = self.service.cluster_clock
             if op.now_s >= cluster_clock.idle_due_s:
                 cluster_clock.tick(op.now_ms)
@@ -204,19 +221,17 @@ class Dispatcher:
             and find_field_at(message.body, 0, b"maxAwaitTimeMS")[0] != 0
         )
 
-    def may_abandon(self, message: OpMsg | OpQuery) -> bool:
+    def may_abandon(self, message: Request) -> bool:
         """Whether the command changes nothing, so that it can be ended when its client has disconnected."""
-        if not isinstance(message, OpMsg):
-            return False
-        spec = COMMANDS.get(first_field_name(message.body))
-        return spec is not None and spec.may_be_abandoned and not spec.is_write(message.body)
+        body = _command_in(message)
+        spec = COMMANDS.get(first_field_name(body))
+        return spec is not None and spec.may_be_abandoned and not spec.is_write(body)
 
-    def may_write(self, message: OpMsg | OpQuery) -> bool:
+    def may_write(self, message: Request) -> bool:
         """Whether the command changes data."""
-        if not isinstance(message, OpMsg):
-            return False
-        spec = COMMANDS.get(first_field_name(message.body))
-        return spec is not None and spec.is_write(message.body)
+        body = _command_in(message)
+        spec = COMMANDS.get(first_field_name(body))
+        return spec is not None and spec.is_write(body)
 
     def abandon(self, message: OpMsg) -> None:
         """Closes the cursor of a `getMore` whose client disconnected during its stream of replies."""
@@ -737,6 +752,22 @@ def _check_size(body: bytes) -> None:
         )
 
 
+def _command_message(message: OpQuery | OpGetMore) -> OpQuery:
+    """The message if it runs a command. UnsupportedOpQueryCommand (352) for one that reads a collection without a
+    command; drivers look for the text of that error in `$err`."""
+    if isinstance(message, OpQuery) and message.is_command:
+        return message
+    what = "OP_QUERY on a collection" if isinstance(message, OpQuery) else "OP_GET_MORE"
+    text = f"{what} is not supported; {OLD_DRIVER}"
+    raise CommandError(ErrorCode.UnsupportedOpQueryCommand, text, details={"$err": text})
+
+
+def _is_taken_by_op_query(name: str) -> bool:
+    """Whether a server of every version takes the command by OP_QUERY."""
+    spec = COMMANDS.get(name)
+    return spec is not None and spec.by_op_query
+
+
 def _is_handshake(name: str) -> bool:
     spec = COMMANDS.get(name)
     return spec is not None and spec.handshake
@@ -756,9 +787,37 @@ def _open_cursor(reply: bytes) -> int:
     return int.from_bytes(reply[pos : pos + 8], "little", signed=True) if type_code == INT64 else 0
 
 
-def _query_body(message: OpQuery) -> bytes:
-    """The command inside an OP_QUERY, out of `$query` if a driver wrapped it there to send a read preference."""
-    type_code, pos = find_field_at(message.query, 0, b"$query")
-    if type_code == 3:
-        return message.query[pos : pos + int.from_bytes(message.query[pos : pos + 4], "little")]
-    return message.query
+def _command_in(message: Request) -> bytes:
+    """The body of the command in a message that has not been validated; an empty document for one without a command."""
+    if isinstance(message, OpMsg):
+        return message.body
+    if not isinstance(message, OpQuery):
+        return EMPTY_DOCUMENT
+    inner = _wrapped(message.query)
+    return inner if len(inner) >= len(EMPTY_DOCUMENT) and inner[-1] == 0 else message.query
+
+
+def _wrapped(query: bytes) -> bytes:
+    """The document in the first field of an OP_QUERY's document, if that field is one of the wrapper with which drivers
+    send a read preference beside the command: `{$query: {…}, $readPreference: {…}}`; else empty."""
+    name = first_field_name(query)
+    if name not in _WRAPPERS:
+        return b""
+    at = 5 + len(name) + 1
+    return query[at : at + int.from_bytes(query[at : at + 4], "little")] if query[4] == DOCUMENT else b""
+
+
+def _unwrapped(query: bytes) -> bytes:
+    """The command in an OP_QUERY's document. The other fields of the wrapper say nothing to a server of one member.
+
+    InvalidOptions (72) for `$maxTimeMS`, which belongs to queries of collections.
+    """
+    inner = _wrapped(query)
+    if not inner:
+        return query
+    if find_field_at(query, 0, b"$maxTimeMS")[0] != 0:
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "cannot use $maxTimeMS query option with commands; use maxTimeMS command option instead",
+        )
+    return inner

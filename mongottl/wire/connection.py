@@ -25,6 +25,8 @@ from mongottl.errors import HttpRequestError, ProtocolError
 from mongottl.wire.crc32c import crc32c_of_part
 from mongottl.wire.decode import (
     compressed_opcode,
+    decode_op_get_more,
+    decode_op_kill_cursors,
     decode_op_msg,
     decode_op_query,
     decode_op_reply,
@@ -39,12 +41,14 @@ from mongottl.wire.messages import (
     NEED_DATA,
     NOT_COMPRESSED,
     OP_COMPRESSED,
+    OP_GET_MORE,
+    OP_KILL_CURSORS,
     OP_MSG,
     OP_QUERY,
     OP_REPLY,
+    LegacyRequest,
     NeedData,
     OpMsg,
-    OpQuery,
     OpReply,
 )
 
@@ -264,15 +268,21 @@ class ReceiveBuffer(Generic[Other]):
         raise NotImplementedError
 
 
-class WireConnection(ReceiveBuffer[OpQuery]):
-    """The receiving end of a server, which accepts OP_MSG and OP_QUERY, plain or inside OP_COMPRESSED."""
+class WireConnection(ReceiveBuffer[LegacyRequest]):
+    """The receiving end of a server, which accepts OP_MSG, and of older messages those that have a reply or that a
+    server of some version executes, plain or inside OP_COMPRESSED."""
 
     def _check_opcode(self, opcode: int) -> None:
-        if opcode not in (OP_MSG, OP_QUERY, OP_COMPRESSED):
+        if opcode not in (OP_MSG, OP_QUERY, OP_COMPRESSED, OP_GET_MORE, OP_KILL_CURSORS):
             expected = "a server takes OP_MSG, OP_COMPRESSED, and OP_QUERY for the first hello"
             raise self._not_a_message(refused_opcode(opcode, expected))
 
-    def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> OpQuery:
+    def _decode_other(self, buffer: bytes, start: int, end: int, compressor: int) -> LegacyRequest:
+        opcode: int = read_i32_le(buffer, start + 12)
+        if opcode == OP_GET_MORE:
+            return decode_op_get_more(buffer, start, end, compressor)
+        if opcode == OP_KILL_CURSORS:
+            return decode_op_kill_cursors(buffer, start, end, compressor)
         return decode_op_query(buffer, start, end, compressor)
 
 

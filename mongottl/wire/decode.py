@@ -5,6 +5,8 @@ caller has checked that the range is there and at least a header long. They chec
 exactly; whether a document's inside is valid BSON is checked later, by `document`.
 """
 
+from typing import Final
+
 from librt.strings import read_i32_le, read_i64_le
 
 from mongottl.errors import ProtocolError
@@ -13,15 +15,22 @@ from mongottl.wire.crc32c import crc32c_of_part
 from mongottl.wire.messages import (
     CHECKSUM_PRESENT,
     HEADER_SIZE,
+    LEGACY_OPCODES,
     MAX_MESSAGE_SIZE,
     NOT_COMPRESSED,
+    OLD_DRIVER,
     OP_COMPRESSED,
     UNKNOWN_REQUIRED_FLAGS,
+    OpGetMore,
+    OpKillCursors,
     OpMsg,
     OpQuery,
     OpReply,
     opcode_name,
 )
+
+# mongod's limit of the cursors that one message closes.
+MAX_KILLED_CURSORS: Final = 29_999
 
 
 def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED, checksum: int = -1) -> OpMsg:
@@ -128,6 +137,7 @@ def decode_op_query(buffer: bytes, start: int, end: int, compressor: int = NOT_C
     """The OP_QUERY in `buffer[start:end]`: flags, fullCollectionName, numberToSkip, numberToReturn, one or two
     documents."""
     pos = start + 20
+    size_bytes = end - start
     if end < pos:
         raise ProtocolError("OP_QUERY: the message ends before its flags")
     flags: int = read_i32_le(buffer, start + 16)
@@ -151,7 +161,30 @@ def decode_op_query(buffer: bytes, start: int, end: int, compressor: int = NOT_C
         raise ProtocolError(f"OP_QUERY: {end - pos} bytes are left behind its documents")
     request_id: int = read_i32_le(buffer, start + 4)
     response_to: int = read_i32_le(buffer, start + 8)
-    return OpQuery(request_id, response_to, flags, namespace, skip, limit, query, fields, compressor)
+    return OpQuery(request_id, response_to, flags, namespace, skip, limit, query, fields, compressor, size_bytes)
+
+
+def decode_op_get_more(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpGetMore:
+    """The OP_GET_MORE in `buffer[start:end]`. Only its header is read: it is answered by an error."""
+    request_id: int = read_i32_le(buffer, start + 4)
+    response_to: int = read_i32_le(buffer, start + 8)
+    return OpGetMore(request_id, response_to, compressor)
+
+
+def decode_op_kill_cursors(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpKillCursors:
+    """The OP_KILL_CURSORS in `buffer[start:end]`: 0, numberOfCursorIDs, cursorIDs."""
+    pos = start + 24
+    if end < pos:
+        raise ProtocolError("OP_KILL_CURSORS: the message ends before its cursor ids")
+    count: int = read_i32_le(buffer, start + 20)
+    if count < 1 or count > MAX_KILLED_CURSORS:
+        raise ProtocolError(f"OP_KILL_CURSORS: numberOfCursorIDs {count} is not between 1 and {MAX_KILLED_CURSORS}")
+    if end - pos != 8 * count:
+        raise ProtocolError(f"OP_KILL_CURSORS: numberOfCursorIDs is {count}, but there are {end - pos} bytes of ids")
+    cursor_ids: list[int] = [read_i64_le(buffer, at) for at in range(pos, end, 8)]
+    request_id: int = read_i32_le(buffer, start + 4)
+    response_to: int = read_i32_le(buffer, start + 8)
+    return OpKillCursors(request_id, response_to, cursor_ids, compressor)
 
 
 def decode_op_reply(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpReply:
@@ -206,4 +239,5 @@ def refused_opcode(opcode: int, expected: str) -> str:
 
     expected: the text about those it accepts.
     """
-    return f"{opcode_name(opcode)} is not supported; {expected}"
+    advice = OLD_DRIVER if opcode in LEGACY_OPCODES else expected
+    return f"{opcode_name(opcode)} is not supported; {advice}"

@@ -16,12 +16,15 @@ from mongottl.wire.messages import (
     MAX_MESSAGE_SIZE,
     NOT_COMPRESSED,
     OP_COMPRESSED,
+    OP_KILL_CURSORS,
     OP_MSG,
     OP_QUERY,
     OP_REPLY,
     REPLY_AWAIT_CAPABLE,
+    REPLY_QUERY_FAILURE,
     OpMsg,
     OpQuery,
+    Request,
 )
 
 # Header, flagBits and the kind byte of a body section: a reply without its document.
@@ -32,6 +35,7 @@ _pack_op_reply: Final = struct.Struct("<iiiiIqii").pack
 _pack_i32: Final = struct.Struct("<i").pack
 _pack_u32: Final = struct.Struct("<I").pack
 _pack_2i32: Final = struct.Struct("<ii").pack
+_pack_i64: Final = struct.Struct("<q").pack
 
 
 def encode_reply(
@@ -51,8 +55,10 @@ def encode_reply(
     return _finish(request_id, response_to, OP_MSG, [_pack_u32(flags & 0xFFFFFFFF), b"\0", body], flags, compressor)
 
 
-def encode_reply_to(request: OpMsg | OpQuery, request_id: int, body: bytes, flags: int = 0) -> bytes:
-    """The reply to `request`: OP_REPLY to OP_QUERY, else OP_MSG; with checksum and compressor if the request had them.
+def encode_reply_to(request: Request, request_id: int, body: bytes, flags: int = 0) -> bytes:
+    """The reply to `request`: OP_MSG to OP_MSG, else OP_REPLY; with checksum and compressor if the request had them.
+
+    To a query of a collection and to OP_GET_MORE there are only errors.
 
     flags: MORE_TO_COME or 0; without meaning for OP_REPLY.
     """
@@ -60,7 +66,10 @@ def encode_reply_to(request: OpMsg | OpQuery, request_id: int, body: bytes, flag
         return encode_reply(
             request_id, request.request_id, body, flags | (request.flags & CHECKSUM_PRESENT), request.compressor
         )
-    return encode_op_reply(request_id, request.request_id, [body], compressor=request.compressor)
+    reply_flags = REPLY_AWAIT_CAPABLE
+    if not (isinstance(request, OpQuery) and request.is_command):
+        reply_flags |= REPLY_QUERY_FAILURE
+    return encode_op_reply(request_id, request.request_id, [body], reply_flags, compressor=request.compressor)
 
 
 def encode_request(
@@ -97,6 +106,12 @@ def encode_op_query(
     if fields is not None:
         parts.append(fields)
     return _finish(request_id, 0, OP_QUERY, parts, 0, compressor)
+
+
+def encode_op_kill_cursors(request_id: int, cursor_ids: Sequence[int]) -> bytes:
+    """An OP_KILL_CURSORS, as old clients send."""
+    parts = [_pack_2i32(0, len(cursor_ids)), *(_pack_i64(cursor_id) for cursor_id in cursor_ids)]
+    return _finish(request_id, 0, OP_KILL_CURSORS, parts, 0, NOT_COMPRESSED)
 
 
 def encode_op_reply(

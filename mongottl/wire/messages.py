@@ -4,7 +4,7 @@ Every message starts with a header of four little-endian int32: messageLength (i
 responseTo, opCode. Documents in messages are raw BSON. `decode` and `encode` have the layout of messages in bytes.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 HEADER_SIZE: Final = 16
 # mongod's maxMessageSizeBytes, header included: the longest message that either side may send.
@@ -12,6 +12,8 @@ MAX_MESSAGE_SIZE: Final = 48_000_000
 
 OP_REPLY: Final = 1
 OP_QUERY: Final = 2004
+OP_GET_MORE: Final = 2005
+OP_KILL_CURSORS: Final = 2007
 OP_COMPRESSED: Final = 2012
 OP_MSG: Final = 2013
 
@@ -40,7 +42,16 @@ CHECKSUM_SIZE: Final = 4
 # The required bits that are not defined.
 UNKNOWN_REQUIRED_FLAGS: Final = 0xFFFF & ~(CHECKSUM_PRESENT | MORE_TO_COME)
 
-# Flag bits of OP_REPLY. mongod has set AwaitCapable in every reply since 1.6.
+# The messages with which drivers wrote and read documents before there were commands for it: `insert`, `update` and
+# `delete` came with MongoDB 2.6, `find` and `getMore` with 3.2, OP_MSG with 3.6, and MongoDB 5.1 has removed them.
+LEGACY_OPCODES: Final = frozenset((2001, 2002, OP_GET_MORE, 2006, OP_KILL_CURSORS))
+OLD_DRIVER: Final = (
+    "MongoDB has removed it in version 5.1, and only drivers of before MongoDB 3.6 (2017) send it: use a newer driver"
+)
+
+# Flag bits of OP_REPLY. mongod has set AwaitCapable in every reply since 1.6. QueryFailure: the one document is an
+# error, with its text in `$err`.
+REPLY_QUERY_FAILURE: Final = 1 << 1
 REPLY_AWAIT_CAPABLE: Final = 1 << 3
 
 # Compressor ids of OP_COMPRESSED; NOT_COMPRESSED is ours, for a message that came without that wrapper.
@@ -107,6 +118,10 @@ class OpMsg:
         return self.flags & MORE_TO_COME != 0
 
     @property
+    def expects_reply(self) -> bool:
+        return self.flags & MORE_TO_COME == 0
+
+    @property
     def exhaust_allowed(self) -> bool:
         """Request: the client accepts several replies, all but the last with MORE_TO_COME."""
         return self.flags & EXHAUST_ALLOWED != 0
@@ -119,11 +134,14 @@ class OpMsg:
 
 
 class OpQuery:
-    """One OP_QUERY; since MongoDB 6.0 it is used only for the first `hello` or `isMaster` of a connection.
+    """One OP_QUERY; since MongoDB 5.1 it is used only for the commands with which a connection begins.
 
     namespace: `<database>.$cmd` for a command.
     fields: the optional returnFieldsSelector document, or None.
+    size_bytes: of the whole message before compression, where it was received; else 0.
     """
+
+    expects_reply = True
 
     def __init__(
         self,
@@ -136,6 +154,7 @@ class OpQuery:
         query: bytes,
         fields: bytes | None,
         compressor: int = NOT_COMPRESSED,
+        size_bytes: int = 0,
     ) -> None:
         self.request_id = request_id
         self.response_to = response_to
@@ -146,9 +165,51 @@ class OpQuery:
         self.query = query
         self.fields = fields
         self.compressor = compressor
+        self.size_bytes = size_bytes
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it runs a command. Else it reads a collection, and was replaced by the command `find`."""
+        return self.namespace.partition(".")[2] == "$cmd"
 
     def __repr__(self) -> str:
         return f"OpQuery(request_id={self.request_id}, namespace={self.namespace!r}, query={len(self.query)} bytes)"
+
+
+class OpGetMore:
+    """One OP_GET_MORE, which the command `getMore` replaced; its reply is an OP_REPLY."""
+
+    expects_reply = True
+
+    def __init__(self, request_id: int, response_to: int, compressor: int = NOT_COMPRESSED) -> None:
+        self.request_id = request_id
+        self.response_to = response_to
+        self.compressor = compressor
+
+    def __repr__(self) -> str:
+        return f"OpGetMore(request_id={self.request_id})"
+
+
+class OpKillCursors:
+    """One OP_KILL_CURSORS, which has no reply. cursor_ids: of the cursors to close."""
+
+    expects_reply = False
+
+    def __init__(
+        self, request_id: int, response_to: int, cursor_ids: list[int], compressor: int = NOT_COMPRESSED
+    ) -> None:
+        self.request_id = request_id
+        self.response_to = response_to
+        self.cursor_ids = cursor_ids
+        self.compressor = compressor
+
+    def __repr__(self) -> str:
+        return f"OpKillCursors(request_id={self.request_id}, {len(self.cursor_ids)} cursors)"
+
+
+LegacyRequest: TypeAlias = OpQuery | OpGetMore | OpKillCursors
+# What a server receives.
+Request: TypeAlias = OpMsg | LegacyRequest
 
 
 class OpReply:

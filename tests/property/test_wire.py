@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mongottl.errors import ProtocolError
 from mongottl.wire.connection import ClientWireConnection, WireConnection
-from mongottl.wire.encode import encode_op_query, encode_op_reply, encode_reply, encode_request
+from mongottl.wire.encode import encode_op_kill_cursors, encode_op_query, encode_op_reply, encode_reply, encode_request
 from mongottl.wire.messages import (
     CHECKSUM_PRESENT,
     COMPRESSOR_NOOP,
@@ -15,12 +15,14 @@ from mongottl.wire.messages import (
     NEED_DATA,
     NOT_COMPRESSED,
     NeedData,
+    OpKillCursors,
     OpMsg,
     OpQuery,
     OpReply,
 )
 
 int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
 documents = st.binary(max_size=40).map(lambda inside: struct.pack("<i", 5 + len(inside)) + inside + b"\0")
 cstrings = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10)
 sequences = st.lists(
@@ -33,7 +35,10 @@ compressors = st.sampled_from([NOT_COMPRESSED, COMPRESSOR_NOOP, COMPRESSOR_ZLIB]
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    if draw(st.integers(0, 3)):
+    kind = draw(st.integers(0, 5))
+    if kind == 0:
+        return encode_op_kill_cursors(draw(int32), draw(st.lists(int64, min_size=1, max_size=5)))
+    if kind > 1:
         return encode_request(draw(int32), draw(documents), draw(sequences), draw(flags), draw(compressors))
     return encode_op_query(
         draw(int32),
@@ -60,8 +65,12 @@ def outcomes(connection: WireConnection, chunks: list[bytes]) -> list[str]:
             while not isinstance(message, NeedData):
                 if isinstance(message, OpMsg):
                     seen.append(f"{message!r} {message.body!r} {message.sequences!r}")
-                else:
+                elif isinstance(message, OpQuery):
                     seen.append(f"{message!r} {message.query!r} {message.fields!r}")
+                elif isinstance(message, OpKillCursors):
+                    seen.append(f"{message!r} {message.cursor_ids!r}")
+                else:
+                    seen.append(f"{message!r}")
                 message = connection.next_message()
         except ProtocolError as error:
             seen.append(str(error))

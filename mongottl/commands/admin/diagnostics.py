@@ -29,6 +29,7 @@ class BuildInfoRequest(NamedTuple):
     access=ANYONE,
     help="Returns the server's version and how it was built.",
     aliases=("buildinfo",),
+    by_op_query=True,
     in_transaction=True,
     begins_transaction=False,
 )

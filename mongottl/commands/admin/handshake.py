@@ -1,4 +1,4 @@
-"""hello and its older names, ping, whatsmyuri: commands of the driver handshake.
+"""hello and its older names, ping, whatsmyuri, _isSelf: commands of the driver handshake.
 
 Source: the driver specifications' "MongoDB Handshake" and "Server Discovery and Monitoring".
 """
@@ -53,6 +53,7 @@ class HelloRequest(NamedTuple):
     may_be_abandoned=True,
     stable=True,
     handshake=True,
+    by_op_query=True,
 )
 def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     """With `topologyVersion` and `maxAwaitTimeMS` the reply waits for a topology change; there is never one."""
@@ -68,6 +69,7 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     strict=False,
     may_be_abandoned=True,
     handshake=True,
+    by_op_query=True,
 )
 def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     return _answer(op, request, "ismaster")
@@ -314,3 +316,19 @@ class WhatsMyUriRequest(NamedTuple):
 )
 def whats_my_uri(op: OperationContext, request: WhatsMyUriRequest) -> Reply:
     return {"you": op.client.remote}
+
+
+class IsSelfRequest(NamedTuple):
+    command: Annotated[Value, Field("_isSelf", ONE)]
+
+
+@command(
+    "_isSelf",
+    IsSelfRequest,
+    access=ANYONE,
+    help="Returns an id of this run of the server, by which it would know itself among the members of a replica set.",
+    strict=False,
+    by_op_query=True,
+)
+def is_self(op: OperationContext, request: IsSelfRequest) -> Reply:
+    return {"id": op.service.process_id}

@@ -49,6 +49,7 @@ class SaslStartRequest(NamedTuple):
     help="Begins a login on this connection, by SCRAM-SHA-256, SCRAM-SHA-1 or MONGODB-X509.",
     strict=False,
     stable=True,
+    by_op_query=True,
     secret_fields=("payload",),
 )
 def sasl_start(op: OperationContext, request: SaslStartRequest) -> Reply:
@@ -70,6 +71,7 @@ class SaslContinueRequest(NamedTuple):
     help="Continues a login that saslStart has begun.",
     strict=False,
     stable=True,
+    by_op_query=True,
     secret_fields=("payload",),
 )
 def sasl_continue(op: OperationContext, request: SaslContinueRequest) -> Reply:
@@ -89,6 +91,7 @@ class AuthenticateRequest(NamedTuple):
     help="Logs in the user that the client's TLS certificate names (MONGODB-X509).",
     strict=False,
     stable=True,
+    by_op_query=True,
 )
 def authenticate(op: OperationContext, request: AuthenticateRequest) -> Reply:
     """`{dbname, user}`. BadValue (2) on another database than `$external`, MechanismUnavailable (334)."""

@@ -70,7 +70,11 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
 
 
 def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Reply:
-    """The reply to `saslContinue`. ProtocolError (17) without a conversation, AuthenticationFailed (18)."""
+    """The reply to `saslContinue`. ProtocolError (17) without a conversation, AuthenticationFailed (18).
+
+    What a client sends in the empty exchange is not looked at, as mongod does not: the Java driver before 4.0 repeats
+    there what the server has sent.
+    """
     conversation = op.client.conversation
     if not isinstance(conversation, Conversation):
         raise CommandError(ErrorCode.ProtocolError, "No SASL session state found")
@@ -81,8 +85,6 @@ def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Rep
     mechanism = conversation.scram.mechanism
     try:
         if conversation.verified:
-            if sent:
-                raise authentication_failed()
             _finish(op, user, mechanism)
             return _reply(b"", True)
         answer = conversation.scram.set_final(sent)

@@ -85,7 +85,7 @@ _TABLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         (
             NEVER,
             """
-            _mergeAuthzCollections createRole createUser dropAllRolesFromDatabase dropAllUsersFromDatabase
+            _isSelf _mergeAuthzCollections createRole createUser dropAllRolesFromDatabase dropAllUsersFromDatabase
             dropRole dropUser grantPrivilegesToRole grantRolesToRole grantRolesToUser invalidateUserCache
             revokePrivilegesFromRole revokeRolesFromRole revokeRolesFromUser rolesInfo updateRole updateUser
             usersInfo

@@ -7,9 +7,9 @@ import pytest
 from mongottl.errors import ProtocolError
 from mongottl.wire.connection import ClientWireConnection, WireConnection
 from mongottl.wire.encode import encode_request
-from mongottl.wire.messages import NEED_DATA, NeedData, OpMsg, OpQuery, OpReply
+from mongottl.wire.messages import NEED_DATA, NeedData, OpGetMore, OpKillCursors, OpMsg, OpQuery, OpReply, Request
 
-Message = OpMsg | OpQuery | OpReply
+Message = Request | OpReply
 AnyConnection = WireConnection | ClientWireConnection
 
 OTHER = encode_request(99, bytes.fromhex("0500000000"))
@@ -28,7 +28,10 @@ ATTRIBUTES: dict[type[Message], tuple[str, ...]] = {
         "query",
         "fields",
         "compressor",
+        "size_bytes",
     ),
+    OpGetMore: ("request_id", "response_to", "compressor"),
+    OpKillCursors: ("request_id", "response_to", "cursor_ids", "compressor"),
     OpReply: ("request_id", "response_to", "flags", "cursor_id", "starting_from", "documents", "compressor"),
 }
 

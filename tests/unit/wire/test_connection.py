@@ -45,11 +45,6 @@ def test_length_is_refused_by_the_header_alone(refusal: Refusal, length: int) ->
     ("opcode", "name"),
     [
         (1000, "OP_MSG (legacy) (1000)"),
-        (2001, "OP_UPDATE (2001)"),
-        (2002, "OP_INSERT (2002)"),
-        (2005, "OP_GET_MORE (2005)"),
-        (2006, "OP_DELETE (2006)"),
-        (2007, "OP_KILL_CURSORS (2007)"),
         (2010, "OP_COMMAND (2010)"),
         (2011, "OP_COMMANDREPLY (2011)"),
         (0, "unknown opcode 0"),
@@ -60,6 +55,13 @@ def test_length_is_refused_by_the_header_alone(refusal: Refusal, length: int) ->
 def test_opcode_is_refused_by_the_header_alone(refusal: Refusal, opcode: int, name: str) -> None:
     # The header announces more bytes than there are.
     assert refusal(struct.pack("<iiii", 1000, 1, 0, opcode)).startswith(f"{name} is not supported; a server takes")
+
+
+@pytest.mark.parametrize(("opcode", "name"), [(2001, "OP_UPDATE"), (2002, "OP_INSERT"), (2006, "OP_DELETE")])
+def test_writes_of_old_drivers_are_refused_with_their_age(refusal: Refusal, opcode: int, name: str) -> None:
+    text = refusal(struct.pack("<iiii", 1000, 1, 0, opcode))
+    assert text.startswith(f"{name} ({opcode}) is not supported; ")
+    assert "drivers of before MongoDB 3.6 (2017)" in text
 
 
 def test_http_is_told_so(refusal: Refusal) -> None:
