@@ -6,7 +6,7 @@ RUN pip install --no-cache-dir --prefix=/installed '/source[geo,javascript,web]'
 
 FROM python:3.13-slim
 COPY --from=build /installed /usr/local
-RUN useradd --create-home mongottl && mkdir -m 700 /data && chown mongottl /data
+RUN useradd --create-home mongottl && mkdir /data && chown mongottl /data && chmod 700 /data
 USER mongottl
 EXPOSE 27017
 STOPSIGNAL SIGTERM
