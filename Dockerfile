@@ -1,7 +1,7 @@
 # Two stages: one with a C compiler, so that the hot packages are compiled, and a slim one that runs the result.
 FROM python:3.13 AS build
 COPY . /source
-RUN pip install --no-cache-dir --prefix=/installed '/source[geo,javascript,web]' \
+RUN pip install --no-cache-dir --prefix=/installed '/source[geo,javascript,tls,web,snappy,text,zstd]' \
     && (pip install --no-cache-dir --prefix=/installed icukit-pyicu || echo "no ICU: collations will be refused")
 
 FROM python:3.13-slim

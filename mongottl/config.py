@@ -98,6 +98,8 @@ class ServerConfig:
     cosmos_key_file: str | None = None
     web_port: int | None = None
     web_host: str = "127.0.0.1"
+    emulator: bool = False
+    certificate_port: int | None = None
 
     def __post_init__(self) -> None:
         self.validate()
@@ -107,6 +109,8 @@ class ServerConfig:
         list a tuple."""
         for setting in SETTINGS:
             setattr(self, setting.field, setting.check(getattr(self, setting.field)))
+        if self.certificate_port == 0:
+            self.certificate_port = None
         for field, needed in _NEEDS:
             if self._is_given(field) and not any(self._is_given(other) for other in needed):
                 raise SettingError(field, "only together with " + " or ".join("{}" for _ in needed), *needed)
@@ -117,6 +121,10 @@ class ServerConfig:
                 raise SettingError(field, "not together with {}", other)
         if self.web_port and self.web_port == self.port and self.web_host == self.host:
             raise SettingError("web_port", "needs another port than {}", "port")
+        if self.certificate_port is not None and self.certificate_port in (self.port, self.web_port):
+            raise SettingError("certificate_port", "needs another port than {} and {}", "port", "web_port")
+        if self.emulator and (self.dialect != "cosmos" or self.cosmos_account is None):
+            raise SettingError("emulator", "needs {} cosmos and {}", "dialect", "cosmos_account")
         if self.storage_engine == "memory" and self.data_dir is not None:
             raise SettingError("storage_engine", "memory not together with {}", "data_dir")
         if self.dialect != "cosmos":
@@ -522,6 +530,19 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         maximum=65_535,
     ),
     Setting("web_host", "network", "host", "Address on which the page listens."),
+    Setting(
+        "emulator",
+        "cosmos",
+        "switch",
+        "Take the place of Cosmos DB's emulator: by default port 10255, its account and key, TLS, test commands.",
+    ),
+    Setting(
+        "certificate_port",
+        "tls",
+        "number",
+        "TCP port that serves the certificate to trust, at https://…/_explorer/emulator.pem; 0 is off. Extra `web`.",
+        maximum=65_535,
+    ),
 )
 
 _DEFAULTS: Final[dict[str, object]] = {field.name: field.default for field in dataclass_fields(ServerConfig)}
@@ -537,6 +558,7 @@ _NEEDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("cosmos_key", ("cosmos_account",)),
     ("cosmos_key_file", ("cosmos_account",)),
     ("web_host", ("web_port",)),
+    ("certificate_port", ("tls_self_signed", "tls_cert")),
 )
 # The user of `user` has a password in one of these, or is there already.
 _GIVE_USERS: Final = ("password_file", "password", "data_dir", "load")
@@ -550,6 +572,17 @@ _EXCLUDES: Final[tuple[tuple[str, str], ...]] = (
 # The settings of a server for one test suite, unless it is told otherwise: `start_server()` and `mongottl run`. Time
 # stands still, so that no test depends on how fast it runs.
 _FOR_TESTS: Final[dict[str, object]] = {"port": 0, "enable_test_commands": True, "freeze_clock": True, "quiet": True}
+# The settings of a server in the place of Cosmos DB's emulator, unless it is told otherwise.
+# Source: Microsoft's "Develop locally using the Azure Cosmos DB emulator", which publishes account, key and ports.
+_FOR_EMULATOR: Final[dict[str, object]] = {
+    "port": 10_255,
+    "dialect": "cosmos",
+    "cosmos_account": "localhost",
+    "cosmos_key": "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==",
+    "tls_self_signed": True,
+    "certificate_port": 8081,
+    "enable_test_commands": True,
+}
 # Variables with our prefix that are no settings, and who reads them.
 OTHER_VARIABLES: Final[dict[str, str]] = {
     "MONGOTTL_PURE": "installation: 1 leaves everything interpreted",
@@ -681,18 +714,34 @@ def config_from(values: Mapping[str, str], for_tests: bool = False) -> ServerCon
     for_tests: whether the defaults are those of a server for a test suite (`config_for_tests`).
     """
     parsed: dict[str, Any] = {s.field: s.parse(values[s.field]) for s in SETTINGS if s.field in values}
-    return config_for_tests(parsed) if for_tests else ServerConfig(**parsed)
+    return config_for_tests(parsed) if for_tests else ServerConfig(**{**_emulator_defaults(parsed), **parsed})
 
 
 def config_for_tests(settings: Mapping[str, Any]) -> ServerConfig:
     """A configuration for one test suite: a free port, test commands, a clock that stands still, only warnings logged,
-    as far as the settings, by field, do not say otherwise. SettingError for a bad value."""
-    defaults = dict(_FOR_TESTS)
+    unless the settings, by field, say otherwise. SettingError for a bad value."""
+    defaults = {**_emulator_defaults(settings), **_FOR_TESTS}
     if settings.get("enable_test_commands") is False:
         del defaults["freeze_clock"]  # only test commands could move it
     if settings.get("verbosity"):
         del defaults["quiet"]
+    if "certificate_port" not in settings:
+        defaults.pop("certificate_port", None)  # several suites may run at once
     return ServerConfig(**{**defaults, **settings})
+
+
+def _emulator_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of the settings of a server in the emulator's place; none if these settings, by field, ask for no
+    such server. What a setting contradicts is left out."""
+    if settings.get("emulator") is not True:
+        return {}
+    defaults = dict(_FOR_EMULATOR)
+    for given, contradicted in (("cosmos_key_file", "cosmos_key"), ("tls_cert", "tls_self_signed")):
+        if settings.get(given) is not None:
+            del defaults[contradicted]
+    if settings.get("tls_self_signed") is False and settings.get("tls_cert") is None:
+        del defaults["certificate_port"]
+    return defaults
 
 
 def config_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

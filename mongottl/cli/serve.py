@@ -54,6 +54,11 @@ def print_first_line(server: "Server") -> None:
     print(f"mongottl accepts connections ({where}{clock}{speed}): {server.uri}", flush=True)
     if server.web_url is not None:
         print(f"mongottl shows what is inside at {server.web_url}", flush=True)
+    if config.emulator:
+        from mongottl.cli.trust import emulator_lines  # only the emulator needs it
+
+        for line in emulator_lines(server):
+            print(line, flush=True)
 
 
 def serve(

@@ -62,6 +62,20 @@ _ROWS: Final = (
         "testing.md",
     ),
     Subcommand(
+        "emulator",
+        "[options]",
+        "Runs the server in the place of Cosmos DB's emulator: the same port, account, key and encryption.",
+        "emulator",
+        "cosmos.md",
+    ),
+    Subcommand(
+        "trust",
+        "[LANGUAGE] [--certificate FILE] [--trust-store FILE]",
+        "Shows how clients in a language trust the certificate of --tls-self-signed or of the emulator.",
+        "trust",
+        "operating.md",
+    ),
+    Subcommand(
         "ping",
         "[URI] [--timeout SECONDS]",
         "Asks whether a server answers: exit status 0 or 1.",

@@ -58,6 +58,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "TLS handshake failed": 9900014,
     "A request of the page failed": 9900015,
     "The page could not be made": 9900016,
+    "A request for the certificate failed": 9900017,
     "Internal error": 9900020,
     "The storage engine failed": 9900030,
     "Cannot write to disk; the server will try again": 9900031,

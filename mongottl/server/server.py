@@ -18,6 +18,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -45,6 +46,7 @@ from mongottl.server.transport.tls import TlsTransport
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine
 
 if TYPE_CHECKING:
+    from mongottl.server.web.certificate import CertificateSite
     from mongottl.server.web.serve import Page
 
 GRACE_S: Final = 1.0
@@ -87,6 +89,7 @@ class Server:
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._page: Page | None = None
+        self._certificate_site: CertificateSite | None = None
         self._connections: set[Connection] = set()
         # How many accepted connections are open, including those whose task has not begun yet.
         self._accepted = 0
@@ -120,6 +123,16 @@ class Server:
         """What a browser on this machine opens to look inside; None without `--web-port`."""
         return None if self._page is None else self._page.url
 
+    @property
+    def ca_file(self) -> str | None:
+        """The certificate that clients have to trust; None without TLS, and where it is not known."""
+        return None if self._tls is None else self._tls.ca_file
+
+    @property
+    def certificate_url(self) -> str | None:
+        """Where clients fetch that certificate; None without `--certificate-port`."""
+        return None if self._certificate_site is None else self._certificate_site.url
+
     def account_uri(self, key: str) -> str:
         """The connection string of the Cosmos DB account with one of its keys, as the portal shows it."""
         name = self.config.cosmos_account
@@ -143,12 +156,17 @@ class Server:
         """Binds the address. OSError if it is taken or does not exist."""
         self._listeners = open_listeners(self.config.host, self.config.port)
         self.port = port_of(self._listeners)
-        if self.config.web_port is not None:
-            try:
+        try:
+            if self.config.web_port is not None:
                 self._page = _page(self.config, self.shell, self._tls)
-            except OSError:
-                self._close_listeners()
-                raise
+            if self.config.certificate_port is not None:
+                assert self._tls is not None
+                self._certificate_site = _certificate_site(self.config, self._tls, self.log)
+        except OSError:
+            self._close_listeners()
+            if self._page is not None:
+                self._page.close()
+            raise
         self._warn_without_access_control()
 
     def _warn_without_access_control(self) -> None:
@@ -180,6 +198,8 @@ class Server:
             nursery.start_soon(self._accept, listener, nursery)
         if self._page is not None:
             nursery.start_soon(self._page.run)
+        if self._certificate_site is not None:
+            nursery.start_soon(self._certificate_site.run)
 
     async def stop(self) -> None:
         """Stops accepting, waits until running requests are answered, and cancels the rest after the grace period."""
@@ -213,6 +233,8 @@ class Server:
             listener.close()
         if self._page is not None:
             self._page.close()
+        if self._certificate_site is not None:
+            self._certificate_site.close()
         self.shell.poller.close()
         self.service.end_scripts()
         # The oplog has it, too; this spares the next start reading it there.
@@ -222,7 +244,8 @@ class Server:
 
     def close_sockets(self) -> None:
         """In a process that was forked from the server's: closes its copies of all sockets."""
-        for listener in [*self._listeners, *([] if self._page is None else self._page.listeners)]:
+        shown = [site.listeners for site in (self._page, self._certificate_site) if site is not None]
+        for listener in [*self._listeners, *chain.from_iterable(shown)]:
             listener.close()
         for connection in self._connections:
             connection.close_socket()
@@ -337,11 +360,24 @@ class Server:
             self.log.info("network", "Connection ended", name, remote=client.remote)
 
 
+def _need(option: str, *libraries: str) -> None:
+    """OSError if a library of the extra `web` is not installed."""
+    for library in libraries:
+        if find_spec(library) is None:
+            raise OSError(f"{option} needs {library}: pip install 'mongottl[web]'")
+
+
+def _certificate_site(config: ServerConfig, tls: ServerTls, log: Log) -> "CertificateSite":
+    """What answers on `--certificate-port`. OSError as for `_page`."""
+    _need("--certificate-port", "h11")
+    from mongottl.server.web.certificate import CertificateSite
+
+    return CertificateSite(config, tls, log)
+
+
 def _page(config: ServerConfig, shell: Shell, tls: ServerTls | None) -> "Page":
     """The page of `--web-port`. OSError if its address is taken or what it needs is not installed."""
-    for library in ("h11", "prometheus_client"):
-        if find_spec(library) is None:
-            raise OSError(f"--web-port needs {library}: pip install 'mongottl[web]'")
+    _need("--web-port", "h11", "prometheus_client")
     from mongottl.server.web.serve import Page
 
     return Page(config, shell, None if tls is None else tls.context)

@@ -98,16 +98,26 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def kept_ca_file(config: ServerConfig) -> str:
+    """The file with the authority's certificate of a server with a certificate of its own, whether it has been made
+    yet or not."""
+    return str(_folder(config, _names(config)) / _CA_NAME)
+
+
+def _folder(config: ServerConfig, names: tuple[str, ...]) -> Path:
+    """The folder of the server's own certificate for these names."""
+    if config.data_dir is not None:
+        return (Path(config.data_dir) / "tls").absolute()
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    # Servers for other names do not replace each other's certificates.
+    digest = hashlib.sha256(" ".join(names).encode()).hexdigest()
+    return (Path(cache) / "mongottl" / "tls" / digest[:16]).absolute()
+
+
 def _self_signed(config: ServerConfig) -> Path:
     """The folder with the server's own certificate, made unless it is there."""
     names = _names(config)
-    if config.data_dir is not None:
-        folder = Path(config.data_dir) / "tls"
-    else:
-        cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        # Servers for other names do not replace each other's certificates.
-        folder = Path(cache) / "mongottl" / "tls" / hashlib.sha256(" ".join(names).encode()).hexdigest()[:16]
-    folder = folder.absolute()
+    folder = _folder(config, names)
     try:
         if _covers(folder, names):
             return folder
