@@ -170,7 +170,7 @@ class Shell:
         """Runs a command line to its end; a server is only started. A free port stands for that of the documents."""
         words = shlex.split(line, comments=True)
         line = line.replace(f"mongodb://{ADDRESS}/", self.uri).replace("http://127.0.0.1:8080/", self.web_url)
-        if words[0] == "mongottl" and (len(words) == 1 or words[1].startswith("--")):
+        if words[0] == "mongottl" and (len(words) == 1 or words[1] == "emulator" or words[1].startswith("--")):
             self.serve(line)
             return
         ended = subprocess.run(
@@ -186,6 +186,8 @@ class Shell:
                 command[command.index(option) + 1] = "0"
             elif option == "--port":
                 command += [option, "0"]
+        if "emulator" in command:
+            command += ["--certificate-port", "0"]
         server = subprocess.Popen(
             command,
             cwd=self.folder,
