@@ -74,6 +74,7 @@ class ServerConfig:
     ttl_monitor_enabled: bool = True
     max_connections: int = 10_000
     cursor_timeout_s: int = 600
+    cursor_memory_mb: int = 0
     oplog_size_mb: int = 64
     oplog_min_retention_hours: int = 0
     auth: bool = False
@@ -425,6 +426,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "Seconds after which an idle cursor is closed.",
         minimum=1,
         maximum=2_000_000,
+    ),
+    Setting(
+        "cursor_memory_mb",
+        "behaviour",
+        "number",
+        "MiB that idle cursors hold together before their data moves to files; 0: an eighth of the memory.",
+        maximum=1 << 30,
     ),
     Setting(
         "oplog_size_mb",

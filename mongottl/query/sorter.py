@@ -38,22 +38,6 @@ ENTRY_BYTES: Final = 128
 _HEADER_BYTES: Final = 44
 
 
-class MemoryRun:
-    """An iterator over a sorted run in memory, which releases entries as it returns them."""
-
-    def __init__(self, entries: list[SortEntry]) -> None:
-        entries.reverse()
-        self._entries: Final = entries
-
-    def __iter__(self) -> "MemoryRun":
-        return self
-
-    def __next__(self) -> object:  # a SortEntry; compiled, this method may return no tuple type
-        if not self._entries:
-            raise StopIteration
-        return self._entries.pop()
-
-
 class FileRun:
     """An iterator over a sorted run in a file, at the offsets `start` to `end`, read in pieces."""
 
@@ -94,6 +78,15 @@ class FileRun:
             read_i64_le(buffer, at + 32),
         )
 
+    def release(self) -> None:
+        """Frees the part that was read ahead, which is read again."""
+        self._offset -= i64(len(self._buffer)) - self._position
+        self._buffer = b""
+        self._position = 0
+
+    def held_bytes(self) -> int:
+        return len(self._buffer)
+
     def _has(self, size: i64) -> bool:
         """Reads until the next `size` bytes are in the buffer; False at the end."""
         missing: i64 = size - (i64(len(self._buffer)) - self._position)
@@ -110,10 +103,6 @@ class FileRun:
         return True
 
 
-def _entries_of(run: MemoryRun | FileRun) -> Iterator[SortEntry]:
-    return cast("Iterator[SortEntry]", run)
-
-
 def write_entry(writer: BytesWriter, entry: SortEntry) -> None:
     """Writes an entry in the format that `FileRun` reads."""
     key, arrived, document, number, ts_s, ttl_s = entry
@@ -128,6 +117,58 @@ def write_entry(writer: BytesWriter, entry: SortEntry) -> None:
     writer.write(key)
     writer.write(document)
     writer.write(metadata)
+
+
+class MemoryRun:
+    """An iterator over a sorted run in memory, which releases entries as it returns them.
+
+    `spill` moves the next entries to a file; they are returned from there, before those that are still in memory.
+    """
+
+    def __init__(self, entries: list[SortEntry]) -> None:
+        entries.reverse()
+        self._entries: Final = entries
+        self._spilled: Final[list[FileRun]] = []
+
+    def __iter__(self) -> "MemoryRun":
+        return self
+
+    def __next__(self) -> object:  # a SortEntry; compiled, this method may return no tuple type
+        while self._spilled:
+            entry: object = next(self._spilled[0], None)
+            if entry is not None:
+                return entry
+            del self._spilled[0]
+        if not self._entries:
+            raise StopIteration
+        return self._entries.pop()
+
+    def count(self) -> int:
+        """How many entries are in memory."""
+        return len(self._entries)
+
+    def spill(self, file: SpillFile) -> None:
+        """Moves the next entries in memory to the file, about MERGE_STEP_BYTES of them."""
+        writer = BytesWriter()
+        entries = self._entries
+        while entries and i64(len(writer)) < MERGE_STEP_BYTES:
+            write_entry(writer, entries.pop())
+        data = writer.getvalue()
+        start = file.append(data)
+        self._spilled.append(FileRun(file, start, start + len(data)))
+
+    def release(self) -> None:
+        """Frees what was read ahead from the file."""
+        for run in self._spilled:
+            run.release()
+
+    def buffered_bytes(self) -> int:
+        return sum([run.held_bytes() for run in self._spilled])
+
+
+def entries_of(run: MemoryRun | FileRun) -> Iterator[SortEntry]:
+    """The entries of a run, with their type."""
+    return cast("Iterator[SortEntry]", run)
 
 
 class Sorter:
@@ -154,6 +195,10 @@ class Sorter:
         self._file_runs: list[FileRun] = []
         self._finished = False
         self._output: Iterator[SortEntry] | None = None
+        # The runs of the output, and the approximate memory of an entry in memory.
+        self._memory_output: list[MemoryRun] = []
+        self._file_output: list[FileRun] = []
+        self._entry_bytes: i64 = 0
         self._left: i64 = limit if limit else -1
         # The merge in progress: source, number of remaining entries, and destination.
         self.pending = False
@@ -271,9 +316,42 @@ class Sorter:
             self.close()
         return taken
 
+    def held_bytes(self) -> int:
+        """Approximate bytes of the entries in memory."""
+        if self._output is None:
+            return int(self._bytes_in_memory)
+        held: i64 = 0
+        for run in self._memory_output:
+            held += i64(run.count()) * self._entry_bytes + i64(run.buffered_bytes())
+        for file_run in self._file_output:
+            held += i64(file_run.held_bytes())
+        return int(held)
+
+    def spill(self, space: SpillSpace) -> bool:
+        """Moves entries of the output from memory to a temporary file, a few milliseconds' work; False if there were
+        none. space: used although the sort itself may not use the disk."""
+        if self._output is None:
+            return False
+        for run in self._memory_output:
+            if run.count():
+                file = self._file
+                if file is None:
+                    file = space.create()
+                    self._file = file
+                run.spill(file)
+                return True
+        for run in self._memory_output:
+            run.release()
+        for file_run in self._file_output:
+            file_run.release()
+        return False
+
     def close(self) -> None:
         """Frees memory and the file. May be called more than once."""
         self._entries = []
+        self._memory_output = []
+        self._file_output = []
+        self._bytes_in_memory = 0
         self._runs = []
         self._file_runs = []
         self._output = None
@@ -325,7 +403,7 @@ class Sorter:
             self._cutoff_key = key
 
     def _start_merge(self, runs: list[list[SortEntry]], max_entries: i64, to_memory: list[SortEntry] | None) -> None:
-        self._merged = heapq.merge(*[_entries_of(MemoryRun(run)) for run in runs])
+        self._merged = heapq.merge(*[entries_of(MemoryRun(run)) for run in runs])
         self._merge_left = max_entries
         self._to_memory = to_memory
         self._written_to = 0
@@ -351,7 +429,7 @@ class Sorter:
         if len(self._file_runs) > MAX_FILE_RUNS:
             first = self._file_runs[:MAX_FILE_RUNS]
             del self._file_runs[:MAX_FILE_RUNS]
-            self._merged = heapq.merge(*[_entries_of(run) for run in first])
+            self._merged = heapq.merge(*[entries_of(run) for run in first])
             self._merge_left = self._limit if self._limit else -1
             self._to_memory = None
             self._written_to = 0
@@ -359,9 +437,13 @@ class Sorter:
             return
         iterators: list[Iterator[SortEntry]] = []
         for run in self._runs:
-            iterators.append(_entries_of(MemoryRun(run)))
+            memory_run = MemoryRun(run)
+            self._memory_output.append(memory_run)
+            iterators.append(entries_of(memory_run))
         for file_run in self._file_runs:
-            iterators.append(_entries_of(file_run))
+            self._file_output.append(file_run)
+            iterators.append(entries_of(file_run))
+        self._entry_bytes = self._bytes_in_memory // max(self._count_in_memory, 1)
         self._runs = []
         self._file_runs = []
         self._output = iterators[0] if len(iterators) == 1 else heapq.merge(*iterators)

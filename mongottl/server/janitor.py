@@ -17,5 +17,6 @@ async def run_janitor(service: ServiceContext, log: Log) -> None:
     while True:
         await trio.sleep(JANITOR_INTERVAL_S)
         abort_expired(service)
-        service.close_idle()
+        while service.close_idle():
+            await trio.lowlevel.checkpoint()
         log.drain()

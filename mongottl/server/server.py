@@ -27,6 +27,7 @@ import trio
 from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stored_clock import ahead_s, resume_clock
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 GRACE_S: Final = 1.0
 ACCEPT_RETRY_S: Final = 0.1
+# How often the log says at most that cursors are closed to make room.
+LOG_ENDED_EVERY_S: Final = 60.0
 # Connections accepted in a row before other tasks run.
 ACCEPT_BURST: Final = 64
 # How many of the most expensive operations the log names at the end.
@@ -86,6 +89,7 @@ class Server:
         # Set by the command `shutdown`; whoever has opened the server then stops it.
         self.stop_requested = trio.Event()
         self.service.request_stop = self.stop_requested.set
+        self._next_ended_log_s = 0.0
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._page: Page | None = None
@@ -100,6 +104,7 @@ class Server:
         self.service.log_invalid_document = self._log_invalid_document
         self.service.log_ignored_sparse = self._log_ignored_sparse
         self.service.log_login = self._log_login
+        self.service.log_ended_cursor = self._log_ended_cursor
         self.service.log_script_output = self._log_script_output
 
     @property
@@ -272,6 +277,20 @@ class Server:
             self.log.info("access", "Successfully authenticated", ctx, **attributes)
         else:
             self.log.warning("access", "Authentication failed", ctx, **attributes)
+
+    def _log_ended_cursor(self, cursor: OpenCursor) -> None:
+        """Logs that a cursor was closed to make room, at most once in LOG_ENDED_EVERY_S, with how many there were."""
+        now_s = self.clock.monotonic_s()
+        if now_s < self._next_ended_log_s:
+            return
+        self._next_ended_log_s = now_s + LOG_ENDED_EVERY_S
+        self.log.warning(
+            "query",
+            "Idle cursors are closed, since all together hold too much",
+            namespace=cursor.namespace,
+            closed=self.service.cursors.ended_total,
+            advice="--cursor-memory-mb",
+        )
 
     def _log_script_output(self, line: str) -> None:
         self.log.info("query", "Output of a script", line=line)

@@ -205,6 +205,12 @@ def _own(op: OperationContext) -> dict[str, Value]:
         "wheel": dict(service.wheel.statistics()),
         "storage": dict(service.engine.statistics()),
         "expiredNotPurged": Int64(expired),
+        # What idle cursors hold in memory and in files, and how many were closed to make room.
+        "cursors": {
+            "bytes": Int64(service.cursors.counted_bytes),
+            "fileBytes": Int64(service.cursors.counted_file_bytes),
+            "closed": Int64(service.cursors.ended_total),
+        },
     }
 
 

@@ -22,8 +22,9 @@ from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.cursor_registry import OpenCursor
-from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.cursor_registry import CLOSED_AT_ONCE, OpenCursor
+from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.results.cursor_memory import make_room
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.plan_summary import examined_by
 from mongottl.exec.results.reading import add_resume_token
@@ -150,6 +151,9 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
     if cursor.exhausted:
         registry.close(cursor)
         cursor_id = 0
+    else:
+        registry.count(cursor)
+        yield from make_room(op)
     reply: dict[str, Value] = {"nextBatch": page.documents()}
     if tail is not None:
         add_resume_token(reply, tail)
@@ -183,7 +187,7 @@ def _kill_cursors_needs(op: OperationContext, request: KillCursorsRequest) -> li
     begins_transaction=False,
     uses_cursors=True,
 )
-def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
+def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply | Steps[Reply]:
     """Closes cursors by id, in any namespace; lists those closed and those unknown. null elements are skipped."""
     killed: list[Value] = []
     not_found: list[Value] = []
@@ -191,13 +195,32 @@ def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
     for index, cursor_id in enumerate(request.cursors):
         if cursor_id is not None and not isinstance(cursor_id, Int64):
             raise wrong_type(f"killCursors.cursors.{index}", cursor_id, "long")
-    for cursor_id in request.cursors:
+    steps = _kill(op, request.cursors, killed, not_found)
+    if len(request.cursors) <= CLOSED_AT_ONCE:
+        run_to_end(steps)
+        return _killed(killed, not_found)
+    return _kill_in_steps(steps, killed, not_found)
+
+
+def _kill_in_steps(steps: Steps[None], killed: list[Value], not_found: list[Value]) -> Steps[Reply]:
+    yield from steps
+    return _killed(killed, not_found)
+
+
+def _kill(op: OperationContext, cursor_ids: list[Value], killed: list[Value], not_found: list[Value]) -> Steps[None]:
+    """Closes cursors in steps."""
+    for count, cursor_id in enumerate(cursor_ids, 1):
         if not isinstance(cursor_id, Int64):
             continue
         cursor = op.service.cursors.find(int(cursor_id))
         if cursor is None:
             not_found.append(cursor_id)
-            continue
-        op.service.cursors.close(cursor)
-        killed.append(cursor_id)
+        else:
+            op.service.cursors.close(cursor)
+            killed.append(cursor_id)
+        if count % CLOSED_AT_ONCE == 0:
+            yield None
+
+
+def _killed(killed: list[Value], not_found: list[Value]) -> Reply:
     return {"cursorsKilled": killed, "cursorsNotFound": not_found, "cursorsAlive": [], "cursorsUnknown": []}

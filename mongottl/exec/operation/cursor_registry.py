@@ -2,13 +2,16 @@
 
 import os
 from abc import ABC, abstractmethod
+from typing import Final, TypeVar
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.snapshots import KeptSnapshot
+from mongottl.exec.operation.temporary_files import CursorSpace
 from mongottl.exec.operation.transactions import Transaction
+from mongottl.query.spill import SpillSpace
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need
 
@@ -48,6 +51,10 @@ class OpenCursor(ABC):
         self.kept_snapshot: KeptSnapshot | None = None
         self.script_steps: ScriptSteps | None = None
         self.plans: list[object] = []
+        # What the registry counts for it: memory, and bytes in the file of `space`, to which data was moved.
+        self.counted_bytes = 0
+        self.counted_file_bytes = 0
+        self.space: CursorSpace | None = None
 
     @property
     @abstractmethod
@@ -71,23 +78,66 @@ class OpenCursor(ABC):
             raise CommandError(ErrorCode.CursorKilled, f"cursor id {self.cursor_id} was killed while in use")
 
     @abstractmethod
+    def held_bytes(self) -> int:
+        """The approximate memory that the cursor takes while it is idle."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def spill(self, space: SpillSpace) -> bool:
+        """Moves some of what it holds to temporary files, a few milliseconds' work; False if nothing can be moved."""
+        raise NotImplementedError
+
+    @abstractmethod
     def close(self) -> None:
         """Releases what the cursor holds, and wakes a getMore that waits."""
         raise NotImplementedError
 
 
+K = TypeVar("K")
+
+# Cursors that are closed in one go where there may be very many.
+CLOSED_AT_ONCE: Final = 256
+# Idle cursors that hold less than this are not worth a file.
+MIN_SPILLED_BYTES: Final = 256 << 10
+# How much the files of all cursors may have, in multiples of the memory that they may hold.
+FILE_FACTOR: Final = 8
+
+
+class _Share:
+    """The cursors of one user, those used longest ago first. large: those whose data may be moved to a file."""
+
+    def __init__(self) -> None:
+        self.counted_bytes = 0
+        self.counted_file_bytes = 0
+        self.cursors: dict[int, OpenCursor] = {}
+        self.large: dict[int, OpenCursor] = {}
+
+
 class CursorRegistry:
     """The open cursors of a server, by id.
+
+    Together they may hold `budget_bytes` of memory, and FILE_FACTOR times as much in files; `results.cursor_memory`
+    makes room.
 
     A cursor whose collection is gone holds no data and does not count as open, but is kept until its next getMore or
     its timeout, because MongoDB answers QueryPlanKilled (175) for it, not CursorNotFound (43).
     """
 
-    def __init__(self, unknown: str = "cursor id {id} not found") -> None:
+    def __init__(self, unknown: str = "cursor id {id} not found", budget_bytes: int = 1 << 62) -> None:
+        self.budget_bytes = budget_bytes
+        self.counted_bytes = 0
+        self.counted_file_bytes = 0
+        # Cursors that were closed to make room.
+        self.ended_total = 0
+        self._shares: dict[UserName | None, _Share] = {}
         # The text for a cursor that there is not; `{id}` in it stands for its id.
         self._unknown = unknown
         self._cursors: dict[int, OpenCursor] = {}
         self._dead: dict[int, OpenCursor] = {}
+        # The open ones by what may close them.
+        self._by_namespace: dict[str, dict[int, OpenCursor]] = {}
+        self._by_session: dict[bytes, dict[int, OpenCursor]] = {}
+        self._in_transactions: dict[int, OpenCursor] = {}
         # Signals of getMores that wait, by the number of a collection or, of change streams, by what they watch.
         self._waiting: dict[int | str, list[Signal]] = {}
         self.opened_total = 0
@@ -104,8 +154,88 @@ class CursorRegistry:
                 break
         cursor.cursor_id = cursor_id
         self._cursors[cursor_id] = cursor
+        self._by_namespace.setdefault(cursor.namespace, {})[cursor_id] = cursor
+        if cursor.session_key is not None:
+            self._by_session.setdefault(cursor.session_key, {})[cursor_id] = cursor
+        if cursor.transaction is not None:
+            self._in_transactions[cursor_id] = cursor
         self.opened_total += 1
+        self.count(cursor)
         return cursor_id
+
+    def count(self, cursor: OpenCursor) -> None:
+        """Counts what an open cursor holds now, as the one that was used last."""
+        if cursor.cursor_id not in self._cursors:
+            return
+        share = self._shares.get(cursor.owner)
+        if share is None:
+            share = _Share()
+            self._shares[cursor.owner] = share
+        self._recount(share, cursor)
+        share.cursors.pop(cursor.cursor_id, None)
+        share.cursors[cursor.cursor_id] = cursor
+        share.large.pop(cursor.cursor_id, None)
+        if cursor.counted_bytes >= MIN_SPILLED_BYTES:
+            share.large[cursor.cursor_id] = cursor
+
+    def recount(self, cursor: OpenCursor) -> None:
+        """Counts what an idle cursor holds now that some of it was moved."""
+        if cursor.cursor_id in self._cursors:
+            self._recount(self._shares[cursor.owner], cursor)
+
+    def _recount(self, share: _Share, cursor: OpenCursor) -> None:
+        held = cursor.held_bytes()
+        in_file = 0 if cursor.space is None else cursor.space.size_bytes
+        self._add(share, cursor, held - cursor.counted_bytes, in_file - cursor.counted_file_bytes)
+
+    def _add(self, share: _Share, cursor: OpenCursor, held: int, in_file: int) -> None:
+        cursor.counted_bytes += held
+        share.counted_bytes += held
+        self.counted_bytes += held
+        cursor.counted_file_bytes += in_file
+        share.counted_file_bytes += in_file
+        self.counted_file_bytes += in_file
+
+    def _forget(self, cursor: OpenCursor) -> None:
+        """Removes an open cursor from all but `_cursors`."""
+        _remove(self._by_namespace, cursor.namespace, cursor.cursor_id)
+        if cursor.session_key is not None:
+            _remove(self._by_session, cursor.session_key, cursor.cursor_id)
+        self._in_transactions.pop(cursor.cursor_id, None)
+        share = self._shares[cursor.owner]
+        self._add(share, cursor, -cursor.counted_bytes, -cursor.counted_file_bytes)
+        share.cursors.pop(cursor.cursor_id, None)
+        share.large.pop(cursor.cursor_id, None)
+        if not share.cursors:
+            del self._shares[cursor.owner]
+
+    @property
+    def exceeds_memory(self) -> bool:
+        return self.counted_bytes > self.budget_bytes
+
+    @property
+    def exceeds_files(self) -> bool:
+        return self.counted_file_bytes > FILE_FACTOR * self.budget_bytes
+
+    def next_to_spill(self) -> OpenCursor | None:
+        """The cursor whose data is to be moved to a file: of the user whose cursors hold most, the large one that was
+        used longest ago. It is not returned again before its next use. None if there is none."""
+        for share in sorted(self._shares.values(), key=_memory_of, reverse=True):
+            for cursor in share.large.values():
+                if not cursor.in_use:
+                    del share.large[cursor.cursor_id]
+                    return cursor
+        return None
+
+    def next_to_end(self) -> OpenCursor | None:
+        """The cursor to close if room is needed: of the user whose cursors hold most, the one that was used longest
+        ago. None if all are in use."""
+        order = _memory_of if self.exceeds_memory else _files_of
+        for share in sorted(self._shares.values(), key=order, reverse=True):
+            for cursor in share.cursors.values():
+                if not cursor.in_use and (self.exceeds_memory or cursor.counted_file_bytes):
+                    return cursor
+        return None
 
     def all(self) -> list[OpenCursor]:
         """All open cursors, without those whose collection is gone."""
@@ -124,7 +254,8 @@ class CursorRegistry:
 
     def close(self, cursor: OpenCursor) -> None:
         """Removes the cursor and releases what it holds."""
-        self._cursors.pop(cursor.cursor_id, None)
+        if self._cursors.pop(cursor.cursor_id, None) is not None:
+            self._forget(cursor)
         self._dead.pop(cursor.cursor_id, None)
         cursor.killed = True
         cursor.close()
@@ -154,7 +285,7 @@ class CursorRegistry:
 
     def close_where_namespace(self, namespace: str, why: str = "collection dropped") -> None:
         """Closes the cursors of a collection that is dropped or renamed. why: for the error of their next getMore."""
-        for cursor in [c for c in self._cursors.values() if c.namespace == namespace and not c.outlives_collection]:
+        for cursor in [c for c in self._by_namespace.get(namespace, {}).values() if not c.outlives_collection]:
             self.close(cursor)
             cursor.why_dead = f"{why}: {namespace}"
             self._dead[cursor.cursor_id] = cursor
@@ -169,32 +300,54 @@ class CursorRegistry:
             self._dead[cursor.cursor_id] = cursor
 
     def close_where_session(self, session_key: bytes) -> None:
-        for cursor in [c for c in [*self._cursors.values(), *self._dead.values()] if c.session_key == session_key]:
+        found = list(self._by_session.get(session_key, {}).values())
+        for cursor in [*found, *[c for c in self._dead.values() if c.session_key == session_key]]:
             self.close(cursor)
 
     def close_where_transaction(self, transaction: Transaction) -> None:
         """Closes the cursors that a transaction has opened."""
-        for cursor in [c for c in [*self._cursors.values(), *self._dead.values()] if c.transaction is transaction]:
+        found = [c for c in self._in_transactions.values() if c.transaction is transaction]
+        for cursor in [*found, *[c for c in self._dead.values() if c.transaction is transaction]]:
             self.close(cursor)
 
-    def close_idle(self, before_s: float) -> None:
-        """Closes cursors last used before this monotonic time, except those with noCursorTimeout."""
+    def close_idle(self, before_s: float) -> bool:
+        """Closes cursors last used before this monotonic time, except those with noCursorTimeout, at most
+        CLOSED_AT_ONCE; whether there are more."""
         idle = [c for c in self._cursors.values() if c.last_used_s < before_s and not c.no_timeout and not c.in_use]
-        for cursor in idle:
+        dead = [c for c in self._dead.values() if c.last_used_s < before_s]
+        for cursor in idle[:CLOSED_AT_ONCE]:
             self.close(cursor)
             self.timed_out_total += 1
-        for cursor in [c for c in self._dead.values() if c.last_used_s < before_s]:
+        for cursor in dead[:CLOSED_AT_ONCE]:
             self.close(cursor)
+        return max(len(idle), len(dead)) > CLOSED_AT_ONCE
 
-    def close_orphaned(self, sessions: SessionRegistry) -> None:
-        """Closes cursors whose session has ended, also those with noCursorTimeout."""
+    def close_orphaned(self, sessions: SessionRegistry) -> bool:
+        """Closes cursors whose session has ended, also those with noCursorTimeout, at most CLOSED_AT_ONCE; whether
+        there are more."""
         orphaned: list[OpenCursor] = []
         for cursor in self._cursors.values():
             if cursor.session_key is not None and not cursor.in_use and not sessions.is_active(cursor.session_key):
                 orphaned.append(cursor)
-        for cursor in orphaned:
+        for cursor in orphaned[:CLOSED_AT_ONCE]:
             self.close(cursor)
+        return len(orphaned) > CLOSED_AT_ONCE
 
     def close_all(self) -> None:
         for cursor in [*self._cursors.values(), *self._dead.values()]:
             self.close(cursor)
+
+
+def _remove(index: dict[K, dict[int, OpenCursor]], key: K, cursor_id: int) -> None:
+    cursors = index[key]
+    del cursors[cursor_id]
+    if not cursors:
+        del index[key]
+
+
+def _memory_of(share: _Share) -> int:
+    return share.counted_bytes
+
+
+def _files_of(share: _Share) -> int:
+    return share.counted_file_bytes

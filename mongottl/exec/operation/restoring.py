@@ -111,6 +111,7 @@ KEPT: Final = frozenset(
         "log_invalid_document",
         "log_lines",
         "log_login",
+        "log_ended_cursor",
         "log_script_output",
         "metrics",
         "object_ids",

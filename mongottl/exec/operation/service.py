@@ -21,8 +21,9 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
 from mongottl.exec.operation.connection_rate import ConnectionRate
-from mongottl.exec.operation.cursor_registry import CursorRegistry
+from mongottl.exec.operation.cursor_registry import CursorRegistry, OpenCursor
 from mongottl.exec.operation.failpoints import FailPoints
+from mongottl.exec.operation.memory_size import available_memory_bytes
 from mongottl.exec.operation.metrics import Metrics
 from mongottl.exec.operation.object_ids import ObjectIdGenerator
 from mongottl.exec.operation.observation import Observation
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 MS_PER_S: Final = 1000
 # How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
 _SCRIPT_LIMIT_MS: Final = 60_000
+# The part of the memory that idle cursors may hold by default: one of so many.
+_CURSOR_SHARE: Final = 8
 _MS_PER_HOUR: Final = 3_600_000
 # What a reply may have besides the documents of its page.
 _AROUND_PAGE_BYTES: Final = 64 * 1024
@@ -106,7 +109,9 @@ class ServiceContext:
         self.accounts = Accounts(self.catalog)
         # Whether clients may do only what their users are allowed (--auth).
         self.authorizes: bool = config.auth or config.cosmos_account is not None
-        self.cursors = CursorRegistry(self.dialect.unknown_cursor)
+        memory_bytes = available_memory_bytes()
+        cursor_bytes = config.cursor_memory_mb << 20 or memory_bytes // _CURSOR_SHARE
+        self.cursors = CursorRegistry(self.dialect.unknown_cursor, cursor_bytes)
         # Snapshots and transactions.
         self.history = History()
         self.claims = Claims()
@@ -167,6 +172,8 @@ class ServiceContext:
         self.log_ignored_sparse: Callable[[ClientInfo, str, str], None] = _no_sparse_warning
         # Logs a login: client, mechanism, user, whether it succeeded.
         self.log_login: Callable[[ClientInfo, str, str, bool], None] = _no_login
+        # Logs that a cursor was closed to make room.
+        self.log_ended_cursor: Callable[[OpenCursor], None] = _no_ended_cursor
         # Logs a line that a script has printed.
         self.log_script_output: Callable[[str], None] = _no_script_output
         # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.
@@ -303,14 +310,16 @@ class ServiceContext:
             for watched in entry.watched_as():
                 self.cursors.notify_inserted(watched)
 
-    def close_idle(self) -> None:
-        """Closes cursors and ends sessions that were unused for longer than their timeouts; called periodically."""
+    def close_idle(self) -> bool:
+        """Closes cursors and ends sessions that were unused for longer than their timeouts; called periodically, and
+        again at once if it returns that there are more cursors to close."""
         now_s = self.clock.monotonic_s()
-        self.cursors.close_idle(now_s - self.config.cursor_timeout_s)
+        more = self.cursors.close_idle(now_s - self.config.cursor_timeout_s)
         self.sessions.expire(now_s - SESSION_TIMEOUT_S)
-        self.cursors.close_orphaned(self.sessions)
+        more = self.cursors.close_orphaned(self.sessions) or more
         self.transactions.forget_unknown(self.sessions)
         self.snapshots.close_idle(now_s - KEPT_S)
+        return more
 
     def now_s(self) -> int:
         """Current wall time in whole seconds: the `_ts` of what is written now."""
@@ -326,6 +335,10 @@ def _no_sparse_warning(client: ClientInfo, namespace: str, index: str) -> None:
 
 
 def _no_warning(client: ClientInfo, namespace: str, document: str, info: str) -> None:
+    pass
+
+
+def _no_ended_cursor(cursor: OpenCursor) -> None:
     pass
 
 

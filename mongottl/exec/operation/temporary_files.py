@@ -68,5 +68,65 @@ class TemporaryFiles(SpillSpace):
             raise disk_error(error) from error
 
 
+class CursorSpace(SpillSpace):
+    """The one temporary file of an idle cursor, which all that spill share; it is removed when they have closed their
+    parts. So many idle cursors need few open files.
+
+    size_bytes: of the file.
+    """
+
+    def __init__(self, space: SpillSpace) -> None:
+        self._space = space
+        self._file: SpillFile | None = None
+        self._parts = 0
+        self.size_bytes = 0
+
+    def create(self) -> SpillFile:
+        if self._file is None:
+            self._file = self._space.create()
+        self._parts += 1
+        return _SharedFile(self)
+
+    def append(self, data: bytes) -> int:
+        assert self._file is not None
+        offset = self._file.append(data)
+        self.size_bytes = offset + len(data)
+        return offset
+
+    def read(self, offset: int, size: int) -> bytes:
+        assert self._file is not None
+        return self._file.read(offset, size)
+
+    def end_part(self) -> None:
+        self._parts -= 1
+        if self._parts == 0:
+            self.close()
+
+    def close(self) -> None:
+        """Removes the file. May be called more than once."""
+        file = self._file
+        self._file = None
+        self.size_bytes = 0
+        if file is not None:
+            file.close()
+
+
+class _SharedFile(SpillFile):
+    def __init__(self, space: CursorSpace) -> None:
+        self._space = space
+        self._closed = False
+
+    def append(self, data: bytes) -> int:
+        return self._space.append(data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._space.read(offset, size)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._space.end_part()
+
+
 def disk_error(error: OSError) -> CommandError:
     return CommandError(ErrorCode.OutOfDiskSpace, f"temporary file cannot be written: {error.strerror}")

@@ -45,6 +45,7 @@ from mongottl.query.pipeline.run_context import EqualityProbe, MergeRequest, Nea
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.stage import requested_by
 from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.query.spill import SpillSpace
 from mongottl.security.names import NOBODY
 from mongottl.security.privileges import CLUSTER, database_resource
 from mongottl.ttl.policy import NO_TTL, is_expired
@@ -405,6 +406,12 @@ class ViewDocuments(DocumentSource):
 
     def next_batch(self) -> list[bytes] | None:
         return self._documents.next_batch()
+
+    def held_bytes(self) -> int:
+        return self._documents.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self._documents.spill(space)
 
     def is_outdated(self) -> bool:
         return self._head.is_outdated() or (self._joins and self._pull.op.now_s != self._opened_s)

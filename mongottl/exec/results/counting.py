@@ -24,6 +24,7 @@ from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, 
 from mongottl.exec.write.expiry import count_expired
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
+from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -193,6 +194,12 @@ class CountedDocuments(DocumentSource):
         size = min(left, BATCH_SIZE)
         self._left = left - size
         return [EMPTY_DOCUMENT] * size
+
+    def held_bytes(self) -> int:
+        return self._otherwise.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self._otherwise.spill(space)
 
     def is_outdated(self) -> bool:
         return self._otherwise.is_outdated()

@@ -18,6 +18,7 @@ from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.exec.write.waiting import await_transaction
+from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import Record
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
 
@@ -26,6 +27,10 @@ MAX_PAGE_BYTES: Final = MAX_DOCUMENT_BYTES
 # The maximum size of a stored document, and 16 KiB for fields that a query adds.
 _ADDED_BYTES: Final = 16 * 1024
 MAX_RESULT_BYTES: Final = MAX_PAGE_BYTES + _ADDED_BYTES
+# Approximate memory of an idle cursor besides what it reads: its plan, stages and counters; and of each byte of its
+# request, since filters are kept as trees.
+CURSOR_BYTES: Final = 8 * 1024
+REQUEST_FACTOR: Final = 8
 # Documents of a list that one call adds to a page.
 _LISTED_AT_ONCE: Final = 2048
 
@@ -104,6 +109,14 @@ class PageSource(ABC):
     def fill(self, op: OperationContext, page: Page) -> bool:
         """Adds documents to the page by a bounded amount of work; False at the end of the result."""
 
+    def held_bytes(self) -> int:
+        """Approximate bytes of documents and states in memory between two pages."""
+        return 0
+
+    def spill(self, space: SpillSpace) -> bool:
+        """Moves some of them to temporary files, a few milliseconds' work; False if none can be moved."""
+        return False
+
     def close(self) -> None:  # noqa: B027  # most sources hold nothing
         """Releases what the source holds (spilled files, for example)."""
 
@@ -114,6 +127,10 @@ class ListPages(PageSource):
     def __init__(self, documents: list[bytes]) -> None:
         self._documents = documents
         self._position = 0
+        self._held_bytes = sum(map(len, documents))
+
+    def held_bytes(self) -> int:
+        return self._held_bytes
 
     def fill(self, op: OperationContext, page: Page) -> bool:
         end = min(self._position + _LISTED_AT_ONCE, len(self._documents))
@@ -162,13 +179,15 @@ class CollectionTail(Tail):
 
 
 class ClientCursor(OpenCursor):
-    """An open cursor and what it reads. tail: set if it is tailable."""
+    """An open cursor and what it reads. tail: set if it is tailable. request_bytes: the length of the command that
+    opened it."""
 
     def __init__(self, namespace: str, source: PageSource, session_key: bytes | None, now_s: float) -> None:
         super().__init__(namespace, session_key, now_s)
         self.source = source
         self.exhausted = False
         self.tail: Tail | None = None
+        self.request_bytes = 0
         # What the latest operation on it has found for its steps (`OperationContext.step_records`).
         self.step_records = MAX_STEP_RECORDS
 
@@ -204,7 +223,16 @@ class ClientCursor(OpenCursor):
             yield None
             self.check_alive()
 
+    def held_bytes(self) -> int:
+        return CURSOR_BYTES + REQUEST_FACTOR * self.request_bytes + self.source.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self.source.spill(space)
+
     def close(self) -> None:
         self.source.close()
+        if self.space is not None:
+            self.space.close()
+            self.space = None
         if self.signal is not None:
             self.signal.notify()

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from librt.strings import BytesWriter
+
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import STORED_AS, annotated, metadata_of
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
@@ -10,6 +12,7 @@ from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_deeper
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.results.cursor_memory import make_room
 from mongottl.exec.results.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource, Tail
 from mongottl.exec.stages.liveness import ReadMark, living_ids
 from mongottl.exec.stages.stage import BATCH, PlanStage
@@ -17,11 +20,65 @@ from mongottl.query.match import MatchDetails, MatchExpression
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection
+from mongottl.query.sorter import FileRun, entries_of, write_entry
+from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 
 # Maximum bytes of read-ahead records that a cursor buffers if its plan can read them again.
 KEPT_BYTES: Final = 1 << 20
+# Of the documents that an idle cursor has read ahead: bytes that stay in memory, and of a part that is moved at once.
+STAYING_BYTES: Final = 128 << 10
+MOVED_BYTES: Final = 256 << 10
+
+
+class MovedRecords:
+    """Records that wait for the next page of an idle cursor, in a temporary file: a stack of parts.
+
+    Those in memory come before those in the file, so parts are moved from their end, and are read from the last one on.
+    """
+
+    def __init__(self, space: SpillSpace) -> None:
+        self._file = space.create()
+        self._parts: list[FileRun] = []
+
+    def move_last(self, records: list[Record]) -> bool:
+        """Moves a part from the end of these records to the file; False if too few are left to move."""
+        size = bytes_of(records)
+        if size <= STAYING_BYTES:
+            return False
+        start = len(records)
+        part_bytes = 0
+        while start > 0 and part_bytes < MOVED_BYTES and size > STAYING_BYTES:
+            start -= 1
+            part_bytes += len(records[start][1])
+            size -= len(records[start][1])
+        writer = BytesWriter()
+        for record_id, document, ts_s, ttl_s in records[start:]:
+            write_entry(writer, (b"", 0, document, record_id, ts_s, ttl_s))
+        del records[start:]
+        data = writer.getvalue()
+        offset = self._file.append(data)
+        self._parts.append(FileRun(self._file, offset, offset + len(data)))
+        return True
+
+    def is_empty(self) -> bool:
+        return not self._parts
+
+    def take(self) -> list[Record]:
+        """The part that was moved last."""
+        records: list[Record] = []
+        for entry in entries_of(self._parts.pop()):
+            _, _, document, record_id, ts_s, ttl_s = entry
+            records.append((record_id, document, ts_s, ttl_s))
+        return records
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def bytes_of(records: list[Record]) -> int:
+    return sum([len(record[1]) for record in records])
 
 
 def _put_back(op: OperationContext, stage: PlanStage, records: list[Record]) -> bool:
@@ -64,8 +121,16 @@ class RecordPages(PageSource):
         self._waiting: list[Record] = []
         self._position = 0
         self._mark: ReadMark | None = None
+        # Those after them that were moved to a file.
+        self._moved: MovedRecords | None = None
 
     def fill(self, op: OperationContext, page: Page) -> bool:
+        if self._moved is not None and not self._waiting:
+            self._waiting = self._moved.take()
+            self._position = 0
+            if self._moved.is_empty():
+                self._moved.close()
+                self._moved = None
         if self._waiting:
             self._add_waiting(op, page)
             return self._left != 0
@@ -98,7 +163,9 @@ class RecordPages(PageSource):
             self._position = end
         else:
             self._waiting = []
-            self._mark = None
+            self._position = 0
+            if self._moved is None:
+                self._mark = None
 
     def _add_to_page(self, page: Page, records: list[Record]) -> int:
         """Adds documents until the page is full or the limit is reached; how many records were added."""
@@ -110,7 +177,22 @@ class RecordPages(PageSource):
             count += 1
         return count
 
+    def held_bytes(self) -> int:
+        return bytes_of(self._waiting) + self._stage.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        if self._position:
+            del self._waiting[: self._position]
+            self._position = 0
+        if bytes_of(self._waiting) <= STAYING_BYTES:
+            return self._stage.spill(space)
+        if self._moved is None:
+            self._moved = MovedRecords(space)
+        return self._moved.move_last(self._waiting)
+
     def close(self) -> None:
+        if self._moved is not None:
+            self._moved.close()
         self._stage.close()
 
     def result_document(self, record: Record) -> bytes:
@@ -219,10 +301,18 @@ class PipelinePages(PageSource):
         self._pull = pull
         self._waiting: list[bytes] = []
         self._position = 0
+        # Those after them that were moved to a file.
+        self._moved: MovedRecords | None = None
 
     def fill(self, op: OperationContext, page: Page) -> bool:
         pull = self._pull
         pull.op = op
+        if self._moved is not None and self._position >= len(self._waiting):
+            self._waiting = [record[1] for record in self._moved.take()]
+            self._position = 0
+            if self._moved.is_empty():
+                self._moved.close()
+                self._moved = None
         if self._position >= len(self._waiting):
             if pull.streaming:
                 pull.wanted = page.missing()
@@ -264,7 +354,23 @@ class PipelinePages(PageSource):
         self._position = 0
         return len(alive)
 
+    def held_bytes(self) -> int:
+        return sum(map(len, self._waiting)) + self._source.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        waiting: list[Record] = [(0, document, 0, 0) for document in self._waiting[self._position :]]
+        if bytes_of(waiting) <= STAYING_BYTES:
+            return self._source.spill(space)
+        if self._moved is None:
+            self._moved = MovedRecords(space)
+        moved = self._moved.move_last(waiting)
+        self._waiting = [record[1] for record in waiting]
+        self._position = 0
+        return moved
+
     def close(self) -> None:
+        if self._moved is not None:
+            self._moved.close()
         self._source.close()
 
 
@@ -290,8 +396,29 @@ class PlanDocuments(DocumentSource):
         # `_mark`: when the buffered records were read; `_origin`: of all returned while the collection had a TTL.
         self._mark: ReadMark | None = None
         self._origin: Origin | None = None
+        self._moved: MovedRecords | None = None
+
+    def held_bytes(self) -> int:
+        return bytes_of(self._waiting) + self._stage.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        waiting = self._waiting[self._position :]
+        if bytes_of(waiting) <= STAYING_BYTES:
+            return self._stage.spill(space)
+        if self._moved is None:
+            self._moved = MovedRecords(space)
+        moved = self._moved.move_last(waiting)
+        self._waiting = waiting
+        self._position = 0
+        return moved
 
     def next_batch(self) -> list[bytes] | None:
+        if self._moved is not None and self._position >= len(self._waiting):
+            self._waiting = self._moved.take()
+            self._position = 0
+            if self._moved.is_empty():
+                self._moved.close()
+                self._moved = None
         collection = self._collection
         op = self._pull.op
         waited = self._position < len(self._waiting)
@@ -354,6 +481,8 @@ class PlanDocuments(DocumentSource):
         return waiting[start:end] if end - start < len(waiting) else waiting
 
     def close(self) -> None:
+        if self._moved is not None:
+            self._moved.close()
         self._stage.close()
 
     def is_outdated(self) -> bool:
@@ -386,7 +515,10 @@ def first_reply(
         cursor.transaction = op.transaction
         cursor.kept_snapshot = op.kept_snapshot
         cursor.plans = op.plans
+        cursor.request_bytes = op.request_bytes
         cursor_id = op.service.cursors.register(cursor)
+    if cursor_id:
+        yield from make_room(op)
     reply: dict[str, Value] = {"firstBatch": page.documents()}
     if cursor.tail is not None:
         add_resume_token(reply, cursor.tail)

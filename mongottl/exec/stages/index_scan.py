@@ -213,6 +213,9 @@ class IndexStage(PlanStage):
             return records
         return self.unseen(records, self._seen)
 
+    def held_bytes(self) -> int:
+        return 0 if self._seen is None else self._seen.held_bytes()
+
     def unseen(self, records: list[Record], seen: RecordIdSet) -> list[Record]:
         """The records whose ids are not in `seen`, which are added to it."""
         fresh = seen.unseen(records)
@@ -525,6 +528,9 @@ class OrStage(PlanStage):
 
     def gives_current_records(self) -> bool:
         return all(child.gives_current_records() for child in self._children)
+
+    def held_bytes(self) -> int:
+        return self._seen.held_bytes() + super().held_bytes()
 
     def node(self) -> PlanNode:
         counters = self.counters(self._taken)

@@ -90,6 +90,10 @@ class SortMergeStage(PlanStage):
         key = self._pattern.sort_key(self._batches[child][position][1])
         heappush(self._heads, (key, child, position))
 
+    def held_bytes(self) -> int:
+        batches = sum([len(record[1]) for batch in self._batches for record in batch])
+        return batches + self._seen.held_bytes() + super().held_bytes()
+
     def close(self) -> None:
         self._heads = []
         self._waiting = []

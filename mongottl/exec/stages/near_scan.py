@@ -74,6 +74,8 @@ class KeyedNearness:
 # A document that waits for its ring: its distance, the record id (the older first of those equally far), the document's
 # size, and the location that the distance was measured to, if requested.
 _Found = tuple[float, int, int, Value]
+# Approximate memory of one.
+_FOUND_BYTES: Final = 200
 
 
 class NearStage(PlanStage):
@@ -325,6 +327,9 @@ class NearStage(PlanStage):
 
     def gives_current_records(self) -> bool:
         return True
+
+    def held_bytes(self) -> int:
+        return _FOUND_BYTES * len(self._waiting) + self._seen.held_bytes()
 
     def close(self) -> None:
         self._waiting = []

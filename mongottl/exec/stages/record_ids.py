@@ -39,6 +39,10 @@ class RecordIdSet:
             else:
                 self._chunks.pop(chunk, None)
 
+    def held_bytes(self) -> int:
+        """Approximate memory of the set."""
+        return MAX_BYTES_PER_ID * len(self._chunks)
+
     def unseen(self, records: list[Record]) -> list[Record]:
         """Adds the ids of the records; those records whose ids were not in the set yet."""
         return [record for record in records if self.add(record[0])]

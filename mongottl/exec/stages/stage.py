@@ -142,6 +142,14 @@ class PlanStage(ABC):
     def inputs(self) -> "list[PlanStage]":
         return []
 
+    def held_bytes(self) -> int:
+        """Approximate bytes of the records that this stage and its inputs keep in memory for later batches."""
+        return sum([stage.held_bytes() for stage in self.inputs()])
+
+    def spill(self, space: SpillSpace) -> bool:
+        """Moves some of them to temporary files, a few milliseconds' work; False if none can be moved."""
+        return any(stage.spill(space) for stage in self.inputs())
+
     def close(self) -> None:
         """Releases buffered records. May be called more than once."""
         for stage in self.inputs():
@@ -507,6 +515,12 @@ class SortStage(PlanStage):
             return None
         mark = self._mark
         return records if mark is None else mark.living(op, records)
+
+    def held_bytes(self) -> int:
+        return self.sorter.held_bytes() + self._child.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self.sorter.spill(space) or self._child.spill(space)
 
     def close(self) -> None:
         self._reading = False

@@ -41,6 +41,8 @@ from mongottl.storage.interface import Record
 POSTINGS: Final = 4 * BATCH
 # Records whose scores are summed before they are handed to the sorter, in one go.
 SCORES_AT_ONCE: Final = 4096
+# Approximate memory of one.
+_SCORE_BYTES: Final = 120
 
 
 class TextStage(PlanStage):
@@ -222,6 +224,13 @@ class TextStage(PlanStage):
     def gives_current_records(self) -> bool:
         # With scores, the postings were read in earlier calls.
         return not self._scored
+
+    def held_bytes(self) -> int:
+        held = self._seen.held_bytes() + _SCORE_BYTES * (len(self._scores) + len(self._ranked))
+        return held if self._sorter is None else held + self._sorter.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self._sorter is not None and self._sorter.spill(space)
 
     def close(self) -> None:
         self._scores = {}

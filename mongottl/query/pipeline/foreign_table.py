@@ -116,6 +116,9 @@ class ForeignTable:
         self._by_key = by_key
         self._documents = documents
 
+    def held_bytes(self) -> int:
+        return self._size
+
     def close(self) -> None:
         self._source.close()
 

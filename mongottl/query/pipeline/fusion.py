@@ -30,6 +30,7 @@ from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, OutputQueue
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, open_pipeline, parse_pipeline, stage, traits_of
 from mongottl.query.pipeline.subpipeline import open_on_collection
+from mongottl.query.spill import SpillSpace
 
 NAME: Final = "$rankFusion"
 SCORE: Final = "score"
@@ -118,6 +119,8 @@ class RankFusionSource(DocumentSource):
             if self._input_index >= len(self._spec.pipelines):
                 self._output = OutputQueue()
                 self._output.put(self._fused())
+                self._found.clear()
+                self._size = 0
                 return []
             current = self._open()
             self._input = current
@@ -187,10 +190,18 @@ class RankFusionSource(DocumentSource):
             details.append(encode(known))
         return encode({"value": score, "description": _DESCRIPTION, "details": details})
 
+    def held_bytes(self) -> int:
+        return self._size if self._output is None else self._output.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self._output is not None and self._output.spill(space)
+
     def close(self) -> None:
         self._source.close()
         if self._input is not None:
             self._input.close()
+        if self._output is not None:
+            self._output.close()
 
 
 def _sort_key(document: bytes) -> Value:

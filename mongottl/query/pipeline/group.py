@@ -29,7 +29,7 @@ from mongottl.query.pipeline.ranked import TopArgument
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
-from mongottl.query.spill import SpillFile, SpillStatistics
+from mongottl.query.spill import SpilledDocuments, SpillFile, SpillSpace, SpillStatistics
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
 _GROUP_BYTES: Final = 200  # approximate memory of a group besides its key and states
@@ -183,6 +183,10 @@ class GroupSource(DocumentSource):
         # Finished groups and their keys in reverse order, so that groups are released when they are output.
         self._ready: list[bytes] = []
         self._finished: dict[bytes, Group] = {}
+        # The approximate memory of one of them; documents of those before them that were moved to a file.
+        self._finished_bytes: i64 = 0
+        self._moved: SpilledDocuments | None = None
+        self._moved_file: SpillFile | None = None
         self.spilled: Final = SpillStatistics()
         self._file: SpillFile | None = None
         self._parts: Partitions | None = None
@@ -193,6 +197,11 @@ class GroupSource(DocumentSource):
         self._divided: list[PartTask] = []
 
     def next_batch(self) -> list[bytes] | None:
+        if self._moved is not None:
+            moved = self._moved.take()
+            if moved:
+                return moved
+            self._moved = None
         if self._ready:
             return self._next_output()
         if self._reading:
@@ -232,8 +241,34 @@ class GroupSource(DocumentSource):
         found.update(self.spilled.describe())
         return found
 
+    def held_bytes(self) -> int:
+        held: i64 = i64(len(self._ready)) * self._finished_bytes
+        if self._groups:
+            held += self._size
+        for task in self._tasks:
+            for group in task.groups.values():
+                for state in group.states:
+                    held += i64(state.size())
+        return int(held) + self.source.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        if not self._ready:
+            return self.source.spill(space)
+        if self._moved is None:
+            file = self._moved_file
+            if file is None:
+                file = space.create()
+                self._moved_file = file
+            self._moved = SpilledDocuments(file)
+        self._moved.put(self._next_output())
+        return True
+
     def close(self) -> None:
         self._close_file()
+        moved = self._moved_file
+        self._moved_file = None
+        if moved is not None:
+            moved.close()
         self.source.close()
 
     def _close_file(self) -> None:
@@ -386,6 +421,7 @@ class GroupSource(DocumentSource):
         self._ready = list(groups)
         self._ready.reverse()
         self._finished = groups
+        self._finished_bytes = self._size // max(i64(len(groups)), 1)
 
     def _divide(self, known: Iterator[tuple[bytes, Group]]) -> None:
         """Moves some of the groups to their partitions."""

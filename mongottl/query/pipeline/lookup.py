@@ -39,6 +39,7 @@ from mongottl.query.pipeline.subpipeline import (
     target_namespace,
 )
 from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, with_index
+from mongottl.query.spill import SpillSpace
 from mongottl.versions import LOOKUP_WITH_BOTH, SYNTAX
 
 _MAX_PROBED: Final = 64  # foreign documents of one value that are fetched by an equality probe
@@ -154,6 +155,7 @@ class LookupSource(TransformSource):
         self._batch: list[bytes] = []
         self._position = 0
         self._table: ForeignTable | None = None
+        self._has_dropped_table = False
         # Whether a table of the whole collection is too large. Then a table has the values of the outer documents up to
         # `_part_end`, and is None if only one of them can use it.
         self._in_parts = False
@@ -183,6 +185,8 @@ class LookupSource(TransformSource):
                 self._table = self._new_table(foreign, None)
 
     def next_batch(self) -> list[bytes] | None:
+        if self._has_dropped_table:
+            self._restore_table()
         if self._position >= len(self._batch):
             batch = self.source.next_batch()
             if batch is None:
@@ -235,6 +239,30 @@ class LookupSource(TransformSource):
             if room <= 0 or len(joined) >= MAX_OUTPUT:
                 break
         return joined
+
+    def held_bytes(self) -> int:
+        held = self.source.held_bytes() + int(self._cached_bytes) + int(self._found_bytes)
+        return held if self._table is None else held + self._table.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        """Drops what can be read again: the table, and the cached documents."""
+        self._cached.clear()
+        self._cached_bytes = 0
+        table = self._table
+        if table is not None and table.held_bytes():
+            table.close()
+            self._table = None
+            self._has_dropped_table = True
+        return self.source.spill(space)
+
+    def _restore_table(self) -> None:
+        """Begins the table that was dropped again."""
+        self._has_dropped_table = False
+        foreign = self._spec.foreign
+        if self._in_parts:
+            self._part_end = self._position
+        elif foreign is not None:
+            self._table = self._new_table(foreign, None)
 
     def close(self) -> None:
         if self._foreign is not None:

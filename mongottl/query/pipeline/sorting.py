@@ -5,6 +5,7 @@ from typing import Final
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.sorter import Sorter
+from mongottl.query.spill import SpillSpace
 
 
 class SortingSource(TransformSource):
@@ -42,6 +43,12 @@ class SortingSource(TransformSource):
     def output(self) -> list[bytes] | None:
         """The next results, when the sorter has all entries; None at the end."""
         raise NotImplementedError
+
+    def held_bytes(self) -> int:
+        return self.sorter.held_bytes() + self.source.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self.sorter.spill(space) or self.source.spill(space)
 
     def close(self) -> None:
         self.sorter.close()

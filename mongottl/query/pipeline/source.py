@@ -9,6 +9,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from mongottl.document.types import Value
+from mongottl.query.spill import SpilledDocuments, SpillFile, SpillSpace
 
 BATCH_SIZE: Final = 256  # documents; architecture decision 4
 # Maximal size of the new documents that a stage creates in one call, the last one not counted, since a batch may
@@ -35,6 +36,15 @@ class DocumentSource:
         """Additional fields for explain's output of the stage, with mongod's names."""
         return {}
 
+    def held_bytes(self) -> int:
+        """Approximate bytes of the documents and states that it, and what it reads, keep in memory for later batches,
+        if they may be many."""
+        return 0
+
+    def spill(self, space: SpillSpace) -> bool:
+        """Moves some of them to temporary files, a few milliseconds' work; False if none can be moved."""
+        return False
+
     def close(self) -> None:
         """Releases all resources; the stream must not be used afterwards."""
 
@@ -60,6 +70,12 @@ class TransformSource(DocumentSource):
 
     def __init__(self, source: DocumentSource) -> None:
         self.source: Final = source
+
+    def held_bytes(self) -> int:
+        return self.source.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self.source.spill(space)
 
     def close(self) -> None:
         self.source.close()
@@ -113,18 +129,57 @@ class OutputQueue:
     """Results that are complete, returned in batches."""
 
     def __init__(self) -> None:
+        # In reverse order.
         self._documents: list[bytes] = []
-        self._position = 0
+        self._size: i64 = 0
+        # Those that come before them.
+        self._spilled: SpilledDocuments | None = None
+        self._file: SpillFile | None = None
 
     def put(self, documents: list[bytes]) -> None:
-        self._documents.extend(documents)
+        """Sets the results."""
+        documents.reverse()
+        self._documents = documents
+        for document in documents:
+            self._size += i64(len(document))
 
     def take(self) -> list[bytes] | None:
         """The next batch; None if there are no more."""
-        start = self._position
-        if start >= len(self._documents):
-            self._documents = []
-            self._position = 0
+        if self._spilled is not None:
+            batch = self._spilled.take()
+            if batch:
+                return batch
+            self._spilled = None
+        if not self._documents:
+            self.close()
             return None
-        self._position = start + BATCH_SIZE
-        return self._documents[start : self._position]
+        return self._pop()
+
+    def _pop(self) -> list[bytes]:
+        batch: list[bytes] = []
+        room: i64 = BATCH_BYTES
+        while self._documents and len(batch) < BATCH_SIZE and room > 0:
+            document = self._documents.pop()
+            batch.append(document)
+            room -= i64(len(document))
+        self._size -= BATCH_BYTES - room
+        return batch
+
+    def held_bytes(self) -> int:
+        return int(self._size)
+
+    def spill(self, space: SpillSpace) -> bool:
+        """Moves the next of them to a temporary file; False if there are none in memory."""
+        if not self._documents:
+            return False
+        if self._spilled is None:
+            self._file = space.create()
+            self._spilled = SpilledDocuments(self._file)
+        self._spilled.put(self._pop())
+        return True
+
+    def close(self) -> None:
+        file = self._file
+        self._file = None
+        if file is not None:
+            file.close()

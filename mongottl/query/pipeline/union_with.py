@@ -20,6 +20,7 @@ from mongottl.query.pipeline.subpipeline import (
     parse_sub_pipeline,
     target_namespace,
 )
+from mongottl.query.spill import SpillSpace
 
 
 class UnionSpec(StageSpec):
@@ -67,6 +68,12 @@ class UnionSource(TransformSource):
             return batch
         self._second = open_on_collection(self._spec.pipeline, self._spec.ctx, self._run, None)
         return []
+
+    def held_bytes(self) -> int:
+        return self.source.held_bytes() if self._second is None else self._second.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self.source.spill(space) if self._second is None else self._second.spill(space)
 
     def close(self) -> None:
         self.source.close()

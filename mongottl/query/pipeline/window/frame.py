@@ -102,6 +102,24 @@ class Partition:
                 f" {self._memory_limit_bytes}",
             )
 
+    def held_bytes(self) -> int:
+        return int(self._held_bytes)
+
+    def spill(self, space: SpillSpace) -> bool:
+        """Moves a page from memory to the file; False if only the last one is in memory."""
+        for number in self._in_memory:
+            if number == len(self._pages) - 1:
+                continue
+            if number not in self._in_file:
+                if self._file is None:
+                    self._file = space.create()
+                self._write(number)
+            del self._in_memory[number]
+            self._pages[number] = None
+            self._held_bytes -= self._sizes[number]
+            return True
+        return False
+
     def close(self) -> None:
         """Deletes the file. May be called more than once."""
         file = self._file

@@ -31,7 +31,7 @@ from mongottl.query.pipeline.window.frame import Partition
 from mongottl.query.pipeline.window.function import WindowFunction, parse_window_function
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.sorter import SortEntry
-from mongottl.query.spill import SpillStatistics
+from mongottl.query.spill import SpillSpace, SpillStatistics
 
 STEPS: Final = 4096  # approximate number of values that one call processes
 
@@ -122,6 +122,12 @@ class WindowSource(SortingSource):
             spilled.records += one.records
             spilled.bytes += one.bytes
         return spilled.describe()
+
+    def held_bytes(self) -> int:
+        return super().held_bytes() + self._partition.held_bytes()
+
+    def spill(self, space: SpillSpace) -> bool:
+        return self._partition.spill(space) or super().spill(space)
 
     def close(self) -> None:
         self._partition.close()

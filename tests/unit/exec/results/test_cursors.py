@@ -157,3 +157,29 @@ def test_without_a_time_limit_there_is_none_later() -> None:
     cursor = Int64(running.run({"find": "c", "filter": {"a": {"$gte": 0}}, "batchSize": 0})["cursor"]["id"])
     more = {"getMore": cursor, "collection": "c", "batchSize": 900}
     assert after(time, 1_000_000, running.steps(more))["cursor"]["id"] == cursor
+
+
+def test_very_many_cursors_are_killed_in_steps(running: Running) -> None:
+    """So that other operations run in between."""
+    cursors = [opened(running) for _ in range(600)]
+    steps = running.steps({"killCursors": "c", "cursors": [*cursors, Int64(7)]})
+    left = []
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            reply = stop.value
+            break
+        left.append(len(running.service.cursors))
+    assert left == [344, 88]
+    assert (reply["cursorsKilled"], reply["cursorsNotFound"]) == (cursors, [7])
+
+
+def test_very_many_idle_cursors_are_closed_in_parts(running: Running) -> None:
+    for _ in range(300):
+        opened(running)
+    after_s = running.clock.monotonic_s() + 1
+    assert running.service.cursors.close_idle(after_s)
+    assert len(running.service.cursors) == 44
+    assert not running.service.cursors.close_idle(after_s)
+    assert len(running.service.cursors) == 0
