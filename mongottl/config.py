@@ -28,6 +28,18 @@ MAX_LOG_LEVEL: Final = 5
 STORAGE_ENGINES: Final = ("auto", "memory", "sqlite")
 # The MongoDB versions that the server can announce, with the maxWireVersion of each.
 WIRE_VERSIONS: Final = {"3.6": 6, "4.0": 7, "4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
+# The newest patch of each: the tables of `versions` have what came with patches, too. Source: the release notes.
+NEWEST_PATCHES: Final = {
+    "3.6": 23,
+    "4.0": 28,
+    "4.2": 25,
+    "4.4": 30,
+    "5.0": 34,
+    "6.0": 27,
+    "7.0": 31,
+    "8.0": 20,
+    "8.2": 6,
+}
 LATEST_VERSION: Final = "8.2"
 DEFAULT_VERSIONS: Final = {"mongodb": LATEST_VERSION, "cosmos": "7.0"}
 
@@ -156,8 +168,13 @@ class ServerConfig:
         return None if self.now is None else parse_date(self.now)
 
     def announced_version(self) -> str:
-        """The MongoDB version that `buildInfo` names."""
+        """The MongoDB version that the server announces, without its patch: "8.2"."""
         return self.server_version or DEFAULT_VERSIONS[self.dialect]
+
+    def full_version(self) -> str:
+        """The announced version with its patch, as `buildInfo` names it. Accounts of Cosmos DB show patch 0."""
+        version = self.announced_version()
+        return f"{version}.{0 if self.dialect == 'cosmos' else NEWEST_PATCHES[version]}"
 
     def max_wire_version(self) -> int:
         return WIRE_VERSIONS[self.announced_version()]

@@ -8,7 +8,8 @@ here, as `CommandSpec` does. A test compares the tables with the registries. Ver
 (5.1 to 5.3, 7.1 and so on) are those in which a name first appeared.
 
 Source: the notes "New in version" and "Changed in version" of MongoDB's reference for commands, aggregation stages and
-operators, query operators and index options, and the release notes of 4.0 to 8.2.
+operators, query operators and index options, and the release notes of 4.0 to 8.2. A name that a patch brought to an
+older version (`$toHashedIndexKey` in 4.2.24) is of that version, since the newest patches are announced.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -36,6 +37,12 @@ VARIABLE: Final = "variable"
 GEO_SHAPE: Final = "geospatial shape"
 # Fields of change events.
 EVENT_FIELD: Final = "changeEventField"
+# What drivers decide by: fields of the reply to `hello` and its older names, labels of errors, mechanisms of logins,
+# and compressors.
+HELLO_FIELD: Final = "hello field"
+ERROR_LABEL: Final = "error label"
+MECHANISM: Final = "login mechanism"
+COMPRESSOR: Final = "compressor"
 
 # MongoDB 5.1 has removed the messages of before OP_MSG, but for the OP_QUERY with which a connection begins.
 # Reference: "Legacy Opcodes", and the compatibility changes of 5.1.
@@ -88,7 +95,7 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         """,
         "4.2": """
             $acos $acosh $asin $asinh $atan $atan2 $atanh $cos $cosh $degreesToRadians $radiansToDegrees $regexFind
-            $regexFindAll $regexMatch $round $sin $sinh $tan $tanh
+            $regexFindAll $regexMatch $round $sin $sinh $tan $tanh $toHashedIndexKey
         """,
         "4.4": """
             $binarySize $bsonSize $first $function $isNumber $last $rand $replaceAll $replaceOne
@@ -96,7 +103,7 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         "5.0": "$dateAdd $dateDiff $dateSubtract $dateTrunc $getField $setField $unsetField",
         "5.1": "$tsIncrement $tsSecond",
         "5.2": "$firstN $lastN $maxN $minN $sortArray",
-        "6.3": "$bitAnd $bitNot $bitOr $bitXor $toHashedIndexKey",
+        "6.3": "$bitAnd $bitNot $bitOr $bitXor",
         "7.0": "$median $percentile",
         "8.0": "$toUUID",
         "8.1": "$sigmoid",
@@ -126,7 +133,7 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
     # `authorizedCollections`, of 4.0, are not here: drivers and shells send them to every server.
     OPTION: {
         "4.0": """
-            autocommit startTransaction
+            autocommit startTransaction createUser.mechanisms updateUser.mechanisms
             listDatabases.authorizedDatabases
             $changeStream.startAtOperationTime $dateFromString.format $dateFromString.onError $dateFromString.onNull
             $dateToString.onNull
@@ -172,6 +179,24 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
     VARIABLE: {"4.2": "CLUSTER_TIME NOW", "7.0": "USER_ROLES"},
     # Reference: "Change Events".
     EVENT_FIELD: {"6.0": "wallTime", "6.1": "disambiguatedPaths"},
+    # Reference: "hello", and the driver specifications' "Authentication", "MongoDB Handshake", "Server Discovery and
+    # Monitoring" and "Connection Monitoring and Pooling". `hello` itself and `helloOk` came with 5.0, and with patches
+    # of all older versions.
+    HELLO_FIELD: {
+        "4.0": "saslSupportedMechs",
+        "4.2": "connectionId",
+        "4.4": "speculativeAuthenticate topologyVersion",
+    },
+    # Reference: the driver specifications' "Retryable Writes", "Transactions" and "Change Streams". To servers without
+    # these labels drivers decide by error codes.
+    ERROR_LABEL: {
+        "4.0": "TransientTransactionError UnknownTransactionCommitResult",
+        "4.2": "NonResumableChangeStreamError",
+        "4.4": "ResumableChangeStreamError RetryableWriteError",
+    },
+    # Reference: "SCRAM", "Network Compression".
+    MECHANISM: {"4.0": "SCRAM-SHA-256"},
+    COMPRESSOR: {"4.2": "zstd"},
 }
 
 
@@ -232,6 +257,10 @@ class Features:
     def lacks(self, kind: str, name: str) -> bool:
         """Whether this version does not know the name."""
         return name in self._missing.get(kind, ())
+
+    def known(self, kind: str, names: Sequence[str]) -> list[str]:
+        """Those of the names that this version knows."""
+        return [name for name in names if not self.lacks(kind, name)]
 
     def keeps(self, kind: str, name: str) -> bool:
         """Whether it has an operator that MongoDB does not have (`Registry.add_removed`)."""

@@ -62,7 +62,7 @@ from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
 from mongottl.storage.interface import EngineUnavailable
-from mongottl.versions import COMMAND, unknown_command
+from mongottl.versions import COMMAND, HELLO_FIELD, OPTION, unknown_command
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
 if TYPE_CHECKING:
@@ -184,8 +184,12 @@ class Dispatcher:
                 if get_value(body, "help") is not True:
                     raise
                 generic.asks_help = True
-            if self.service.features is not None:
-                self.service.features.check_arguments(spec.name, body, sequences)
+            features = self.service.features
+            if features is not None:
+                if not spec.handshake:
+                    features.check_arguments(spec.name, body, sequences)
+                elif features.lacks(OPTION, "apiVersion"):
+                    generic.forget_api_version()  # hello ignores what it does not know
             if generic.asks_help:
                 return self._with_times(encode({"help": f"help for: {spec.name} {spec.help}", "ok": _OK}))
             if not sequences_valid:
@@ -215,8 +219,10 @@ class Dispatcher:
         name = first_field_name(message.body)
         if name == "getMore":
             return _open_cursor(reply) != 0
+        features = self.service.features
         return (
             _is_handshake(name)
+            and not (features is not None and features.lacks(HELLO_FIELD, "topologyVersion"))
             and find_field_at(message.body, 0, b"topologyVersion")[0] == DOCUMENT
             and find_field_at(message.body, 0, b"maxAwaitTimeMS")[0] != 0
         )

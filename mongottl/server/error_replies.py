@@ -20,6 +20,7 @@ from mongottl.storage.interface import DiskFull, EngineUnavailable, WriteConflic
 from mongottl.storage.snapshot.claims import SnapshotConflict
 from mongottl.storage.snapshot.history import SnapshotTooOld
 from mongottl.storage.snapshot.write_set import WriteSetTooLarge
+from mongottl.versions import ERROR_LABEL
 
 # What a write raises that meets another one.
 WRITE_CONFLICTS: Final = (WriteConflict, SnapshotConflict)
@@ -57,10 +58,17 @@ def error_reply(error: CommandError) -> dict[str, Value]:
 
 
 def labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
-    """The labels of a command's error. RetryableWriteError: its driver may retry the write, since statements that were
-    executed are remembered."""
+    """The labels of a command's error that the announced version knows. RetryableWriteError: its driver may retry the
+    write, since statements that were executed are remembered."""
     if not op.adds_labels:
         return ()
+    labels = _labels_of(name, op, code)
+    features = op.service.features
+    return labels if features is None else tuple(features.known(ERROR_LABEL, labels))
+
+
+def _labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
+    """The labels of the latest version."""
     if op.in_transaction:
         return transactions.labels_of(COMMANDS.get(name), code)
     if op.reads_changes and code in RESUMABLE_CHANGE_STREAM_CODES:

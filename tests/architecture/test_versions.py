@@ -5,9 +5,11 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl import errors
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS
 from mongottl.commands.request import fields_of
-from mongottl.config import LATEST_VERSION, WIRE_VERSIONS
+from mongottl.commands.security.login import KNOWN_MECHANISMS
+from mongottl.config import LATEST_VERSION, NEWEST_PATCHES, WIRE_VERSIONS
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.base import EXPRESSIONS
@@ -20,8 +22,12 @@ from mongottl.query.update.registry import modifiers
 from mongottl.versions import (
     COMMAND,
     COMPOUND_HASHED,
+    COMPRESSOR,
+    ERROR_LABEL,
     EVENT_FIELD,
+    HELLO_FIELD,
     INTRODUCED,
+    MECHANISM,
     OLDEST,
     OPTION,
     SYNTAX,
@@ -29,6 +35,7 @@ from mongottl.versions import (
     Features,
     features_of,
 )
+from mongottl.wire.compression import COMPRESSOR_NAMES
 
 REGISTRIES: tuple[Registry[Any], ...] = (
     STAGES,
@@ -44,7 +51,11 @@ REGISTRIES: tuple[Registry[Any], ...] = (
 def test_every_table_is_of_a_registry() -> None:
     assert set(INTRODUCED) <= {
         COMMAND,
+        COMPRESSOR,
+        ERROR_LABEL,
         EVENT_FIELD,
+        HELLO_FIELD,
+        MECHANISM,
         OPTION,
         SYNTAX,
         VARIABLE,
@@ -65,6 +76,15 @@ def test_tables_name_commands_and_their_fields() -> None:
             assert option in {field.name for field in fields_of(COMMANDS[owner].request)}, path
         elif option:
             assert owner in COMMANDS or STAGES.known(owner) is not None or EXPRESSIONS.known(owner) is not None, path
+
+
+def test_tables_name_what_drivers_decide_by() -> None:
+    labels = {value for name, value in vars(errors).items() if name.endswith("_LABEL")}
+    assert set(INTRODUCED[ERROR_LABEL]) == labels
+    assert set(INTRODUCED[MECHANISM]) <= set(KNOWN_MECHANISMS)
+    assert set(INTRODUCED[COMPRESSOR]) <= set(COMPRESSOR_NAMES)
+    # What hello has in which version is held against a table of its own, in tests/drivers/test_announced_version.py.
+    assert set(WIRE_VERSIONS) == set(NEWEST_PATCHES)
 
 
 def test_specs_tell_their_version() -> None:

@@ -112,7 +112,7 @@ def refused(call: Callable[[], Any]) -> bool:
 # Anybody may run these, and any user the second ones: what they show or change depends on who asks.
 FOR_ANYBODY = """
     authenticate buildInfo connectionStatus endSessions getnonce hello isMaster listCommands logout ping saslContinue
-    saslStart testVersion2 whatsmyuri
+    saslStart testVersion2 whatsmyuri _isSelf
 """.split()
 FOR_USERS = [
     "abortTransaction",

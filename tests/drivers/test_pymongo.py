@@ -26,6 +26,7 @@ from pymongo.errors import (
 from pymongo.write_concern import WriteConcern
 
 import mongottl
+from mongottl.config import ServerConfig
 from tests.drivers.refusals import refusal
 from tests.waiting import until
 
@@ -306,7 +307,7 @@ def test_collections_and_databases(database: Database[dict[str, Any]]) -> None:
 
 
 def test_admin_commands(client: "pymongo.MongoClient[dict[str, Any]]") -> None:
-    assert client.server_info()["version"] == "8.2.0"
+    assert client.server_info()["version"] == ServerConfig().full_version()
     assert client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"] == []
     assert client.admin.command("connectionStatus")["uuid"].subtype == 4
     assert client.admin.command("whatsmyuri", unknown=1)["ok"] == 1

@@ -170,21 +170,21 @@ pytestmark = pytest.mark.mongottl(server_version="5.0", now="2026-01-01")
 
 def version(server):
     with pymongo.MongoClient(server.uri) as client:
-        return client.server_info()["version"], server.clock.now().year
+        return client.server_info()["version"][:3], server.clock.now().year
 
 def test_of_the_module(mongottl_server):
-    assert version(mongottl_server) == ("5.0.0", 2026)
+    assert version(mongottl_server) == ("5.0", 2026)
     assert mongottl_server.clock.frozen
 
 @pytest.mark.mongottl(now="2030-05-04", frozen=False)
 class TestOthers:
     def test_of_the_class(self, mongottl_server):
-        assert version(mongottl_server) == ("5.0.0", 2030)
+        assert version(mongottl_server) == ("5.0", 2030)
         assert not mongottl_server.clock.frozen
 
     @pytest.mark.mongottl(server_version="6.0", data_dir=True)
     def test_of_its_own(self, mongottl_server, tmp_path):
-        assert version(mongottl_server) == ("6.0.0", 2030)
+        assert version(mongottl_server) == ("6.0", 2030)
         assert list((tmp_path / "mongottl").iterdir())
 
 @pytest.mark.mongottl(data_dir=True)

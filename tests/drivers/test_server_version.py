@@ -11,7 +11,7 @@ from bson import SON
 
 import mongottl
 from mongottl.cli import main
-from mongottl.config import COSMOS_VERSIONS, WIRE_VERSIONS
+from mongottl.config import COSMOS_VERSIONS, NEWEST_PATCHES, WIRE_VERSIONS
 from tests.drivers.refusals import refusal
 from tests.drivers.web.requests import ask, basic
 
@@ -39,7 +39,9 @@ def test_what_is_announced(clients: dict[str, Client], version: str) -> None:
     admin = clients[version].admin
     assert admin.command("hello")["maxWireVersion"] == WIRE_VERSIONS[version]
     info = admin.command("buildInfo")
-    assert (info["version"], info["versionArray"][:2]) == (f"{version}.0", [int(part) for part in version.split(".")])
+    patch = NEWEST_PATCHES[version]
+    assert info["version"] == f"{version}.{patch}"
+    assert info["versionArray"] == [*(int(part) for part in version.split(".")), patch, 0]
     compatibility = admin.command("getParameter", featureCompatibilityVersion=1)["featureCompatibilityVersion"]
     assert compatibility["version"] == version
 

@@ -34,23 +34,23 @@ class BuildInfoRequest(NamedTuple):
     begins_transaction=False,
 )
 def build_info(op: OperationContext, request: BuildInfoRequest) -> Reply:
-    announced = op.service.config.announced_version()
-    major, minor = (int(part) for part in announced.split("."))
+    version = op.service.config.full_version()
+    numbers: list[Value] = [*map(int, version.split(".")), 0]
     if op.service.dialect.brief_build_info:
         return {
-            "version": f"{announced}.0",
-            "versionArray": [major, minor, 0, 0],
+            "version": version,
+            "versionArray": numbers,
             "bits": 64,
             "maxBsonObjectSize": MAX_DOCUMENT_BYTES,
         }
     return {
-        "version": f"{announced}.0",
+        "version": version,
         "gitVersion": GIT_VERSION,
         "modules": [],
         "allocator": "system",
         "javascriptEngine": "none" if op.service.why_no_scripts() else "quickjs",
         "sysInfo": "deprecated",
-        "versionArray": [major, minor, 0, 0],
+        "versionArray": numbers,
         "openssl": {"running": "disabled", "compiled": "disabled"},
         "buildEnvironment": {
             "target_arch": os.uname().machine if hasattr(os, "uname") else "",

@@ -8,7 +8,7 @@ from typing import Annotated, Final, NamedTuple
 from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import CommandSpec, Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
-from mongottl.commands.security.login import log_in_by_certificate, start
+from mongottl.commands.security.login import Conversation, log_in_by_certificate, start
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.types import (
     MAX_DOCUMENT_BYTES,
@@ -27,10 +27,18 @@ from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.security.names import EXTERNAL, UserName
 from mongottl.security.scram import MECHANISMS
+from mongottl.versions import COMPRESSOR, HELLO_FIELD, MECHANISM
 from mongottl.wire.compression import negotiate_compression
 
 _MAX_METADATA_BYTES: Final = 512
 _MAX_APP_NAME_BYTES: Final = 128
+# What in a request asks for which field of the reply. A version that does not know the field ignores it.
+_ASKED: Final = (
+    ("sasl_user", "saslSupportedMechs"),
+    ("speculative", "speculativeAuthenticate"),
+    ("topology_version", "topologyVersion"),
+    ("max_await_time_ms", "topologyVersion"),
+)
 
 
 class HelloRequest(NamedTuple):
@@ -76,6 +84,11 @@ def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Repl
 
 
 def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply | Steps[Reply]:
+    features = op.service.features
+    if features is not None:
+        defaults = HelloRequest._field_defaults
+        ignored = {asks: defaults[asks] for asks, field in _ASKED if features.lacks(HELLO_FIELD, field)}
+        request = request._replace(**ignored)
     if request.client is not None:
         _take_metadata(op, request.client)
     user = None if request.sasl_user is MISSING else _user_name(request.sasl_user)
@@ -91,14 +104,27 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
         return _wait_for_change(op, request, primary_field, request.max_await_time_ms / 1000)
     reply = _describe(op, request, primary_field)
     if user is not None:
-        mechanisms = op.service.accounts.mechanisms(user)
-        if mechanisms is None and op.service.authorizes:
-            mechanisms = list(MECHANISMS)  # nobody can tell which users exist
+        mechanisms = _mechanisms(op, user)
         if mechanisms is not None:
-            reply["saslSupportedMechs"] = list(mechanisms)
+            reply["saslSupportedMechs"] = mechanisms
     if request.speculative is not None:
         return _begin_login(op, request.speculative, reply)
     return reply
+
+
+def _mechanisms(op: OperationContext, user: UserName) -> list[Value] | None:
+    """The mechanisms by which `hello` says that a user can log in; None if it says nothing of the user.
+
+    Where users are checked it tells of every name, so that nobody can tell which users exist; elsewhere, as mongod
+    does, only of those that exist.
+    """
+    mechanisms = op.service.accounts.mechanisms(user)
+    if mechanisms is None:
+        if not op.service.authorizes:
+            return None
+        mechanisms = list(MECHANISMS)
+    features = op.service.features
+    return [*(mechanisms if features is None else features.known(MECHANISM, mechanisms))]
 
 
 def _user_name(user: Value) -> UserName:
@@ -124,7 +150,9 @@ def _user_name(user: Value) -> UserName:
 def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) -> Reply:
     """Adds the answer to `speculativeAuthenticate`: `{saslStart: 1, mechanism, payload, db}` or `{authenticate: 1, …}`.
 
-    If the login cannot begin, the reply has no answer, and the client then begins it by a command of its own.
+    If the login cannot begin, the reply has no answer, and the client then begins it by a command of its own. It has
+    none either for a user of whom `saslSupportedMechs` says nothing: .NET's driver takes no conversation of a mechanism
+    that it was not told.
     """
     mechanism = get_value(request, "mechanism")
     database = get_value(request, "db")
@@ -141,6 +169,10 @@ def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) 
             skip = isinstance(options, bytes) and get_value(options, "skipEmptyExchange") is True
             begun = start(op, mechanism, get_value(request, "payload"), skip)
             assert isinstance(begun, dict)
+            conversation = op.client.conversation
+            if isinstance(conversation, Conversation) and _mechanisms(op, conversation.user) is None:
+                op.client.conversation = None
+                return reply
             reply["speculativeAuthenticate"] = begun
     except CommandError:
         pass
@@ -199,10 +231,13 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
     )
     if request.compression is not None:
         offered = [name for name in request.compression if isinstance(name, str)]
+        if service.features is not None:
+            offered = service.features.known(COMPRESSOR, offered)
         chosen = negotiate_compression(offered)
         if chosen:
             reply["compression"] = chosen
-    return reply
+    features = service.features
+    return reply if features is None else {name: reply[name] for name in features.known(HELLO_FIELD, list(reply))}
 
 
 def _membership(op: OperationContext) -> dict[str, Value]:

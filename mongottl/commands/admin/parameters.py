@@ -21,6 +21,7 @@ from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.expr.parser import type_of
 from mongottl.security.scram import MIN_ITERATIONS, SHA_1, SHA_256
+from mongottl.versions import MECHANISM
 
 # Of the documents of users: with credentials for SCRAM, as since MongoDB 3.0.
 AUTH_SCHEMA_VERSION: Final = 5
@@ -284,6 +285,11 @@ def _setting(field: str) -> ServerParameter:
     return ServerParameter(lambda op: getattr(op.service.config, field), at_startup=True)
 
 
+def _known_mechanisms(op: OperationContext) -> Value:
+    features = op.service.features
+    return [*(KNOWN_MECHANISMS if features is None else features.known(MECHANISM, KNOWN_MECHANISMS))]
+
+
 def _fixed(value: Value) -> ServerParameter:
     return ServerParameter(lambda op: value)
 
@@ -295,7 +301,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
         lambda op: op.service.automation_descriptor, at_startup=True, write=_set_descriptor
     ),
     "authSchemaVersion": _fixed(AUTH_SCHEMA_VERSION),
-    "authenticationMechanisms": _fixed(list(KNOWN_MECHANISMS)),
+    "authenticationMechanisms": ServerParameter(_known_mechanisms),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
     "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),
     "ingressConnectionEstablishmentBurstCapacitySecs": _rate(

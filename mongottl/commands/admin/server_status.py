@@ -67,7 +67,7 @@ def _process(op: OperationContext) -> dict[str, Value]:
     uptime_s = service.clock.monotonic_s() - service.started_monotonic_s
     return {
         "host": service.config.advertise_host or op.client.local,
-        "version": f"{service.config.announced_version()}.0",
+        "version": service.config.full_version(),
         "process": "mongottl",
         "pid": Int64(os.getpid()),
         "uptime": float(int(uptime_s)),

@@ -71,7 +71,7 @@ def with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Valu
     reply["serverInfo"] = {
         "host": host,
         "port": int(port) if port.isdigit() else 0,
-        "version": f"{op.service.config.announced_version()}.0",
+        "version": op.service.config.full_version(),
         "gitVersion": GIT_VERSION,
     }
     parameters = dict(_SERVER_PARAMETERS)

@@ -18,6 +18,7 @@ from mongottl.security import scram
 from mongottl.security.accounts import Login
 from mongottl.security.names import EXTERNAL, UserName
 from mongottl.security.scram import ScramConversation, authentication_failed
+from mongottl.versions import MECHANISM
 
 X509: Final = "MONGODB-X509"
 # The ways to log in that this server has.
@@ -50,7 +51,8 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
         name = _payload_bytes("saslStart", payload).decode("utf-8", "replace")
         log_in_by_certificate(op, name)
         return _reply(b"", True)
-    if mechanism not in scram.MECHANISMS:
+    features = op.service.features
+    if mechanism not in scram.MECHANISMS or (features is not None and features.lacks(MECHANISM, mechanism)):
         raise unavailable(mechanism)
     user: UserName | None = None
     try:

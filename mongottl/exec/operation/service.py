@@ -239,7 +239,7 @@ class ServiceContext:
         if processes is None:
             processes = ScriptProcesses()
             self._script_processes = processes
-        version = f"{self.config.announced_version()}.0"
+        version = self.config.full_version()
         elapsed = self.clock.monotonic_s
         limit_ms = self.script_limit_ms
         return lambda pause: Scripts(processes, pause, elapsed, self.log_script_output, now_ms, version, limit_ms)

@@ -26,6 +26,7 @@ from mongottl.security.accounts import Generation
 from mongottl.security.names import UserName
 from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command
+from mongottl.versions import MECHANISM
 
 _DATABASE: Final = "admin"
 # A login is used so long without asking for the password again; how many are kept.
@@ -100,7 +101,10 @@ class Logins:
 
     async def _log_in(self, client: ClientInfo, name: str, password: str) -> bool:
         """Logs a client in; whether that has succeeded."""
-        known = self._shell.service.accounts.mechanisms(UserName(name, _DATABASE)) or [scram.SHA_256]
+        service = self._shell.service
+        known = service.accounts.mechanisms(UserName(name, _DATABASE)) or [scram.SHA_256]
+        if service.features is not None:
+            known = service.features.known(MECHANISM, known)
         mechanism = scram.SHA_256 if scram.SHA_256 in known else scram.SHA_1
         try:
             proof = await trio.to_thread.run_sync(_Proof, mechanism, name, password)
