@@ -257,8 +257,9 @@ def log_in(
     return run({**conversation, "payload": repeated})
 
 
-@pytest.mark.parametrize("version", ["3.6", "8.2"])
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
+@pytest.mark.parametrize(
+    ("version", "mechanism"), [("3.6", "SCRAM-SHA-1"), ("8.2", "SCRAM-SHA-1"), ("8.2", "SCRAM-SHA-256")]
+)
 @pytest.mark.parametrize("last", ["", "signature", "noise"])
 def test_the_last_exchange_of_a_login_is_not_looked_at(
     connect: Callable[..., Raw], version: str, mechanism: str, last: str
