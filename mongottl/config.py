@@ -25,6 +25,9 @@ DIALECTS: Final = ("mongodb", "cosmos")
 COSMOS_VERSIONS: Final = ("3.6", "4.0", "4.2", "5.0", "6.0", "7.0")
 LOG_FORMATS: Final = ("text", "json")
 MAX_LOG_LEVEL: Final = 5
+REPLICA_SET: Final = "replicaSet"
+SHARDED: Final = "sharded"
+TOPOLOGIES: Final = (REPLICA_SET, SHARDED)
 STORAGE_ENGINES: Final = ("auto", "memory", "sqlite")
 # The MongoDB versions that the server can announce, with the maxWireVersion of each.
 WIRE_VERSIONS: Final = {"3.6": 6, "4.0": 7, "4.2": 8, "4.4": 9, "5.0": 13, "6.0": 17, "7.0": 21, "8.0": 25, "8.2": 27}
@@ -113,6 +116,7 @@ class ServerConfig:
     web_host: str = "127.0.0.1"
     emulator: bool = False
     certificate_port: int | None = None
+    topology: str = REPLICA_SET
 
     def __post_init__(self) -> None:
         self.validate()
@@ -175,6 +179,11 @@ class ServerConfig:
         """The announced version with its patch, as `buildInfo` names it. Accounts of Cosmos DB show patch 0."""
         version = self.announced_version()
         return f"{version}.{0 if self.dialect == 'cosmos' else NEWEST_PATCHES[version]}"
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether it answers as a mongos."""
+        return self.topology == SHARDED
 
     def max_wire_version(self) -> int:
         return WIRE_VERSIONS[self.announced_version()]
@@ -567,6 +576,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "number",
         "TCP port that serves the certificate to trust, at https://…/_explorer/emulator.pem; 0 is off. Extra `web`.",
         maximum=65_535,
+    ),
+    Setting(
+        "topology",
+        "network",
+        "text",
+        "Answer as a replica set, or as a mongos, whose clients keep the address they were given.",
+        TOPOLOGIES,
     ),
 )
 

@@ -1,5 +1,6 @@
 """The client of commands that ask a running server. It logs in if the URI names a user."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     import pymongo
 
 _DEFAULT_URI: Final = "mongodb://127.0.0.1:27017/"
+# Where `mongottl container` writes its server's URI, for what is run beside it in the same container.
+CONTAINER_URI_FILE: Final = "/tmp/mongottl-container-uri"
 _DEFAULT_TIMEOUT_S: Final = 5.0
 # That of the oldest --server-version. PyMongo refuses servers that announce an old one; ours takes the same messages
 # whatever it announces.
@@ -28,6 +31,25 @@ def add_server_arguments(parser: ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"how long to wait for the answer; by default {_DEFAULT_TIMEOUT_S:g}",
     )
+
+
+def write_container_uri(uri: str) -> None:
+    """Writes the URI of the container's server, which may have a password, for its owner alone."""
+    with open(CONTAINER_URI_FILE, "w", encoding="utf-8", opener=_open_for_owner) as file:
+        file.write(uri)
+
+
+def _open_for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def container_uri() -> str | None:
+    """The URI of the container's server; None outside of a container, and before the server accepts connections."""
+    try:
+        with open(CONTAINER_URI_FILE, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 @contextmanager

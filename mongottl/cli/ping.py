@@ -3,7 +3,7 @@
 from typing import Final
 
 from mongottl.cli.arguments import ArgumentParser
-from mongottl.cli.client import add_server_arguments, connect, failure_of
+from mongottl.cli.client import add_server_arguments, connect, container_uri, failure_of
 from mongottl.cli.subcommands import fail
 from mongottl.clock import SystemClock
 
@@ -14,8 +14,14 @@ def main(arguments: list[str]) -> int:
     """Exit status 0 if the server has answered a ping in time, 1 if not, 2 for wrong arguments."""
     parser = ArgumentParser(_NAME)
     add_server_arguments(parser)
+    parser.add_argument("--container", action="store_true", help="ask the server of `mongottl container`, beside it")
     given = parser.parse_args(arguments)
-    return ping(given.uri, given.timeout)
+    uri = given.uri
+    if given.container:
+        uri = container_uri()
+        if uri is None:
+            return fail(_NAME, "no answer: the server of this container does not accept connections yet")
+    return ping(uri, given.timeout)
 
 
 def ping(uri: str, timeout_s: float) -> int:

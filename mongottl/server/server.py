@@ -143,6 +143,8 @@ class Server:
         name = self.config.cosmos_account
         assert name is not None
         options = account_options(name)
+        if self.config.is_sharded:
+            options = options.replace("replicaSet=globaldb&", "")
         return self._uri(account_login(name, key), [options if self._tls is not None else options[len("ssl=true&") :]])
 
     def _uri(self, login: str, wanted: list[str] | None = None) -> str:

@@ -242,6 +242,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "web_host": (("", "a\nb", "localhost:8080", "[::1]"), ("", 5, None)),
     "emulator": (("", "maybe"), (None, 1, True)),
     "certificate_port": (("", "-1", "65536", "abc"), (-1, 65_536, "8081", 8081)),
+    "topology": (("", "cluster"), ("Sharded", 1, None)),
 }
 WRONG_TEXTS = [(field, text) for field, (texts, _) in WRONG.items() for text in texts]
 

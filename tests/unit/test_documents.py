@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from mongottl.cli.options import help_text, parse_arguments
+from mongottl.cli.container import EMULATOR_DATA, INIT_FOLDER, MONGO_DATA, translate
+from mongottl.cli.options import configuration, help_text
 from mongottl.cli.subcommands import SUBCOMMANDS
-from mongottl.config import SETTINGS, VERSION, ServerConfig, config_from
+from mongottl.config import SETTINGS, VERSION, config_from
 from tests.documents import DOCS, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, documents
 
 DOCUMENTS = documents()
@@ -29,6 +30,11 @@ ELSEWHERE = {
     "--no-file-parallelism",
     "--no-daemon",
     "--fail",
+    "--replSet",
+    "--keyFile",
+    "--bind_ip_all",
+    "--bind",
+    "--eval",
     "--preserveUUID",
     "--oplog",
     "--oplogReplay",
@@ -159,18 +165,25 @@ def test_versions_agree() -> None:
 
 
 def test_compose_file() -> None:
+    """Its services publish ports of this machine alone, and have options and variables that mean something."""
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
-    service = compose["services"]["mongottl"]
-    config = config_from(parse_arguments(service["command"]))
-    assert service["build"] == "."
-    assert service["ports"] == [f"{config.port}:{config.port}"]
-    assert config.advertise_host == f"localhost:{config.port}"
-    volume, _, mounted = service["volumes"][0].partition(":")
-    assert volume in compose["volumes"]
-    assert config.data_dir == mounted
-    kind, program, command, *uri = service["healthcheck"]["test"]
-    assert (kind, program, command) == ("CMD", "mongottl", "ping")
-    assert uri == [f"mongodb://127.0.0.1:{config.port}/"]
+    ports = {}
+    for name, service in compose["services"].items():
+        assert (service["build"], service["restart"]) == (".", "unless-stopped")
+        environment = {key: value or "secret" for key, value in service.get("environment", {}).items()}
+        translated = translate(service.get("command", []), environment)
+        assert translated.remarks == []
+        config = configuration(translated.options, translated.environment)
+        expected = {config.port, config.web_port, config.certificate_port} - {None}
+        published = [port.split(":") for port in service["ports"]]
+        assert all(address == "127.0.0.1" and outer == inner for address, outer, inner in published)
+        assert {int(inner) for _, _, inner in published} == expected
+        assert config.web_port is None or config.web_host == "0.0.0.0"
+        for volume in service.get("volumes", []):
+            outer, _, inner = volume.partition(":")
+            assert outer in compose["volumes"] and config.data_dir == inner
+        ports[name] = config.port
+    assert ports == {"mongottl": 27017, "auth": 27017, "emulator": 10255}
 
 
 def test_dockerfile() -> None:
@@ -185,14 +198,18 @@ def test_dockerfile() -> None:
     versions = {(int(found[1]), int(found[2])) for found in pythons if found is not None}
     assert len(versions) == 1 and versions.pop() >= floor
     values = dict(instructions)
-    program, *arguments = yaml.safe_load(values["ENTRYPOINT"])
-    assert program in PROJECT["scripts"]
-    assert arguments == ["serve"]
-    assert config_from(parse_arguments(yaml.safe_load(values["CMD"]))).host == "0.0.0.0"
-    assert int(values["EXPOSE"]) == ServerConfig().port
-    compose = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
-    data = compose["services"]["mongottl"]["volumes"][0].partition(":")[2]
-    assert f"mkdir {data}" in values["RUN"] and f"chown {values['USER']} {data}" in values["RUN"]
+    program, command = yaml.safe_load(values["ENTRYPOINT"])
+    assert program in PROJECT["scripts"] and command in SUBCOMMANDS
+    emulator = config_from({"emulator": "true"})
+    assert values["EXPOSE"].split() == [str(port) for port in (27017, emulator.port, emulator.certificate_port)]
+    # Every folder in which a container keeps data is there, for the user that it runs as.
+    made = " ".join(value for name, value in instructions if name == "RUN")
+    for folder in ("/data", MONGO_DATA, EMULATOR_DATA):
+        assert f" {folder} " in made and f"chown {values['USER']} /data" in made
+    assert str(INIT_FOLDER) in made
+    # What the package brings besides comes along: the extras that a server's settings need.
+    extras = set(re.findall(r"\[([a-z,]+)\]", text)[0].split(","))
+    assert extras == set(PROJECT["optional-dependencies"]) - {"browser", "collation", "test"}
 
 
 def test_entry_points_can_be_imported() -> None:

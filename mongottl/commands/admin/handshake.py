@@ -241,8 +241,14 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
 
 
 def _membership(op: OperationContext) -> dict[str, Value]:
-    """The replica set and this member, as `hello` and serverStatus describe them."""
+    """The replica set and this member, as `hello` and serverStatus describe them; for a mongos, what says it is one.
+
+    A driver that has found a mongos stays with the address that it was given, also one that a port is mapped to.
+    Source: the driver specifications' "Server Discovery and Monitoring", "type".
+    """
     service = op.service
+    if service.config.is_sharded:
+        return {"msg": "isdbgrid"}
     me = service.config.advertise_host or op.client.local
     op_time: Value = {"ts": service.cluster_clock.operation_time, "t": Int64(1)}
     written = Date(service.cluster_clock.written_ms // 1000 * 1000)

@@ -68,7 +68,7 @@ def _process(op: OperationContext) -> dict[str, Value]:
     return {
         "host": service.config.advertise_host or op.client.local,
         "version": service.config.full_version(),
-        "process": "mongottl",
+        "process": "mongos" if service.config.is_sharded else "mongottl",
         "pid": Int64(os.getpid()),
         "uptime": float(int(uptime_s)),
         "uptimeMillis": Int64(int(uptime_s * 1000)),
@@ -133,7 +133,7 @@ def _storage(op: OperationContext) -> dict[str, Value]:
     service = op.service
     return {
         "defaultRWConcern": described_defaults(op),
-        "repl": replica_set_state(op),
+        **({} if service.config.is_sharded else {"repl": replica_set_state(op)}),
         "security": {
             "SSLServerHasCertificateAuthority": service.config.tls_ca is not None,
             "authentication": {
