@@ -626,6 +626,7 @@ _FOR_EMULATOR: Final[dict[str, object]] = {
 }
 # Variables with our prefix that are no settings, and who reads them.
 OTHER_VARIABLES: Final[dict[str, str]] = {
+    "MONGOTTL_CONFIG": "command line: the file of `--config`",
     "MONGOTTL_PURE": "installation: 1 leaves everything interpreted",
     "MONGOTTL_OPT_LEVEL": "installation: how much the C compiler optimises",
     "MONGOTTL_FUZZ_SEED": "tests: the seed of the random commands",

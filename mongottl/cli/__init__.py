@@ -15,6 +15,7 @@ from importlib import import_module
 
 from mongottl.cli.streams import open_closed_streams
 from mongottl.cli.subcommands import FAILURE, SUBCOMMANDS, UsageError, fail
+from mongottl.config import did_you_mean
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,7 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
             name, arguments = arguments[0], arguments[1:]
         if name not in SUBCOMMANDS:
             unknown, name = name, "serve"
-            raise UsageError(f"there is no command {unknown!r}; the commands are {', '.join(SUBCOMMANDS)}")
+            advice = did_you_mean(unknown, SUBCOMMANDS)
+            raise UsageError(f"there is no command {unknown!r}{advice}; the commands are {', '.join(SUBCOMMANDS)}")
         status = _run(name, arguments)
         sys.stdout.flush()
         return status

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mongottl.cli.client import write_container_uri
+from mongottl.cli.mongod_options import MONGOD_OPTIONS
 from mongottl.cli.options import configuration, option_lines
 from mongottl.cli.serve import print_first_line, serve
 from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
@@ -42,37 +43,6 @@ _EMULATOR: Final = "AZURE_COSMOS_EMULATOR_"
 _SERVERS: Final = ("mongod", "mongottl", "mongos")
 _REPLICA_SET_VARIABLES: Final = {"MONGOTTL_TOPOLOGY", "MONGOTTL_REPLICA_SET"}
 _FALSE: Final = ("", "0", "false", "no")
-
-# mongod's options: ours that means the same, and whether it takes a value; None has no effect here.
-MONGOD_OPTIONS: Final[dict[str, tuple[str | None, bool]]] = {
-    "--auth": ("--auth", False),
-    "--bind_ip": ("--host", True),
-    "--bind_ip_all": ("--host=*", False),
-    "--dbpath": ("--data-dir", True),
-    "--directoryperdb": (None, False),
-    "--fork": (None, False),
-    "--ipv6": (None, False),
-    "--journal": (None, False),
-    "--keyFile": ("--auth", True),
-    "--logappend": (None, False),
-    "--logpath": (None, True),
-    "--maxConns": ("--max-connections", True),
-    "--noauth": ("--auth=false", False),
-    "--nojournal": (None, False),
-    "--noprealloc": (None, False),
-    "--noscripting": ("--no-scripting", False),
-    "--oplogSize": ("--oplog-size-mb", True),
-    "--quiet": ("--quiet", False),
-    "--replSet": ("--replica-set", True),
-    "--setParameter": (None, True),
-    "--smallfiles": (None, False),
-    "--storageEngine": (None, True),
-    "--syncdelay": (None, True),
-    "--tlsCAFile": ("--tls-ca", True),
-    "--tlsCertificateKeyFile": ("--tls-cert", True),
-    "--tlsMode": (None, True),
-    "--wiredTigerCacheSizeGB": (None, True),
-}
 
 
 @dataclass

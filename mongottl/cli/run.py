@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from mongottl.cli.options import REMARKS, configuration, option_lines
 from mongottl.cli.processes import Process, exit_status, from_terminal, process_tree, send_signal, still_running
 from mongottl.cli.subcommands import FAILURE, SUBCOMMANDS, UsageError
-from mongottl.config import ServerConfig, config_from
+from mongottl.config import SETTINGS, ServerConfig, config_from
 from mongottl.server.uri import uri_for_database
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     if os.name != "posix":
         raise UsageError("needs a POSIX system; start `mongottl` beside the tests")
     if not command or not command[0]:
-        raise UsageError("needs a command behind --" if dashes else "needs -- and a command behind it")
+        raise UsageError("needs a command behind --" if dashes else "needs a command: mongottl run -- npm test")
     others: dict[str, list[str]] = {"--env": [], "--database": []}
     config = configuration(own, os.environ, others, for_tests=True)
     for name in others["--env"]:
@@ -68,18 +68,28 @@ def main(arguments: list[str]) -> int:
 
 
 def split(arguments: list[str]) -> tuple[list[str], bool, list[str]]:
-    """The arguments before the first `--`, whether there is one, and those behind it."""
-    if "--" not in arguments:
-        return arguments, False, []
-    place = arguments.index("--")
-    return arguments[:place], True, arguments[place + 1 :]
+    """The arguments before the first `--`, whether there is one, and those behind it.
+
+    Without `--` the command begins at the first word that is no option and no option's value, unless that word could
+    have been meant as a value.
+    """
+    if "--" in arguments:
+        place = arguments.index("--")
+        return arguments[:place], True, arguments[place + 1 :]
+    switches = {setting.option for setting in SETTINGS if setting.value == "switch"}
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        option = arguments[place]
+        is_alone = "=" in option or option in switches or option.startswith("--no-") or option in ("--help", "-h")
+        place += 1 if is_alone else 2
+    return arguments[:place], False, arguments[place:]
 
 
 def help_text() -> str:
     """The text of --help."""
     return "\n".join(
         [
-            "usage: mongottl run [options] -- COMMAND [ARGUMENT…]",
+            "usage: mongottl run [options] [--] COMMAND [ARGUMENT…]",
             "",
             "Starts a server on a free port, in memory, with test commands on and a clock that stands still, runs the",
             "command with the URI in MONGODB_URI, stops the server, and gives the command's exit status:",

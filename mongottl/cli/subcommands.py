@@ -44,7 +44,7 @@ class Subcommand:
     @property
     def see(self) -> str:
         """The last line of its help."""
-        return f"docs/{self.page} tells more."
+        return f"`mongottl help {self.page.removesuffix('.md')}` tells more."
 
 
 _ROWS: Final = (
@@ -115,6 +115,14 @@ _ROWS: Final = (
         "[URI|DATABASE] [--eval JAVASCRIPT] [FILE…]",
         "Evaluates JavaScript with db and rs, as mongosh does for the health checks and scripts of containers.",
         "shell",
+        "operating.md",
+    ),
+    Subcommand("help", "[COMMAND|PAGE]", "Shows the help of a command, or a page of the documentation.", "help"),
+    Subcommand(
+        "completion",
+        "bash|zsh|fish",
+        "Prints what makes a shell complete commands and options.",
+        "completion",
         "operating.md",
     ),
     Subcommand("version", "", "Shows the version, and whether it is compiled.", "version"),

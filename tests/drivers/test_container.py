@@ -17,6 +17,7 @@ import mongottl
 from mongottl.cli import container
 from mongottl.cli.client import connect
 from mongottl.cli.container import translate
+from mongottl.cli.mongod_options import MONGOD_OPTIONS
 from mongottl.cli.subcommands import UsageError
 from mongottl.config import config_from
 from mongottl.javascript.library import missing_reason
@@ -135,7 +136,7 @@ def test_variables_of_the_emulator_without_effect_are_told() -> None:
 def test_every_option_that_mongod_has_means_one_that_exists() -> None:
     from mongottl.cli.options import parse_arguments
 
-    for ours, takes_value in container.MONGOD_OPTIONS.values():
+    for ours, takes_value in MONGOD_OPTIONS.values():
         if ours is not None:
             parse_arguments([f"{ours}=1" if takes_value and ours != "--auth" else ours])
 

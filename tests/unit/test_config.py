@@ -4,6 +4,8 @@ import dataclasses
 import enum
 import os
 import re
+import shutil
+import subprocess
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -436,7 +438,8 @@ def test_variables_that_scripts_and_tests_read_are_known() -> None:
             read |= set(re.findall(r"environ(?:\.get\(|\[)\"(MONGOTTL_\w+)", text))
             read |= set(re.findall(r"\$\{?(MONGOTTL_\w+)", text))
     assert read <= known
-    assert OTHER_VARIABLES.keys() - read <= {"MONGOTTL_VOLUME_FIGURES"}  # which is looked for, not read
+    # The command line reads the one, and tests look for the other.
+    assert OTHER_VARIABLES.keys() - read <= {"MONGOTTL_CONFIG", "MONGOTTL_VOLUME_FIGURES"}
 
 
 def test_versions() -> None:
@@ -455,6 +458,120 @@ def test_main_refuses_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == "mongottl: --port: a whole number is needed, not 'x'\nTry 'mongottl --help'.\n"
     assert main(["--prot", "5"]) == 2
     assert capsys.readouterr().err.startswith("mongottl: unknown option --prot; did you mean --port?\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["srve"], "there is no command 'srve'; did you mean serve?"),
+        (["--dbpath", "x"], "unknown option --dbpath; mongod's --dbpath is --data-dir here"),
+        (["--bind_ip=x"], "unknown option --bind_ip; mongod's --bind_ip is --host here"),
+        (["--storageEngine", "x"], "unknown option --storageEngine; mongod's --storageEngine has no counterpart here"),
+        (["help", "expirng"], "there is no command and no page 'expirng'; did you mean expiring?"),
+    ],
+)
+def test_mistakes_are_answered_with_what_was_meant(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_help_shows_commands_and_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    for row in SUBCOMMANDS.values():
+        assert main(["help", row.name]) == 0
+        shown = capsys.readouterr().out
+        assert "usage: mongottl" in shown
+        if row.page:
+            assert main(["help", row.page.removesuffix(".md")]) == 0
+            assert capsys.readouterr().out == (ROOT / "docs" / row.page).read_text(encoding="utf-8")
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out == help_text() + "\n"
+
+
+CONFIG_FILE = """
+port = 27018
+data-dir = "data"
+quiet = true
+ttl_monitor_enabled = false
+enable-test-commands = true
+now = 2026-01-01T12:00:00Z
+cosmos-allow = ["bare-watch", "time-limits"]
+dialect = "cosmos"
+"""
+
+
+def test_a_file_in_toml_gives_settings(tmp_path: Path) -> None:
+    file = tmp_path / "mongottl.toml"
+    file.write_text(CONFIG_FILE)
+    for config in (
+        configuration(["--config", str(file)], {}),
+        configuration([f"--config={file}"], {"MONGOTTL_CONFIG": "no such file"}),
+        configuration([], {"MONGOTTL_CONFIG": str(file)}),
+    ):
+        assert (config.port, config.data_dir, config.quiet, config.ttl_monitor_enabled) == (27018, "data", True, False)
+        assert config.start_ms() == 1_767_268_800_000
+        assert config.cosmos_allow == ("bare-watch", "time-limits")
+    # An option counts before its variable, and this before the file.
+    assert configuration(["--config", str(file)], {"MONGOTTL_PORT": "5"}).port == 5
+    assert configuration(["--config", str(file), "--port", "6"], {"MONGOTTL_PORT": "5"}).port == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("port = 'x'", "port: a whole number is needed, not 'x'"),
+        ("prot = 1", "there is no setting prot; did you mean port?"),
+        ("dbpath = 'x'", "there is no setting dbpath; mongod's --dbpath is --data-dir here"),
+        ("port = 1.5", "port: a text, a whole number, true, false, a time or a list of texts is needed"),
+        ("[net]\nport = 1", "there is no setting net"),
+        ("port = ", "Invalid value"),
+        ("password = 'x'", "password is a secret, and others may read the file"),
+    ],
+)
+def test_mistakes_in_a_file_are_told_with_its_name(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "mongottl.toml"
+    file.write_text(text)
+    file.chmod(0o644)
+    with pytest.raises(UsageError) as refused:
+        configuration(["--config", str(file)], {})
+    assert str(refused.value).startswith(f"{file}: {said}")
+    with pytest.raises(UsageError, match="--config: cannot read no-such-file: No such file or directory"):
+        configuration(["--config", "no-such-file"], {})
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["emu"], {"emulator"}),
+        (["serve", "--dialect", "c"], {"cosmos"}),
+        (["--data-d"], {"--data-dir"}),
+        (["run", "--no-such"], set()),
+        (["serve", "--port", ""], set()),
+    ],
+)
+def test_bash_completes_commands_options_and_values(
+    words: list[str], expected: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("no bash here")
+    assert main(["completion", "bash"]) == 0
+    function = capsys.readouterr().out
+    line = " ".join(f"'{word}'" for word in ["mongottl", *words])
+    script = f'{function}\nCOMP_WORDS=({line}) COMP_CWORD={len(words)}\n_mongottl\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
+    shown = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert set(shown) == expected
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_every_option(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    shown = capsys.readouterr().out
+    for setting in SETTINGS:
+        if setting.on_command_line:
+            assert setting.option in shown or f"-l {setting.option[2:]} " in shown
+    assert main(["completion", "csh"]) == 2
 
 
 def test_main_helps(capsys: pytest.CaptureFixture[str]) -> None:
