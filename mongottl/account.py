@@ -6,7 +6,7 @@ Source: Microsoft's "Configure your Azure Cosmos DB for MongoDB account capabili
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 # Azure's names, and what each of them gives.
 CAPABILITIES: Final = {
@@ -50,6 +50,72 @@ REFUSALS: Final = {
     " than 128 levels (BadValue), a batch of more than 1,000 writes (InvalidLength), replies of more than 4 MB"
     " (10334).",
     "collection-names": "Characters in names of collections that Cosmos DB does not take (InvalidNamespace).",
+    "create-existing": "`create` of a collection that exists with the same options (NamespaceExists).",
+}
+
+
+class Variant(NamedTuple):
+    """A behaviour that differs between accounts. what: the behaviour. versions: the server versions that have it unless
+    `allow` switches it off; in others `refuse` switches it on. source: the record of an account that shows it."""
+
+    what: str
+    versions: tuple[str, ...]
+    source: str
+
+
+_ALL_VERSIONS: Final = ("3.6", "4.0", "4.2", "5.0", "6.0", "7.0")
+# Behaviours that were recorded of accounts, but not of all: each is there by default where its record names a version,
+# or where nothing contradicts the record.
+VARIANTS: Final = {
+    "collection-filter": Variant(
+        "listCollections with a `filter` finds nothing.", (), "liquibase/liquibase-mongodb#65 (2020) and #581 (2024)"
+    ),
+    "collection-info": Variant(
+        "Entries of listCollections have neither `info` nor `idIndex`.",
+        _ALL_VERSIONS,
+        "prisma/orm#14477 (2022), mqlens/mqlens-mongodb#332 (2026)",
+    ),
+    "filtered-compound-sort": Variant(
+        "A sort by several fields beside an equality on another field needs an index that begins with that field"
+        " (BadValue).",
+        (),
+        "Azure/cosmos-explorer#1343 (2022); of the core API MicrosoftDocs/azure-docs#112818 and"
+        " AzureCosmosDB/cosmosdb-agent-kit#101 (2026)",
+    ),
+    "hello": Variant(
+        "`hello` is no command (CommandNotSupported), `isMaster` is.",
+        (),
+        "eclipse-basyx/basyx-java-server-sdk#452 (7.0, 2024), MicrosoftDocs/azure-dev-docs#1260 (2023); a change was"
+        " announced in January 2025",
+    ),
+    "hostInfo": Variant(
+        "`hostInfo` is no command (CommandNotSupported).", ("3.6",), "MicrosoftDocs/azure-docs#60180 (3.6, 2020)"
+    ),
+    "missing-collection": Variant(
+        "A `find` in a collection that does not exist fails (NamespaceNotFound).", (), "Cratis/Arc#1468 (2025)"
+    ),
+    "null-projection": Variant(
+        "An aggregation of `$match`, `$limit` and a `$project` of null fails (InternalError): LINQ's `Any` with a"
+        " condition sends it.",
+        ("4.2",),
+        "featbit/featbit#513 (4.2, 2023)",
+    ),
+    "positional-projection": Variant(
+        "`{'grades.$': 1}` returns an empty array in place of the element.",
+        (),
+        "MicrosoftDocs/azure-docs#90395 (2022), which the product's team took for a defect",
+    ),
+    "silent-nested-index": Variant(
+        "A compound or unique index on nested paths is not made, and no error tells of it.",
+        (),
+        "formio/formio#1716 (2024)",
+    ),
+    "upsert-conflict": Variant(
+        "An upsert of `findAndModify` whose `_id` is taken fails with ConflictingOperationInProgress in place of"
+        " DuplicateKey.",
+        ("3.6",),
+        "lukas-krecan/ShedLock#170 (3.6, 2019)",
+    ),
 }
 PERIODIC: Final = "periodic"
 CONTINUOUS: Final = "continuous"
@@ -62,43 +128,65 @@ THROUGHPUTS: Final = (OFF, METERED, ENFORCED)
 NOT_CONTINUOUS: Final = ("EnableTtlOnCustomPath", "EnableUniqueIndexReIndex")
 
 
-class Account:
-    """capabilities: of `CAPABILITIES`. backup: one of `BACKUPS`. allowed: names of `REFUSALS` that are switched off.
-    throughput: one of `THROUGHPUTS`.
-    """
+# The text of a throttled write of several statements: see `dialect.cosmos.throttling`.
+BATCH: Final = "batch"
+BATCH_TEXTS: Final = ("bare", BATCH, "noHint", "single")
 
-    def __init__(self) -> None:
-        self.capabilities: frozenset[str] = frozenset()
-        self.backup = PERIODIC
-        self.allowed: frozenset[str] = frozenset()
+
+class AccountSettings(NamedTuple):
+    """capabilities: of `CAPABILITIES`. backup: one of `BACKUPS`. allow: names of `REFUSALS` and `VARIANTS` that are
+    switched off. throughput: one of `THROUGHPUTS`. refuse: names of `VARIANTS` that are switched on. batch_text: one of
+    `BATCH_TEXTS`."""
+
+    capabilities: frozenset[str] = frozenset()
+    backup: str = PERIODIC
+    allow: frozenset[str] = frozenset()
+    throughput: str = METERED
+    refuse: frozenset[str] = frozenset()
+    batch_text: str = BATCH
+
+
+class Account:
+    """settings: see `AccountSettings`. version: the server version that it announces, `major.minor`."""
+
+    def __init__(self, version: str) -> None:
+        self.version: Final = version
+        self.settings = AccountSettings()
         self.throughput = METERED
+        self._usual: Final = frozenset(REFUSALS) | {
+            name for name, variant in VARIANTS.items() if version in variant.versions
+        }
+        self._in_force: frozenset[str] = self._usual
 
     def can(self, capability: str) -> bool:
         """Whether the account has a capability."""
-        return capability in self.capabilities
+        return capability in self.settings.capabilities
 
-    def refuses(self, refusal: str) -> bool:
-        """Whether a refusal is in force."""
-        return refusal not in self.allowed
+    def refuses(self, name: str) -> bool:
+        """Whether a refusal, or a behaviour of `VARIANTS`, is in force."""
+        return name in self._in_force
 
     @property
     def is_continuous(self) -> bool:
         """Whether the account has continuous backup."""
-        return self.backup == CONTINUOUS
+        return self.settings.backup == CONTINUOUS
 
-    def configure(self, capabilities: Iterable[str], backup: str, allowed: Iterable[str], throughput: str) -> None:
+    def configure(self, settings: AccountSettings) -> None:
         """Sets all of it. ValueError says what is wrong; then nothing is changed."""
-        _check("capability", capabilities, CAPABILITIES)
-        _check("backup", [backup], BACKUPS)
-        _check("refusal", allowed, REFUSALS)
-        _check("throughput", [throughput], THROUGHPUTS)
+        _check("capability", settings.capabilities, CAPABILITIES)
+        _check("backup", [settings.backup], BACKUPS)
+        _check("refusal", settings.allow, (*REFUSALS, *VARIANTS))
+        _check("behaviour", settings.refuse, VARIANTS)
+        _check("throughput", [settings.throughput], THROUGHPUTS)
+        _check("text of batches", [settings.batch_text], BATCH_TEXTS)
         for capability in NOT_CONTINUOUS:
-            if capability in capabilities and backup == CONTINUOUS:
+            if capability in settings.capabilities and settings.backup == CONTINUOUS:
                 raise ValueError(f"{capability} cannot be had with continuous backup")
-        self.capabilities = frozenset(capabilities)
-        self.backup = backup
-        self.allowed = frozenset(allowed)
-        self.throughput = throughput
+        for name in sorted(settings.allow & settings.refuse):
+            raise ValueError(f"{name} cannot be both allowed and refused")
+        self.settings = settings
+        self.throughput = settings.throughput
+        self._in_force = self._usual - settings.allow | settings.refuse
 
 
 def _check(what: str, names: Iterable[str], known: Iterable[str]) -> None:

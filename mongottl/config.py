@@ -13,7 +13,16 @@ from dataclasses import field as dataclass_field
 from dataclasses import fields as dataclass_fields
 from typing import Any, Final, SupportsIndex, TypeAlias
 
-from mongottl.account import BACKUPS, CAPABILITIES, CONTINUOUS, NOT_CONTINUOUS, REFUSALS, THROUGHPUTS
+from mongottl.account import (
+    BACKUPS,
+    BATCH_TEXTS,
+    CAPABILITIES,
+    CONTINUOUS,
+    NOT_CONTINUOUS,
+    REFUSALS,
+    THROUGHPUTS,
+    VARIANTS,
+)
 from mongottl.clock import parse_date
 
 VERSION: Final = "0.1.0"
@@ -108,6 +117,8 @@ class ServerConfig:
     cosmos_capability: tuple[str, ...] = ()
     cosmos_backup: str = "periodic"
     cosmos_allow: tuple[str, ...] = ()
+    cosmos_refuse: tuple[str, ...] = ()
+    cosmos_batch_text: str = "batch"
     cosmos_throughput: str = "metered"
     cosmos_account: str | None = None
     cosmos_key: str | None = dataclass_field(default=None, repr=False)
@@ -155,6 +166,9 @@ class ServerConfig:
             if capability in NOT_CONTINUOUS and self.cosmos_backup == CONTINUOUS:
                 reason = f"{capability} not together with {{}} continuous"
                 raise SettingError("cosmos_capability", reason, "cosmos_backup")
+        for name in self.cosmos_refuse:
+            if name in self.cosmos_allow:
+                raise SettingError("cosmos_refuse", f"{name} not together with {{}} {name}", "cosmos_allow")
 
     def _is_given(self, field: str) -> bool:
         """Whether a setting has another value than its default."""
@@ -532,7 +546,17 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting(
         "cosmos_backup", "cosmos", "text", "Kind of backup of the account, which decides about unique indexes.", BACKUPS
     ),
-    Setting("cosmos_allow", "cosmos", "names", "Refusals of Cosmos DB to switch off.", tuple(REFUSALS)),
+    Setting("cosmos_allow", "cosmos", "names", "Refusals of Cosmos DB to switch off.", (*REFUSALS, *VARIANTS)),
+    Setting(
+        "cosmos_refuse", "cosmos", "names", "Behaviours that only some accounts have, to switch on.", tuple(VARIANTS)
+    ),
+    Setting(
+        "cosmos_batch_text",
+        "cosmos",
+        "text",
+        "Form of the text of a throttled write of several statements.",
+        BATCH_TEXTS,
+    ),
     Setting(
         "cosmos_throughput",
         "cosmos",

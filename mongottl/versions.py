@@ -266,6 +266,10 @@ class Features:
         """Whether it has an operator that MongoDB does not have (`Registry.add_removed`)."""
         return False
 
+    def projects_no_element(self) -> bool:
+        """Whether the positional operator of projections returns an empty array."""
+        return False
+
     def refused_command(self, name: str) -> CommandError:
         """The error for a command that this version does not know: CommandNotFound (59)."""
         return unknown_command(name)

@@ -20,12 +20,14 @@ class Naming(NamedTuple):
     """Where a server's rules for names differ from MongoDB's.
 
     forbidden: characters that names of new collections may not have, besides those that MongoDB forbids.
+    unexpected: those of them for which Cosmos DB answers InternalError (1) instead of InvalidNamespace.
     max_characters: of the name of a database and of that of a collection, in place of MongoDB's limits in bytes; 0 for
     those.
     """
 
     forbidden: str = ""
     max_characters: int = 0
+    unexpected: str = ""
 
 
 MONGODB_NAMING: Final = Naming()

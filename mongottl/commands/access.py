@@ -13,7 +13,7 @@ Source: MongoDB's "Privilege Actions", and the sections "Required Access" of its
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from mongottl.dialect.cosmos.wording import unauthorized
+from mongottl.dialect.cosmos.wording import not_authenticated, unauthorized
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.security.privileges import CLUSTER, Need, collection_resource, database_resource
@@ -124,6 +124,8 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
         if access.before_first_user and op.database == "admin" and _is_first_user(op):
             op.is_before_first_user = True
             return
+        if op.service.dialect.account is not None:
+            raise CommandError(ErrorCode.Unauthorized, not_authenticated())
         raise CommandError(ErrorCode.Unauthorized, f"Command {command} requires authentication")
     if access.on_collection:
         key = (command, op.database, request.collection)

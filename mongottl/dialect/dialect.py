@@ -88,12 +88,12 @@ class Dialect:
 def dialect_named(name: str, version: str) -> Dialect:
     """The dialect of a `--dialect` value, in a server that announces this version."""
     if name == "cosmos":
-        account = Account()
+        account = Account(version)
         brief = version in replies.BRIEF_VERSIONS
         return Dialect(
             "cosmos",
             CosmosFeatures(version, account),
-            {k: v for k, v in replies.REPLY_TYPES.items() if k != "buildInfo"} if brief else replies.REPLY_TYPES,
+            replies.reply_types(version),
             replies.DATE_TTL_REFUSAL,
             replies.RETRYABLE_WRITES_REFUSAL,
             replies.URI_OPTIONS,

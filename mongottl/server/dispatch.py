@@ -23,6 +23,7 @@ from mongottl.commands.concerns import (
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
+from mongottl.dialect.cosmos.transactions import InactiveTransaction
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.render import render_document
@@ -408,7 +409,12 @@ class Dispatcher:
             if self._is_under_way(generic, op):
                 carry_out = partial(self._carry_out, spec, request, generic, op, concern)
                 return self._await_first_attempt(spec, generic, op, carry_out)
-            self._enter_session(spec, generic, op)
+            try:
+                self._enter_session(spec, generic, op)
+            except InactiveTransaction as error:
+                if spec.batch_at < 0 or self.gateway is None:
+                    raise
+                return self._reply(spec, op, self.gateway.failed_batch(spec, op, request, error))
         elif generic.txn_number is not None:
             raise CommandError(
                 ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"

@@ -15,7 +15,7 @@ from mongottl.account import ENFORCED, OFF, Account
 from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import WriteErrors, ends_command
-from mongottl.dialect.cosmos.throttling import BATCH, SINGLE, throttled
+from mongottl.dialect.cosmos.throttling import SINGLE, throttled
 from mongottl.document.types import MISSING, Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo, LastError, LastRequest
@@ -50,7 +50,9 @@ class Request:
         self.is_batch = spec.batch_at >= 0
         self.statements: int = len(arguments[spec.batch_at]) if self.is_batch else 1
         self.operation = spec.counter.capitalize() if self.is_batch else "Query"
-        self.form = BATCH if self.statements > 1 else SINGLE
+        account = op.service.dialect.account
+        assert account is not None
+        self.form = account.settings.batch_text if self.statements > 1 else SINGLE
         self.refusal: CommandError | None = None
         self.item = 0
         self.is_throttled = False
@@ -94,11 +96,17 @@ class Gateway:
             client = app_name(op, spec, op.body)
             point = points.triggered_cosmos(spec.names, on_documents, op.used_namespace, client, request.statements)
             if point is not None:
-                error = point.error(request.operation, request.statements)
+                error = point.error(request.operation, request.form)
                 request.refuse(error, point.item, point.name == THROTTLE)
         if throughput == OFF or not on_documents:
             return self._admit(request)
         return self._metered(request, throughput == ENFORCED)
+
+    def failed_batch(self, spec: CommandSpec, op: OperationContext, arguments: Any, error: CommandError) -> Reply:
+        """The reply to a batch of which each statement fails with an error; an ordered one ends with the first. That an
+        unordered one goes on is assumed."""
+        count = 1 if arguments.ordered else len(arguments[spec.batch_at])
+        return _failed_statements(op, spec, error, count)
 
     def note_reply(self, op: OperationContext, spec: CommandSpec, reply: Reply) -> None:
         """Keeps what a getLastError after this command tells."""
@@ -189,7 +197,7 @@ class Gateway:
         if meter is not None:
             meter.refuse(request.is_throttled)
         if request.is_batch and not ends_command(request.op, error):
-            return _failed_statement(request.op, request.spec, error)
+            return _failed_statements(request.op, request.spec, error, 1)
         stream = self._change_stream(request) if request.is_throttled else None
         if stream is not None:
             return _empty_page(request.op, stream)
@@ -216,10 +224,11 @@ class Gateway:
         return None
 
 
-def _failed_statement(op: OperationContext, spec: CommandSpec, error: CommandError) -> Reply:
-    """The reply to a batch whose only statement is refused."""
+def _failed_statements(op: OperationContext, spec: CommandSpec, error: CommandError, count: int) -> Reply:
+    """The reply to a batch whose first `count` statements are refused, and no other is executed."""
     errors = WriteErrors(op)
-    errors.add(0, error)
+    for index in range(count):
+        errors.add(index, error)
     reply: dict[str, Value] = {"n": 0}
     if spec.counter == "update":
         reply["nModified"] = 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mongottl.account import Account
+from mongottl.account import Account, AccountSettings
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS
 from mongottl.commands.request import fields_of
 from mongottl.config import WIRE_VERSIONS
@@ -72,7 +72,7 @@ def test_refused_fields_are_fields() -> None:
 
 def test_cosmos_has_nothing_before_mongodb() -> None:
     for version in WIRE_VERSIONS:
-        features, mongodb = CosmosFeatures(version, Account()), Features(version)
+        features, mongodb = CosmosFeatures(version, Account(version)), Features(version)
         for kind in KINDS:
             missing = missing_names(kind, parse_version(version))
             assert all(features.lacks(kind, name) for name in missing)
@@ -80,9 +80,9 @@ def test_cosmos_has_nothing_before_mongodb() -> None:
 
 
 def test_the_refusal_can_be_switched_off() -> None:
-    account = Account()
+    account = Account("7.0")
     features = CosmosFeatures("7.0", account)
     assert features.lacks("stage", "$bucket")
-    account.configure((), account.backup, [MISSING_FEATURES], account.throughput)
+    account.configure(AccountSettings(allow=frozenset([MISSING_FEATURES])))
     assert not features.lacks("stage", "$bucket")
     assert features.lacks("stage", "$listClusterCatalog")

@@ -9,7 +9,14 @@ from pymongo.errors import OperationFailure
 import mongottl
 
 Client = pymongo.MongoClient[dict[str, Any]]
-DEFAULTS = {"capabilities": [], "backup": "periodic", "allow": [], "throughput": "metered"}
+DEFAULTS = {
+    "capabilities": [],
+    "backup": "periodic",
+    "allow": [],
+    "throughput": "metered",
+    "refuse": [],
+    "batchText": "batch",
+}
 
 
 def configure(client: Client, **settings: Any) -> dict[str, Any]:
@@ -30,6 +37,10 @@ def test_the_state_before_is_told_and_can_be_restored(account: Client) -> None:
     [
         ({"capabilities": ["EnableMagic"]}, 2, "there is no capability 'EnableMagic'"),
         ({"allow": ["everything"]}, 2, "there is no refusal 'everything'"),
+        ({"allow": ["hello"], "refuse": ["hello"]}, 2, "hello cannot be both allowed and refused"),
+        ({"refuse": ["bare-watch"]}, 2, "there is no behaviour 'bare-watch'"),
+        ({"refuse": "hello"}, 14, "configureCosmos.refuse"),
+        ({"batchText": "long"}, 2, "there is no text of batches 'long'"),
         ({"backup": "daily"}, 2, "there is no backup 'daily'"),
         ({"throughput": "much"}, 2, "there is no throughput 'much'"),
         ({"capabilities": ["EnableTtlOnCustomPath"], "backup": "continuous"}, 2, "continuous backup"),
@@ -59,11 +70,20 @@ def test_an_account_that_can_do_retryable_writes(account: Client) -> None:
 def test_options_of_the_start() -> None:
     with (
         mongottl.start_server(
-            dialect="cosmos", cosmos_capability=("EnableTtlOnCustomPath",), cosmos_allow=("bare-watch",)
+            dialect="cosmos",
+            cosmos_capability=("EnableTtlOnCustomPath",),
+            cosmos_allow=("bare-watch", "collection-info"),
+            cosmos_refuse=("hello",),
+            cosmos_batch_text="single",
         ) as running,
         Client(running.uri) as client,
     ):
-        assert configure(client) == DEFAULTS | {"capabilities": ["EnableTtlOnCustomPath"], "allow": ["bare-watch"]}
+        assert configure(client) == DEFAULTS | {
+            "capabilities": ["EnableTtlOnCustomPath"],
+            "allow": ["bare-watch", "collection-info"],
+            "refuse": ["hello"],
+            "batchText": "single",
+        }
 
 
 def test_only_in_the_dialect_cosmos(client: Client) -> None:

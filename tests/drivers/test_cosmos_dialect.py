@@ -26,12 +26,12 @@ def code_of(client: Client, command: str, value: Any = 1, **fields: Any) -> tupl
 
 @pytest.mark.parametrize("command", sorted(missing_names(COMMAND, (7, 0)) & set(COMMANDS)))
 def test_commands_that_cosmos_does_not_have(account: Client, command: str) -> None:
-    assert code_of(account, command) == (115, f"Command {command} not supported")
+    assert code_of(account, command) == (115, f"Command {command} not supported.")
 
 
 @pytest.mark.parametrize("command", ["applyOps", "appendOplogNote", "createSearchIndexes", "eval"])
 def test_commands_that_neither_has(account: Client, command: str) -> None:
-    assert code_of(account, command) == (115, f"Command {command} not supported")
+    assert code_of(account, command) == (115, f"Command {command} not supported.")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_errors_look_like_those_of_version_3_6_and_later(shop: Database[dict[str
         shop.command("collMod", "coll")
     assert caught.value.details == {
         "ok": 0.0,
-        "errmsg": "Command collMod not supported",
+        "errmsg": "Command collMod not supported.",
         "code": 115,
         "codeName": "CommandNotSupported",
     }

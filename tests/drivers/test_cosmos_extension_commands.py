@@ -224,8 +224,17 @@ def test_indexes_must_have_one_on_id(shop: Database[dict[str, Any]]) -> None:
 
 def test_a_refused_index_leaves_no_collection(shop: Database[dict[str, Any]]) -> None:
     wanted = [ID, {"key": {"a": 1}, "name": "x"}, {"key": {"a": 2}, "name": "y"}]
-    assert refusal(shop, "CreateCollection", collection="users", indexes=wanted)[0] == 68
+    assert refusal(shop, "CreateCollection", collection="users", indexes=wanted)[0] == 85
     assert shop.list_collection_names() == []
+
+
+def test_the_indexes_of_a_new_collection_keep_their_names(shop: Database[dict[str, Any]]) -> None:
+    """So that programs which create their indexes at each start find them (flamingock/flamingock-java#556)."""
+    wanted = [ID, {"key": {"executionId": 1, "author": 1}, "name": "own", "unique": True}]
+    act(shop, "CreateCollection", collection="users", indexes=wanted)
+    again = shop.command("createIndexes", "users", indexes=wanted[1:])
+    assert (again["numIndexesBefore"], again["numIndexesAfter"]) == (2, 2)
+    assert sorted(shop.users.index_information()) == ["_id_", "own"]
 
 
 def test_indexes_are_named_by_their_keys(shop: Database[dict[str, Any]]) -> None:

@@ -75,7 +75,7 @@ def test_errors_of_commands(client: WireClient, cosmos: mongottl.RunningServer) 
     client.command({"collMod": "c"})
     assert last(client) == {
         "n": 0,
-        "err": "Command collMod not supported",
+        "err": "Command collMod not supported.",
         "code": 115,
         "codeName": "CommandNotSupported",
     }

@@ -106,7 +106,7 @@ def test_collections_of_before_keep_their_limit(account: Client) -> None:
     described = [shop.command({"customAction": "GetCollection", "collection": name}) for name in ("old", "new")]
     assert [collection["maxContentLength"] for collection in described] == [2 * MB, 16 * MB]
     # It is not an option of the collection.
-    assert shop.create_collection("new", check_exists=False).options() == {}
+    assert shop.new.options() == {}
     shop.command({"customAction": "UpdateCollection", "collection": "new", "offerThroughput": 500})
     shop.new.replace_one({"_id": 1}, big)
     # Assumed: what `$out` replaces is created anew.

@@ -200,6 +200,7 @@ SAMPLES: dict[str, list[Sample]] = {
         Sample(73, command("create", "a#b")),
         Sample(73, command({"customAction": "CreateCollection", "collection": "a b"})),
     ],
+    "create-existing": [Sample(48, command("create", "orders"), filled)],
 }
 
 

@@ -43,7 +43,6 @@ def test_statistics_of_the_last_request(cosmos: mongottl.RunningServer) -> None:
         before = client.shop.command("getLastRequestStatistics")
         assert uuid.UUID(before.pop("ActivityId")).version == 4
         assert before == {
-            "_t": "GetRequestStatisticsResponse",
             "CommandName": "",
             "RequestCharge": 0.0,
             "RequestDurationInMilliSeconds": 0,

@@ -3,20 +3,22 @@
 By Microsoft's articles on the features that the service supports, and by codes and texts that users of it report.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pymongo
 import pytest
 from bson import Binary, Int64
-from pymongo.errors import BulkWriteError, OperationFailure
+from pymongo.errors import BulkWriteError, OperationFailure, WriteError
 
 import mongottl
+from tests.drivers.cosmos_facts.facts import storage_failure
 from tests.drivers.wire_client import WireClient
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
 RETRYABLE = "EnableMongoRetryableWrites"
+NOT_ACTIVE = storage_failure("Transaction is not active", 1101)
 LSID = {"id": Binary(b"0123456789abcdef", 4)}
 
 
@@ -145,14 +147,27 @@ def test_a_transaction_lasts_five_seconds(account: Client, cosmos: mongottl.Runn
         cosmos.clock.advance(4)
         orders.insert_one({"_id": 2}, session=session)
         cosmos.clock.advance(2)
+        writes: list[Callable[[], object]] = [
+            lambda: orders.insert_one({"_id": 3}, session=session),
+            lambda: orders.update_one({"_id": 1}, {"$set": {"a": 1}}, session=session),
+            lambda: orders.delete_many({}, session=session),
+        ]
+        for write in writes:
+            with pytest.raises(WriteError) as written:
+                write()
+            details = written.value.details
+            assert details is not None
+            assert details["code"] == 2
+            assert NOT_ACTIVE.fullmatch(details["errmsg"])
         with pytest.raises(OperationFailure) as caught:
-            orders.insert_one({"_id": 3}, session=session)
+            orders.find_one(session=session)
         details = caught.value.details
         assert details is not None
         assert (details["code"], details["codeName"]) == (2, "BadValue")
-        assert "Transaction is not active" in details["errmsg"]
-        assert "BadRequest (400); Substatus: 1101;" in details["errmsg"]
+        assert NOT_ACTIVE.fullmatch(details["errmsg"])
         assert "errorLabels" not in details
+        with pytest.raises(OperationFailure, match="Transaction is not active"):
+            orders.find_one_and_delete({}, session=session)
         with pytest.raises(OperationFailure, match="Transaction is not active"):
             session.commit_transaction()
     assert orders.count_documents({}) == 1

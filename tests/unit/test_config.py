@@ -236,6 +236,8 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "cosmos_capability": (("EnableMagic", "EnableMongoRetryableWrites,x"), ("EnableMagic", ("EnableMagic",), None)),
     "cosmos_backup": (("", "never"), ("Continuous", None)),
     "cosmos_allow": (("everything", "bare-watch,all"), ("bare-watch", ["all"], (1,))),
+    "cosmos_refuse": (("everything", "bare-watch"), ("hello", ["bare-watch"], (1,))),
+    "cosmos_batch_text": (("", "long"), ("Batch", None)),
     "cosmos_throughput": (("", "400"), (400, None)),
     "cosmos_account": (("",), ("", 5)),
     "cosmos_key": (("",), ("", 5)),
@@ -306,6 +308,10 @@ def test_wrong_values_are_refused_by_name(field: str, value: object) -> None:
         (
             {"dialect": "cosmos", "cosmos_backup": "continuous", "cosmos_capability": "EnableTtlOnCustomPath"},
             "--cosmos-capability: EnableTtlOnCustomPath not together with --cosmos-backup continuous",
+        ),
+        (
+            {"dialect": "cosmos", "cosmos_allow": "hello", "cosmos_refuse": "hostInfo,hello"},
+            "--cosmos-refuse: hello not together with --cosmos-allow hello",
         ),
         ({"dialect": "cosmos", "server_version": "4.4"}, "--server-version: with --dialect cosmos one of 3.6, 4.0, "),
     ],

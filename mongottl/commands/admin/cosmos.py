@@ -2,7 +2,7 @@
 
 from typing import Annotated, NamedTuple
 
-from mongottl.account import Account
+from mongottl.account import Account, AccountSettings
 from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, Field
@@ -13,7 +13,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 
-_NAMES = ("capabilities", "allow")
+_NAMES = ("capabilities", "allow", "refuse")
 
 
 class ConfigureCosmosRequest(NamedTuple):
@@ -37,9 +37,9 @@ def account_of(op: OperationContext) -> Account:
     test_only=True,
 )
 def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> Reply:
-    """`{configureCosmos: {capabilities: […], allow: […], backup, throughput}}` → `{was: {…}}`.
+    """`{configureCosmos: {capabilities: […], allow: […], backup, throughput, refuse: […], batchText}}` → `{was: {…}}`.
 
-    What is absent stays as it is. `was` has all four, so that a test can restore them by `{configureCosmos: was}`.
+    What is absent stays as it is. `was` has all of them, so that a test can restore them by `{configureCosmos: was}`.
     BadValue (2) for a name that there is not, 40415 for an unknown field, TypeMismatch (14).
     """
     account = account_of(op)
@@ -56,10 +56,14 @@ def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> R
         wanted[name] = value
     try:
         op.service.configure_account(
-            _strings(wanted["capabilities"]),
-            str(wanted["backup"]),
-            _strings(wanted["allow"]),
-            str(wanted["throughput"]),
+            AccountSettings(
+                _strings(wanted["capabilities"]),
+                str(wanted["backup"]),
+                _strings(wanted["allow"]),
+                str(wanted["throughput"]),
+                _strings(wanted["refuse"]),
+                str(wanted["batchText"]),
+            )
         )
     except ValueError as error:
         raise CommandError(ErrorCode.BadValue, f"configureCosmos: {error}") from None
@@ -67,16 +71,21 @@ def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> R
 
 
 def _described(account: Account) -> dict[str, Value]:
-    capabilities: list[Value] = [*sorted(account.capabilities)]
-    allowed: list[Value] = [*sorted(account.allowed)]
+    settings = account.settings
     return {
-        "capabilities": capabilities,
-        "backup": account.backup,
-        "allow": allowed,
-        "throughput": account.throughput,
+        "capabilities": _sorted(settings.capabilities),
+        "backup": settings.backup,
+        "allow": _sorted(settings.allow),
+        "throughput": settings.throughput,
+        "refuse": _sorted(settings.refuse),
+        "batchText": settings.batch_text,
     }
 
 
-def _strings(value: Value) -> list[str]:
+def _sorted(names: frozenset[str]) -> list[Value]:
+    return [*sorted(names)]
+
+
+def _strings(value: Value) -> frozenset[str]:
     assert isinstance(value, list)
-    return [str(item) for item in value]
+    return frozenset(str(item) for item in value)

@@ -9,6 +9,7 @@ from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import CommandSpec, Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
 from mongottl.commands.security.login import Conversation, log_in_by_certificate, start
+from mongottl.dialect.cosmos.wording import hello_refused
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.types import (
     MAX_DOCUMENT_BYTES,
@@ -64,7 +65,13 @@ class HelloRequest(NamedTuple):
     by_op_query=True,
 )
 def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
-    """With `topologyVersion` and `maxAwaitTimeMS` the reply waits for a topology change; there is never one."""
+    """With `topologyVersion` and `maxAwaitTimeMS` the reply waits for a topology change; there is never one.
+
+    CommandNotSupported (115) in an account of Cosmos DB without it (`account.VARIANTS`); drivers then use isMaster,
+    which does not offer `helloOk` there.
+    """
+    if _is_without_hello(op):
+        raise hello_refused(is_logged_in=op.client.login is not None or not op.service.authorizes)
     return _answer(op, request, "isWritablePrimary")
 
 
@@ -81,6 +88,11 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
 )
 def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     return _answer(op, request, "ismaster")
+
+
+def _is_without_hello(op: OperationContext) -> bool:
+    account = op.service.dialect.account
+    return account is not None and account.refuses("hello")
 
 
 def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply | Steps[Reply]:
@@ -212,7 +224,7 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
     service = op.service
     config = service.config
     now_ms = service.clock.now_ms()
-    reply: dict[str, Value] = {"helloOk": True} if request.hello_ok else {}
+    reply: dict[str, Value] = {"helloOk": True} if request.hello_ok and not _is_without_hello(op) else {}
     reply.update(
         {
             primary_field: True,

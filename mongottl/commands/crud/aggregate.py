@@ -18,6 +18,7 @@ from mongottl.commands.listing import read_batch_size
 from mongottl.commands.pipeline_access import pipeline_needs
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import ALL_LEVELS, Reply, command
+from mongottl.dialect.cosmos.defects import check_null_projection
 from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.document.walk import first_field_name, get_value, is_empty
@@ -100,6 +101,8 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         collection = None
     pipeline = request.pipeline
     account = op.service.dialect.account
+    if account is not None:
+        check_null_projection(account, pipeline)
     is_feed = watches and is_of_feed(account, request.collection)
     if is_feed:
         assert account is not None

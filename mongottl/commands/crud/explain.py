@@ -30,7 +30,7 @@ from mongottl.commands.crud.query_shape import (
 from mongottl.commands.crud.read_requests import CountRequest, DistinctRequest, FindRequest
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import ALL_LEVELS, COMMANDS, Reply, command
-from mongottl.commands.request import DOCUMENT_FIELD, TEXT, Field, GenericArguments
+from mongottl.commands.request import ANY, DOCUMENT_FIELD, Field, GenericArguments
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.bson_field import checked_word
 from mongottl.document.build import EMPTY_DOCUMENT
@@ -63,12 +63,13 @@ from mongottl.query.projection.plan import RootProjection
 from mongottl.query.sort import parse_sort
 from mongottl.security.privileges import Need
 
-_VERBOSITIES: Final = ("queryPlanner", "executionStats", "allPlansExecution")
+_ALL_PLANS: Final = "allPlansExecution"
+_VERBOSITIES: Final = ("queryPlanner", "executionStats", _ALL_PLANS)
 
 
 class ExplainRequest(NamedTuple):
     explained: Annotated[bytes, Field("explain", DOCUMENT_FIELD)]
-    verbosity: Annotated[str, Field("verbosity", TEXT)] = "allPlansExecution"
+    verbosity: Annotated[Value, Field("verbosity", ANY)] = _ALL_PLANS
 
 
 def _explain_needs(op: OperationContext, request: ExplainRequest) -> list[Need]:
@@ -90,7 +91,7 @@ def _explain_needs(op: OperationContext, request: ExplainRequest) -> list[Need]:
     stable=True,
 )
 def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
-    checked_word("explain.verbosity", request.verbosity, _VERBOSITIES)
+    verbosity = _verbosity(op, request.verbosity)
     name = first_field_name(request.explained)
     spec = COMMANDS.get(name)
     if spec is None or (spec.name not in _PIPELINES and spec.name not in _QUERIES):
@@ -105,13 +106,13 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
         check_raw_data(op, op.database, inner.collection)
     if spec.name in _PIPELINES:
         explain_pipeline = _PIPELINES[spec.name]
-        return (yield from explain_pipeline(op, inner, request.verbosity, request.explained))
+        return (yield from explain_pipeline(op, inner, verbosity, request.explained))
     if spec.name in _VIEW_QUERIES:
         view = op.catalog.find(op.database, inner.collection)
         if isinstance(view, View):
             parse = _VIEW_QUERIES[spec.name]
             on_view, stages, hint = yield from in_turns(op, lambda: parse(op, view, inner))
-            return (yield from explain_view_query(op, on_view, stages, hint, request.verbosity, request.explained))
+            return (yield from explain_view_query(op, on_view, stages, hint, verbosity, request.explained))
     describe = _QUERIES[spec.name]
     query = yield from in_turns(op, lambda: describe(op, inner))
     if spec.name == "find" and not op.service.dialect.describes_as_mongodb():
@@ -130,7 +131,15 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
                 request.explained,
             )
         )
-    return (yield from _explain(op, query, request.verbosity, request.explained))
+    return (yield from _explain(op, query, verbosity, request.explained))
+
+
+def _verbosity(op: OperationContext, given: Value) -> str:
+    """The checked verbosity. TypeMismatch (14), BadValue (2); but Cosmos DB takes any value of any type, such as the
+    `{executionStatistics: true}` of Microsoft's page (MicrosoftDocs/azure-docs#84043)."""
+    if not op.service.dialect.describes_as_mongodb() and given not in _VERBOSITIES:
+        return _ALL_PLANS
+    return checked_word("explain.verbosity", given, _VERBOSITIES)
 
 
 class Explained(NamedTuple):
@@ -192,7 +201,7 @@ def planned(op: OperationContext, query: Explained) -> Steps[Planned]:
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
     metadata = checked_metadata(context, pattern)
-    check_sort_is_served(op, collection, pattern)
+    check_sort_is_served(op, collection, pattern, match)
     plan = yield from plan_in_turns(
         op,
         collection,

@@ -30,10 +30,11 @@ from mongottl.commands.request_fields import (
     Sort,
     StatementId,
 )
+from mongottl.dialect.cosmos.defects import upsert_error
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import other_write
 from mongottl.exec.operation.steps import Steps
@@ -263,7 +264,10 @@ def _update(
 ) -> Steps[Reply]:
     result = yield from update_one(op, selection, driver)
     if not result.matched and request.upsert:
-        result = yield from upsert_or_update(op, request.collection, selection, driver, context, False)
+        try:
+            result = yield from upsert_or_update(op, request.collection, selection, driver, context, False)
+        except DuplicateKeyError as error:
+            raise upsert_error(op.service.dialect.account, error) from None
     return _reply(result, request.new, selection.match, projection)
 
 

@@ -19,6 +19,7 @@ from mongottl.commands.crud.view_reads import (
 )
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order, timeless_context_of
 from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
+from mongottl.dialect.cosmos.defects import check_find_of_missing
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath
@@ -85,6 +86,8 @@ def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return find_on_view(op, collection, request)
+    if collection is None:
+        check_find_of_missing(op.service.dialect.account)
     if (
         collection is not None
         and is_point_lookup(request)
@@ -152,7 +155,7 @@ class _ParsedFind:
 
     def plan(self, op: OperationContext, collection: Collection | None) -> QueryPlan:
         request = self.request
-        check_sort_is_served(op, collection, self.sort)
+        check_sort_is_served(op, collection, self.sort, self.match)
         plan = plan_query(
             op,
             collection,

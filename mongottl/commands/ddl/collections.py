@@ -28,6 +28,7 @@ from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Value
+from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profiler import OFF, PROFILE_COLLECTION
@@ -205,7 +206,10 @@ def _list_collections_needs(op: OperationContext, request: ListCollectionsReques
     raw_data=True,
 )
 def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Steps[Reply]:
-    """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`."""
+    """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`.
+
+    In the dialect `cosmos` without the last two, unless the account has them (`account.VARIANTS`).
+    """
     op.check_database()
     check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
@@ -213,15 +217,19 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     if request.authorized_collections is True and not op.may(database_resource(op.database), "listCollections"):
         entries = [entry for entry in entries if op.may_use(op.database, entry.name)]
     entries.sort(key=lambda entry: entry.name)
-    documents = [listed for entry in entries if match.matches(listed := _listed(entry, request.name_only))]
+    shown: tuple[str, ...] = ("name", "type") if request.name_only else ("name", "type", "options", "info", "idIndex")
+    account = op.service.dialect.account
+    if account is not None:
+        if account.refuses("collection-filter") and not is_empty(request.filter):
+            entries = []
+        if account.refuses("collection-info"):
+            shown = shown[:3]
+    documents = [listed for entry in entries if match.matches(listed := _listed(entry, shown))]
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
 
 
-def _listed(entry: Collection | View, name_only: bool) -> bytes:
-    described = describe_place(entry)
-    if name_only:
-        described = [field for field in described if field[0] in ("name", "type")]
-    return encode_fields(described)
+def _listed(entry: Collection | View, shown: tuple[str, ...]) -> bytes:
+    return encode_fields([field for field in describe_place(entry) if field[0] in shown])
 
 
 class CollStatsRequest(NamedTuple):

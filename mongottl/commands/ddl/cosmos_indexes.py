@@ -114,14 +114,19 @@ def warn_of_sparse(op: OperationContext, account: Account, collection: str, spec
             op.service.log_ignored_sparse(op.client, f"{op.database}.{collection}", str(name))
 
 
-def check_requested(op: OperationContext, account: Account, wanted: list[IndexDescriptor]) -> None:
-    """Checks each index of a request by itself.
+def check_requested(op: OperationContext, account: Account, wanted: list[IndexDescriptor]) -> list[IndexDescriptor]:
+    """Checks each index of a request by itself; those that are made. In some accounts unique and compound indexes on
+    nested paths are not, and no error tells of it (`silent-nested-index` in `account.VARIANTS`).
 
     CannotCreateIndex (67) beyond the limits of an index, and for a wildcard index that is compound, unique or TTL;
     CommandNotSupported (115) for a nested path in a unique or compound index, and for a partial index, unless the
     account has the capability for it. BadValue (2) for a TTL of 0 seconds.
     """
+    made: list[IndexDescriptor] = []
     for descriptor in wanted:
+        if account.refuses("silent-nested-index") and _is_nested(account, descriptor):
+            continue
+        made.append(descriptor)
         _check_paths(account, descriptor)
         possible = descriptor.unique and _has_capability(op, account, "EnablePartialUniqueIndex")
         if descriptor.partial_filter is not None and not possible and account.refuses(INDEX_KINDS):
@@ -129,6 +134,14 @@ def check_requested(op: OperationContext, account: Account, wanted: list[IndexDe
         if descriptor.expire_after_s == 0 and account.refuses(INDEX_LIMITS):
             # Reported for Cosmos DB, which has no TTL of 0, but not for this capability.
             raise CommandError(ErrorCode.BadValue, "The 'expireAfterSeconds' option must be greater than 0.")
+    return made
+
+
+def _is_nested(account: Account, descriptor: IndexDescriptor) -> bool:
+    """Whether it is a unique or compound index with a nested path, which the account does not have."""
+    if account.can("EnableUniqueCompoundNestedDocs") or not (descriptor.unique or len(descriptor.paths) > 1):
+        return False
+    return any(len([name for name in path.dotted.split(".") if name != "$**"]) > 1 for path in descriptor.paths)
 
 
 def _check_paths(account: Account, descriptor: IndexDescriptor) -> None:
@@ -148,8 +161,8 @@ def _check_paths(account: Account, descriptor: IndexDescriptor) -> None:
         names = [name for name in path.split(".") if name != "$**"]
         if limited and len(names) > MAX_PATH_NAMES:
             raise _cannot_create(f"The path of an index can have at most {MAX_PATH_NAMES} names: {path}")
-        if len(names) > 1 and (compound or descriptor.unique) and not account.can("EnableUniqueCompoundNestedDocs"):
-            raise CommandError(ErrorCode.CommandNotSupported, NESTED)
+    if _is_nested(account, descriptor):
+        raise CommandError(ErrorCode.CommandNotSupported, NESTED)
 
 
 def _cannot_create(text: str) -> CommandError:

@@ -39,6 +39,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
+from mongottl.dialect.cosmos.provisioning import CREATE_EXISTING, collection_exists
 from mongottl.document.bson_field import checked_word, missing_field
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
@@ -113,7 +114,7 @@ def _create_needs(op: OperationContext, request: CreateRequest) -> list[Need]:
 def create(op: OperationContext, request: CreateRequest) -> Reply:
     """Creates a collection or view. No error if it exists with the same options; NamespaceExists (48) with others.
 
-    In a transaction, NamespaceExists whatever the options of the existing collection are.
+    In a transaction, and in the dialect `cosmos`, NamespaceExists whatever the options of the existing collection are.
     """
     return create_with_uuid(op, request, None)
 
@@ -135,6 +136,9 @@ def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData
     if existing is not None:
         if op.in_transaction:
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
+        account = op.service.dialect.account
+        if account is not None and account.refuses(CREATE_EXISTING):
+            raise collection_exists(existing.namespace)
         if compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid):
             return {}
         raise CommandError(

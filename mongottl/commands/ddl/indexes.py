@@ -128,7 +128,7 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
     if account is not None:
-        check_requested(op, account, wanted)
+        wanted = check_requested(op, account, wanted)
         warn_of_sparse(op, account, name, request.indexes)
     return wanted
 

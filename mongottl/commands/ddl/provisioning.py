@@ -221,7 +221,7 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     if request.shard_key is not None:
         check_shard_key(shard_key)
     throughput = _asked_throughput(request, sharded=shard_key != "")
-    wanted = None if request.indexes is None else _checked_indexes(op, name, request.indexes)
+    wanted = None if request.indexes is None else _checked_indexes(op, name, request.indexes, keeps_names=True)
     if op.catalog.find(op.database, name) is not None:
         raise already_exists()
     op.catalog.check_new_name(op.database, name)
@@ -296,24 +296,28 @@ def get_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
     return reply
 
 
-def _checked_indexes(op: OperationContext, collection: str, specs: list[bytes]) -> list[tuple[bytes, IndexDescriptor]]:
+def _checked_indexes(
+    op: OperationContext, collection: str, specs: list[bytes], keeps_names: bool = False
+) -> list[tuple[bytes, IndexDescriptor]]:
     """Each specification of `indexes` as it is stored, and as parsed. BadValue (2) without one on `_id`, which is
     required; the errors of `parse_index_spec`."""
     wanted: list[tuple[bytes, IndexDescriptor]] = []
     warn_of_sparse(op, account_of(op), collection, specs)
     for spec in specs:
         accepted = accepted_spec(op, account_of(op), spec)
-        stored = _stored_form(accepted, parse_index_spec(accepted))
+        stored = _stored_form(accepted, parse_index_spec(accepted), keeps_names)
         wanted.append((stored, parse_index_spec(stored)))
     if not any(descriptor.is_id for _, descriptor in wanted):
         raise refused("indexes must have one on _id")
     return wanted
 
 
-def _stored_form(spec: bytes, descriptor: IndexDescriptor) -> bytes:
-    """A specification with directions of 1 and -1, and the name that these make.
+def _stored_form(spec: bytes, descriptor: IndexDescriptor, keeps_name: bool) -> bytes:
+    """A specification with directions of 1 and -1, and the given name, or the one that these make.
 
-    Microsoft's sample asks for `{key: {name: 2}, name: "_id_2"}`, and shows that the index is then called `name_1`.
+    UpdateCollection: Microsoft's sample asks for `{key: {name: 2}, name: "_id_2"}`, and shows that the index is then
+    called `name_1`. CreateCollection keeps the name: programs that create their unique indexes so ask for the same ones
+    by createIndexes later, under the same names, and go on (flamingock/flamingock-java#556).
     """
     if descriptor.is_id:
         return spec
@@ -324,7 +328,8 @@ def _stored_form(spec: bytes, descriptor: IndexDescriptor) -> bytes:
         for (path, value), direction in zip(fields(descriptor.key), directions, strict=True)
     ]
     given["key"] = encode_fields(pattern)
-    given["name"] = "_".join(f"{path}_{direction}" for path, direction in pattern)
+    if not keeps_name:
+        given["name"] = "_".join(f"{path}_{direction}" for path, direction in pattern)
     return encode(given)
 
 

@@ -2,6 +2,7 @@
 
     change_feed   the pipeline and the resume tokens of change streams
     features      commands, stages and operators that each of its versions has
+    defects       what only some accounts do
     limits        bounds on documents, ids, names and time
     charges       what operations cost in request units
     throttling    the texts of throttling, timeouts and 503

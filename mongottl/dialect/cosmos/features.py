@@ -290,6 +290,12 @@ REFUSED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+# As gottscj/Hangfire.Mongo#259 (2020) quotes it, which has no code.
+_NO_CAPPED: Final = "Capped collectiosn are not supported."
+# Missing in some accounts: a name of `account.VARIANTS`.
+_HOST_INFO: Final = "hostInfo"
+
+
 class _Span:
     """The versions that have a name, as numbers; a name of NEVER has none."""
 
@@ -334,6 +340,8 @@ class CosmosFeatures(Features):
     def lacks(self, kind: str, name: str) -> bool:
         if kind == SYNTAX and name == UPDATE_PIPELINE and self._account.refuses(_NO_UPDATE_PIPELINE):
             return True
+        if kind == COMMAND and name == _HOST_INFO and self._account.refuses(_HOST_INFO):
+            return True
         unlisted = self._unlisted.get(kind)
         if unlisted is None or not self._account.refuses(MISSING_FEATURES):
             return super().lacks(kind, name)
@@ -341,6 +349,9 @@ class CosmosFeatures(Features):
 
     def keeps(self, kind: str, name: str) -> bool:
         return name in placed(kind) and not self.lacks(kind, name)
+
+    def projects_no_element(self) -> bool:
+        return self._account.refuses("positional-projection")
 
     def check_arguments(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> None:
         """BadValue (2) for a field that Cosmos DB does not take, besides the errors for those that came later."""
@@ -375,11 +386,12 @@ class CosmosFeatures(Features):
         given = {name for name, value in fields(document) if value is not None and value is not False}
         for name in refused:
             if name in given:
-                raise CommandError(ErrorCode.BadValue, f"{name} is not supported")
+                text = _NO_CAPPED if (owner, name) == ("create", "capped") else f"{name} is not supported"
+                raise CommandError(ErrorCode.BadValue, text)
 
     def refused_command(self, name: str) -> CommandError:
-        """CommandNotSupported (115); the text is from users' reports."""
-        return CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported")
+        """CommandNotSupported (115); the text is from users' reports, which have the full stop."""
+        return CommandError(ErrorCode.CommandNotSupported, f"Command {name} not supported.")
 
     def unknown_command(self, name: str) -> CommandError:
         """The error for a command that MongoDB does not have either, such as `atlasVersion`, which mongosh tries.

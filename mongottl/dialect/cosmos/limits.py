@@ -19,6 +19,8 @@ _COLLECTION_NAMES: Final = "collection-names"
 _LARGE_DOCUMENTS: Final = "EnableMongo16MBDocumentSupport"
 
 _FORBIDDEN_IN_NAMES: Final = "/\\#?"
+# Of them, the one for which an account of 3.6 has answered InternalError: microsoft/vscode-cosmosdb#1819 (2021).
+_UNEXPECTED_IN_3_6: Final = "/"
 # MongoDB's limit is shorter; so there is no refusal that could be allowed.
 _MAX_NAME_CHARACTERS: Final = 255
 _MAX_OPERATION_S: Final = 60.0
@@ -46,7 +48,8 @@ class Limits:
     document, itself included. max_write_batch_size: writes of one command. max_message_bytes: of a message; with
     documents of 16 MB it must be larger than the 4 MB that are reported, and how much is assumed to be as
     `usual_message_bytes`, MongoDB's. max_operation_s, max_transaction_ms: how long they may take. forbidden_in_names:
-    characters that names of collections may not have, besides those that MongoDB forbids. max_name_characters: of the
+    characters that names of collections may not have, besides those that MongoDB forbids. unexpected_in_names: those of
+    them that the account does not expect. max_name_characters: of the
     name of a database and of that of a collection.
     """
 
@@ -63,7 +66,9 @@ class Limits:
         self.max_operation_s = _MAX_OPERATION_S if times else 0.0
         self.max_transaction_ms = _MAX_TRANSACTION_MS if times else 0
         self.max_name_characters = _MAX_NAME_CHARACTERS
-        self.forbidden_in_names = _FORBIDDEN_IN_NAMES if account.refuses(_COLLECTION_NAMES) else ""
+        names = account.refuses(_COLLECTION_NAMES)
+        self.forbidden_in_names = _FORBIDDEN_IN_NAMES if names else ""
+        self.unexpected_in_names = _UNEXPECTED_IN_3_6 if names and account.version == "3.6" else ""
 
 
 def has_large_documents(account: Account) -> bool:

@@ -16,6 +16,8 @@ from mongottl.document.render import render_value
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 
+# The refusal of `account.REFUSALS` of `create` for a collection that exists.
+CREATE_EXISTING: Final = "create-existing"
 _MIN_UNITS: Final = 400
 _UNITS_STEP: Final = 100
 _MIN_AUTOSCALE_UNITS: Final = 1000
@@ -34,6 +36,12 @@ def already_exists() -> CommandError:
             "Conflict (409)",
         ),
     )
+
+
+def collection_exists(namespace: str) -> CommandError:
+    """NamespaceExists (48) for `create` of what exists, whatever its options: liquibase/liquibase-mongodb#581 (2024)
+    has the whole reply."""
+    return CommandError(ErrorCode.NamespaceExists, f"a collection '{namespace}' already exists")
 
 
 def not_found(what: str) -> CommandError:

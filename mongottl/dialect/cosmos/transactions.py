@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from mongottl.account import Account
-from mongottl.dialect.cosmos.wording import wrapped
+from mongottl.dialect.cosmos.wording import storage_failure
 from mongottl.errors import CommandError, ErrorCode
 
 _OPERATION_NOT_SUPPORTED_IN_SHARDS: Final = 50841
@@ -32,9 +32,13 @@ def _refused(reason: str) -> CommandError:
     return CommandError(_OPERATION_NOT_SUPPORTED_IN_SHARDS, reason)
 
 
-def not_active() -> CommandError:
+class InactiveTransaction(CommandError):
+    """The error of a statement of a transaction that has ended. Of insert, update and delete it is a write error, as
+    the exceptions of drivers show (flamingock/flamingock-java#640, payloadcms/payload#6820)."""
+
+
+def not_active() -> InactiveTransaction:
     """BadValue (2) for a statement of a transaction that has ended: by an error, or because its time was over."""
-    return CommandError(
-        ErrorCode.BadValue,
-        wrapped(ErrorCode.BadValue, "Transaction is not active", substatus=_NO_LONGER_ACTIVE_SUBSTATUS),
+    return InactiveTransaction(
+        ErrorCode.BadValue, storage_failure("Transaction is not active", _NO_LONGER_ACTIVE_SUBSTATUS, is_write=True)
     )

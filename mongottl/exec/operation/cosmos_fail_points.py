@@ -2,7 +2,7 @@
 
     {configureFailPoint: "cosmosThrottle", mode: {skip, times} | "alwaysOn" | "off",
      data: {commands: ["insert"], namespace: "shop.orders", appName: "…", item: 3,
-            retryAfterMs: 34, form: "single" | "batch" | "noHint"}}            16500
+            retryAfterMs: 34, form: "single" | "batch" | "noHint" | "bare"}}   16500
     {configureFailPoint: "cosmosTimeout", …, data: {…, form: "plain" | "rateLimited" | "notRateLimited"}}    50
     {configureFailPoint: "cosmosUnavailable", …}                               1, ServiceUnavailable (503)
 
@@ -18,10 +18,8 @@ from collections.abc import Container
 from typing import Final
 
 from mongottl.dialect.cosmos.throttling import (
-    BATCH,
     DEFAULT_RETRY_AFTER_MS,
     FORMS,
-    SINGLE,
     TIMEOUT_TEXTS,
     throttled,
     timed_out,
@@ -131,10 +129,11 @@ class CosmosFailPoint:
             return False
         return self.item < statements and self.mode.acts()
 
-    def error(self, operation: str, statements: int) -> CommandError:
-        """The error of the command, or of its statement `item`. operation: see `throttled`."""
+    def error(self, operation: str, usual_form: str) -> CommandError:
+        """The error of the command, or of its statement `item`. operation: see `throttled`. usual_form: of the text of
+        cosmosThrottle, unless the fail point has one."""
         if self.name == UNAVAILABLE:
             return unavailable()
         if self.name == TIMEOUT:
             return timed_out(self._form or "plain")
-        return throttled(operation, self._form or (BATCH if statements > 1 else SINGLE), self._retry_after_ms)
+        return throttled(operation, self._form or usual_form, self._retry_after_ms)

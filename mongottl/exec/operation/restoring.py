@@ -31,7 +31,6 @@ What of it is seen by clients:
 from dataclasses import replace
 from typing import Final
 
-from mongottl.account import Account
 from mongottl.clock import VirtualClock
 from mongottl.document.build import encode
 from mongottl.document.types import Timestamp
@@ -282,8 +281,7 @@ def _settings(service: ServiceContext) -> ServerSettings:
     settings.spent = service.request_units.spent()
     account = service.dialect.account
     if account is not None:
-        settings.account = Account()
-        settings.account.configure(account.capabilities, account.backup, account.allowed, account.throughput)
+        settings.account = account.settings
     return settings
 
 
@@ -305,4 +303,4 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     service.request_units.restore_spent(settings.spent)
     account = settings.account
     if account is not None:
-        service.configure_account(account.capabilities, account.backup, account.allowed, account.throughput)
+        service.configure_account(account)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mongottl.account import Account
+from mongottl.account import AccountSettings
 from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.config import MemoryLimits
 from mongottl.errors import CommandError, ErrorCode
@@ -39,8 +39,8 @@ class ServerSettings:
         self.concerns: tuple[bytes | None, bytes | None, int] = (None, None, 0)
         self.connection_rate: tuple[bool, int, float, int] = (False, 0, 0.0, 0)
         self.scram_iterations: dict[str, int] = {}
-        # A copy of the Cosmos DB account's settings; None in another dialect.
-        self.account: Account | None = None
+        # The settings of the Cosmos DB account; None in another dialect.
+        self.account: AccountSettings | None = None
         # What was taken out of the budgets of throughput.
         self.spent: dict[str, tuple[int, int]] = {}
 

@@ -1,9 +1,10 @@
 """The state of a server that its commands and its background tasks share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mongottl.account import AccountSettings
 from mongottl.catalog.catalog import Catalog, new_uuid
 from mongottl.catalog.change_kinds import RENAME
 from mongottl.catalog.collection import Collection
@@ -104,7 +105,14 @@ class ServiceContext:
         self.request_units = RequestUnits()
         if self.dialect.account is not None:
             self.configure_account(
-                config.cosmos_capability, config.cosmos_backup, config.cosmos_allow, config.cosmos_throughput
+                AccountSettings(
+                    frozenset(config.cosmos_capability),
+                    config.cosmos_backup,
+                    frozenset(config.cosmos_allow),
+                    config.cosmos_throughput,
+                    frozenset(config.cosmos_refuse),
+                    config.cosmos_batch_text,
+                )
             )
         self.accounts = Accounts(self.catalog)
         # Whether clients may do only what their users are allowed (--auth).
@@ -195,13 +203,11 @@ class ServiceContext:
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
 
-    def configure_account(
-        self, capabilities: Iterable[str], backup: str, allowed: Iterable[str], throughput: str
-    ) -> None:
+    def configure_account(self, settings: AccountSettings) -> None:
         """Sets what the account can do that a dialect stands for, as `Account.configure`. ValueError."""
         account = self.dialect.account
         assert account is not None
-        account.configure(capabilities, backup, allowed, throughput)
+        account.configure(settings)
         limits = Limits(account, MAX_MESSAGE_SIZE)
         self.max_document_bytes = limits.max_document_bytes
         self.max_depth = limits.max_depth
@@ -213,7 +219,7 @@ class ServiceContext:
         self.max_write_batch_size = limits.max_write_batch_size
         self.max_operation_s = limits.max_operation_s
         self.max_transaction_ms = limits.max_transaction_ms
-        self.catalog.naming = Naming(limits.forbidden_in_names, limits.max_name_characters)
+        self.catalog.naming = Naming(limits.forbidden_in_names, limits.max_name_characters, limits.unexpected_in_names)
         self.catalog.large_documents = has_large_documents(account)
         self.request_units.wake_waiting()
 

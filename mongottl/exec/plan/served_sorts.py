@@ -3,33 +3,45 @@
     {a: 1}           an index on `a` alone, in either direction, or a wildcard index that covers the path
     {a: 1, b: -1}    a compound index on `a` and `b` in this order, with these directions or with all of them reversed;
                      the beginning of a longer index does not serve
+    {a: 1, b: -1}    beside an equality on `t`: also a compound index on `t`, `a` and `b`; its end serves where the
+                     filter compares all paths before it for equality. So do one field and the end of a compound index.
     {_id: 1}         always, and so does `$natural`, which is no sort here
 
 An index serves once it is built. In a pipeline the rule holds for the `$sort` stages that only `$match`, `$sort`,
 `$limit` and `$skip` precede; others are sorted in the gateway.
 
 Source: Microsoft's "Manage indexing in Azure Cosmos DB for MongoDB" (index types); the texts and the pipeline rule from
-users' reports. Assumed: an empty collection refuses as a full one does, a missing one does not; a sort by metadata
+users' reports. That the end of a compound index serves is from "GridFS" in Microsoft's articles on the features, which
+say that any GridFS driver works: they sort chunks by `n` under `files_id`, and files by `uploadDate` under `filename`,
+with the indexes that they make; and from the core API (MicrosoftDocs/azure-docs#112818,
+AzureCosmosDB/cosmosdb-agent-kit#101). There, and in Azure/cosmos-explorer#1343, an index does not serve a sort by
+several fields beside an equality on a path that it does not have: `filtered-compound-sort` of `account.VARIANTS`.
+
+Assumed: an empty collection refuses as a full one does, a missing one does not; a sort by metadata
 (`{$meta: …}`) is not refused, because the indexes that would give it are not in Cosmos DB.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.account import Account
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.index_kinds.kind import is_wildcard
-from mongottl.dialect.cosmos.wording import query_failure
+from mongottl.dialect.cosmos.wording import storage_failure
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.predicates import conjuncts_of
+from mongottl.query.match import MatchExpression
+from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.pipeline import StageSpec
 from mongottl.query.pipeline.basic import LimitSpec, MatchSpec, SkipSpec
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.sort import SortPattern
 
 SORT_WITHOUT_INDEX: Final = "sort-without-index"
+FILTERED_COMPOUND_SORT: Final = "filtered-compound-sort"
 NO_INDEX: Final = "The index path corresponding to the specified order-by item is excluded."
 NO_COMPOUND_INDEX: Final = (
     "The order by query does not have a corresponding composite index that it can be served from."
@@ -37,13 +49,25 @@ NO_COMPOUND_INDEX: Final = (
 _WILDCARD: Final = "$**"
 
 
-def check_sort_is_served(op: OperationContext, collection: Collection | None, sort: SortPattern | None) -> None:
-    """BadValue (2) if the server stands for an account of Cosmos DB and no index of the collection serves the sort."""
+class _FilteredSort(NamedTuple):
+    """A sort, and the filters of the documents that it sorts."""
+
+    sort: SortPattern
+    filters: list[MatchExpression]
+
+
+def check_sort_is_served(
+    op: OperationContext, collection: Collection | None, sort: SortPattern | None, match: MatchExpression
+) -> None:
+    """BadValue (2) if the server stands for an account of Cosmos DB and no index of the collection serves the sort.
+
+    match: the filter of the documents that are sorted.
+    """
     if sort is None:
         return
     account = op.service.dialect.account
     if account is not None:
-        _check(account, collection, [sort])
+        _check(account, collection, [_FilteredSort(sort, [match])])
 
 
 def check_pipeline_sorts(op: OperationContext, collection: Collection | None, specs: list[StageSpec]) -> None:
@@ -51,35 +75,61 @@ def check_pipeline_sorts(op: OperationContext, collection: Collection | None, sp
     account = op.service.dialect.account
     if account is None:
         return
-    sorts: list[SortPattern] = []
+    sorts: list[_FilteredSort] = []
+    filters: list[MatchExpression] = []
     for spec in specs:
         if isinstance(spec, SortSpec):
-            sorts.append(spec.pattern)
-        elif not isinstance(spec, (MatchSpec, LimitSpec, SkipSpec)):
+            sorts.append(_FilteredSort(spec.pattern, [*filters]))
+        elif isinstance(spec, MatchSpec):
+            filters.append(spec.expression)
+        elif not isinstance(spec, (LimitSpec, SkipSpec)):
             break
     _check(account, collection, sorts)
 
 
-def _check(account: Account, collection: Collection | None, sorts: Iterable[SortPattern]) -> None:
+def _check(account: Account, collection: Collection | None, sorts: Iterable[_FilteredSort]) -> None:
     if collection is None or not account.refuses(SORT_WITHOUT_INDEX):
         return
     ready = [index.descriptor for index in collection.listed_indexes if index.ready]
-    for sort in sorts:
-        if not sort.metadata and not sort.is_empty() and not any(serves(index, sort) for index in ready):
+    is_strict = account.refuses(FILTERED_COMPOUND_SORT)
+    for sort, filters in sorts:
+        if sort.metadata or sort.is_empty():
+            continue
+        equal = _equal_paths(filters)
+        if not any(serves(index, sort, equal, is_strict) for index in ready):
             raise CommandError(
-                ErrorCode.BadValue, query_failure(NO_INDEX if len(sort.paths) == 1 else NO_COMPOUND_INDEX)
+                ErrorCode.BadValue, storage_failure(NO_INDEX if len(sort.paths) == 1 else NO_COMPOUND_INDEX)
             )
 
 
-def serves(index: IndexDescriptor, sort: SortPattern) -> bool:
-    """Whether Cosmos DB can read documents in this order from an index."""
+def _equal_paths(filters: list[MatchExpression]) -> frozenset[str]:
+    """The paths that filters compare for equality."""
+    equal: set[str] = set()
+    for match in filters:
+        for part in conjuncts_of(match):
+            if isinstance(part, ComparisonExpression) and part.operator == EQ:
+                equal.add(part.path.dotted)
+    return frozenset(equal)
+
+
+def serves(
+    index: IndexDescriptor, sort: SortPattern, equal: frozenset[str] = frozenset(), is_strict: bool = False
+) -> bool:
+    """Whether Cosmos DB can read documents in this order from an index.
+
+    equal: the paths that the filter compares for equality. is_strict: whether a sort by several fields needs an index
+    with all of them.
+    """
     wanted = [path.dotted for path in sort.paths]
     indexed = [path.dotted for path in index.paths]
     if len(indexed) == 1 and is_wildcard(indexed[0]):
         return len(wanted) == 1 and _covers(indexed[0], wanted[0])
-    if index.kind is not BTREE or indexed != wanted:
+    before = len(indexed) - len(wanted)
+    if index.kind is not BTREE or before < 0 or indexed[before:] != wanted or not equal.issuperset(indexed[:before]):
         return False
-    reversed_paths = [a != b for a, b in zip(sort.descending, index.descending, strict=True)]
+    if is_strict and len(wanted) > 1 and not equal.issubset(indexed):
+        return False
+    reversed_paths = [a != b for a, b in zip(sort.descending, index.descending[before:], strict=True)]
     return all(reversed_paths) or not any(reversed_paths)
 
 

@@ -116,7 +116,7 @@ class Selection:
         return stage
 
     def _plan(self, op: OperationContext, wanted: int) -> QueryPlan:
-        check_sort_is_served(op, self.collection, self.sort)
+        check_sort_is_served(op, self.collection, self.sort, self.match)
         return plan_query(
             op,
             self.collection,

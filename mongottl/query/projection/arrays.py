@@ -78,9 +78,17 @@ class PositionalStep(ArrayStep):
     """`path.$`: of the first array on the path, only the element that the filter matched.
 
     Location51246 if the filter matched no element, Location51247 if the array is shorter than that.
+
+    returns_none: whether the array is always empty, a defect of some accounts of Cosmos DB (`account.VARIANTS`).
     """
 
+    def __init__(self, parts: list[str], returns_none: bool = False) -> None:
+        super().__init__(parts)
+        self.returns_none = returns_none
+
     def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+        if self.returns_none:
+            return cut_array(buf, pos, 0, 0)
         if details is None or details.array_index < 0:
             raise CommandError(
                 51246,

@@ -228,7 +228,9 @@ class ProjectionParser:
         self.inclusive = True
         self._put(array_path, INCLUDE)
         self.has_positional = True
-        self.steps.append(PositionalStep(array_path.split(".")))
+        features = self.ctx.features
+        is_defective = features is not None and features.projects_no_element()
+        self.steps.append(PositionalStep(array_path.split("."), is_defective))
 
     def _put(self, path: str, kind: int) -> Entry:
         """A new entry at a path. 31249 and 31250 if the path collides with that of another entry."""

@@ -39,6 +39,21 @@ def containing(text: str) -> re.Pattern[str]:
     return re.compile(f".*{re.escape(text)}.*", re.DOTALL)
 
 
+def storage_failure(text: str, substatus: int = 0) -> re.Pattern[str]:
+    """The text of an error of the storage: three levels around its words, which name one request."""
+    begin = r"Response status code does not indicate success: BadRequest \(400\); "
+    begin += rf"Substatus: {substatus}; ActivityId: "
+    again = rf"{begin}(?P=id); Reason: \("
+    words = re.escape(f'Message: {{"Errors":["{text}"]}}\r\nActivityId: ')
+    place = f"/apps/{GUID}/services/{GUID}/partitions/{GUID}/replicas/[0-9]{{18}}[ps]/"
+    trace = "RequestStats: Microsoft.Azure.Cosmos.Tracing.TraceData.ClientSideRequestStatisticsTraceDatum"
+    client = "SDK: Windows/10.0.20348 cosmos-netstandard-sdk/3.18.0"
+    return re.compile(
+        rf"Error=2, Details='{begin}(?P<id>{GUID}); Reason: \({again}{again}{words}(?P=id), Request URI: {place}, "
+        rf"{re.escape(trace)}, {re.escape(client)}\);\);\);"
+    )
+
+
 def refused(code: int, name: str, text: str | re.Pattern[str]) -> Document:
     """The reply of a command that has failed."""
     return {"ok": 0.0, "code": code, "codeName": name, "errmsg": text}

@@ -212,7 +212,7 @@ FACTS = [
             Step(
                 {"getLastRequestStatistics": 1},
                 {
-                    "_t": "GetRequestStatisticsResponse",
+                    "_t": ABSENT,
                     "CommandName": "insert",
                     "RequestCharge": float,
                     "RequestDurationInMilliSeconds": Int64,

@@ -280,7 +280,7 @@ VECTORS = [
             Step(
                 0,
                 {"collMod": "documents", "index": {"name": "_ts_1", "expireAfterSeconds": 5}},
-                {"code": 115, "codeName": "CommandNotSupported", "errmsg": "Command collMod not supported"},
+                {"code": 115, "codeName": "CommandNotSupported", "errmsg": "Command collMod not supported."},
             ),
             insert(),
         ],

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from mongottl.account import AccountSettings
 from mongottl.commands import COMMANDS
 from mongottl.commands.request import GenericArguments
 from mongottl.errors import CommandError
@@ -81,7 +82,9 @@ class Requests(RuleBasedStateMachine):
 
     def configure(self) -> None:
         self.running.service.configure_account(
-            [WAITS] if self.waits else [], "periodic", [], "enforced" if self.enforced else "metered"
+            AccountSettings(
+                frozenset([WAITS] if self.waits else []), throughput="enforced" if self.enforced else "metered"
+            )
         )
 
     def action(self, name: str) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mongottl.account import AccountSettings
 from mongottl.clock import VirtualClock
 from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.write import schedule
@@ -79,7 +80,7 @@ def test_dates(running: Running, direction: int) -> None:
 
 def test_numbers_are_dates_in_the_dialect_cosmos() -> None:
     running = Running(dialect="cosmos")
-    running.service.configure_account(["EnableTtlOnCustomPath"], "periodic", [], "off")
+    running.service.configure_account(AccountSettings(frozenset(["EnableTtlOnCustomPath"]), throughput="off"))
     running.run({"createIndexes": "c", "indexes": [{"key": {"at": 1}, "name": "at_1", "expireAfterSeconds": 10}]})
     running.insert({"_id": 1, "at": START_MS}, {"_id": 2, "at": float(START_MS)}, {"_id": 3, "at": "x"})
     assert counts(running) == [0, 2, 0, 0, 0]

@@ -1,0 +1,52 @@
+"""What some accounts do that looks like a defect: behaviours of `account.VARIANTS` that are about one operation.
+
+Each was recorded of one account; the sources are in that table.
+"""
+
+from typing import Final
+
+from mongottl.account import Account
+from mongottl.dialect.cosmos.wording import internal_error
+from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
+
+_NULL_PROJECTION: Final = "null-projection"
+_MISSING_COLLECTION: Final = "missing-collection"
+_UPSERT_CONFLICT: Final = "upsert-conflict"
+
+
+def check_null_projection(account: Account, pipeline: list[Value]) -> None:
+    """InternalError (1) for `[{$match: …}, {$limit: 1}, {$project: {_id: 0, _v: null}}]`.
+
+    The .NET driver sends it for LINQ's `Any` with a condition; without one, where there is no `$match`, it was recorded
+    to work. That it is the null which fails is assumed.
+    """
+    if not account.refuses(_NULL_PROJECTION):
+        return
+    seen: list[str] = []
+    for stage in pipeline:
+        for name, argument in fields(stage) if isinstance(stage, bytes) else ():
+            if (
+                name == "$project"
+                and seen[:1] == ["$match"]
+                and "$limit" in seen
+                and isinstance(argument, bytes)
+                and any(value is None for _, value in fields(argument))
+            ):
+                raise CommandError(ErrorCode.InternalError, internal_error())
+            seen.append(name)
+
+
+def check_find_of_missing(account: Account | None) -> None:
+    """NamespaceNotFound (26, of Microsoft's page on errors) for a find in a collection that does not exist."""
+    if account is not None and account.refuses(_MISSING_COLLECTION):
+        raise CommandError(ErrorCode.NamespaceNotFound, "Collection not found")
+
+
+def upsert_error(account: Account | None, error: CommandError) -> CommandError:
+    """The error of an upsert of findAndModify whose `_id` is taken: DuplicateKey (11000), or
+    ConflictingOperationInProgress (117), whose text is recorded so."""
+    if account is not None and account.refuses(_UPSERT_CONFLICT):
+        return CommandError(ErrorCode.ConflictingOperationInProgress, "Error=117, Details='")
+    return error
