@@ -15,6 +15,7 @@ disconnects, or when the server stops.
 """
 
 import socket
+import ssl
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -28,7 +29,7 @@ from mongottl.server.driving import SLICE_S, perform
 from mongottl.server.poller import Pause
 from mongottl.server.shell import Shell
 from mongottl.server.transport import Transport
-from mongottl.server.transport.tls import HandshakeError, TlsTransport
+from mongottl.server.transport.tls import HandshakeError, TlsTransport, failure_reason
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_reply, encode_reply_to
@@ -82,6 +83,9 @@ class Connection:
         self._tls = tls
         # What is read from and written to: without TLS the socket itself.
         self._transport: Transport = sock if tls is None else tls
+        if tls is not None:
+            host = client.remote.rpartition(":")[0]
+            tls.on_first_byte = lambda: server.tls_hosts.note(host)
         self._client = client
         self._wire = WireConnection()
         self._last_reply_id = 0
@@ -99,8 +103,10 @@ class Connection:
         """Serves the connection until the client leaves, breaks the protocol, or the server stops."""
         log = self._server.log
         try:
-            if self._tls is None or await self._shake_hands(self._tls):
+            if self._tls is None:
                 await self._serve()
+            elif await self._shake_hands(self._tls):
+                await self._serve_over(self._tls)
         except ProtocolError as error:
             log.warning("network", "Protocol error", self._name, remote=self._client.remote, error=str(error))
             if isinstance(error, HttpRequestError):
@@ -147,6 +153,27 @@ class Connection:
             "network", "TLS handshake failed", self._name, remote=self._client.remote, reason=reason
         )
         return False
+
+    async def _serve_over(self, tls: TlsTransport) -> None:
+        """Serves a client after its TLS handshake; a warning if it leaves before its first byte.
+
+        With TLS 1.3 the server's handshake is over before the client has looked at the certificate. .NET's driver then
+        closes the connection, others send an alert. No warning while clients of the same machine do begin to speak:
+        drivers also close connections that they have just opened, when their client ends.
+        """
+        reason = "the client has left without a word, as drivers do that do not trust the server's certificate"
+        server = self._server
+        host = self._client.remote.rpartition(":")[0]
+        try:
+            await self._serve()
+        except ssl.SSLError as error:
+            reason = failure_reason(error)
+            raise
+        finally:
+            if not tls.has_received and not server.stopping.is_set() and not server.tls_hosts.has_spoken(host):
+                server.log.warning(
+                    "network", "TLS ended before the first byte", self._name, remote=self._client.remote, reason=reason
+                )
 
     @property
     def _name(self) -> str:

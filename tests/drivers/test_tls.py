@@ -7,11 +7,12 @@ import re
 import socket
 import ssl
 import stat
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,54 @@ def test_the_first_line_and_the_log(tmp_path: Path) -> None:
     reasons = {entry["attr"]["reason"] for entry in entries if entry["msg"] == "TLS handshake failed"}
     assert "the client does not speak TLS; this port takes only TLS (tls=true in the URI)" in reasons
     assert "the client does not trust the certificate authority of the server's certificate" in reasons
+
+
+def network_warnings(secure: mongottl.RunningServer, files: Files) -> list[dict[str, Any]]:
+    with Client(secure.uri, tlsCAFile=files.ca) as client:
+        lines = [json.loads(line) for line in client.admin.command("getLog", "global")["log"]]
+    return [line for line in lines if line["msg"].startswith("TLS ")]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("farewell", ["closes", "says so", "resets"])
+def test_a_client_that_distrusts_the_certificate_after_the_handshake(
+    files: Files, version: ssl.TLSVersion, farewell: str
+) -> None:
+    """With TLS 1.3 .NET's driver ends the handshake, looks at the certificate, and closes the connection."""
+    context = ssl.create_default_context(cafile=files.ca)
+    context.minimum_version = context.maximum_version = version
+    with mongottl.start_server(tls_cert=files.server, tls_key=files.key, log_format="json") as secure:
+        assert network_warnings(secure, files) == []
+        # From another machine than those whose clients speak; a client of these may leave as it likes.
+        for address in ("127.0.0.2",) if farewell == "resets" else ("127.0.0.2", "127.0.0.1"):
+            with socket.create_connection(("127.0.0.1", secure.port), source_address=(address, 0)) as plain:
+                if farewell == "resets":
+                    plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                with context.wrap_socket(plain, server_hostname="localhost") as tls:
+                    if farewell == "says so":
+                        with suppress(OSError):
+                            tls.unwrap()
+        until(lambda: len(network_warnings(secure, files)) == 1, "the log says nothing")
+        [line] = network_warnings(secure, files)
+        assert line["s"] == "W"
+        assert line["attr"]["remote"].startswith("127.0.0.2:")
+        if line["msg"] == "TLS handshake failed":
+            # The reset has overtaken the end of the client's handshake.
+            assert farewell == "resets"
+            assert line["attr"]["reason"] == "the client has disconnected during the handshake"
+        else:
+            assert "do not trust the server's certificate" in line["attr"]["reason"]
+
+
+def test_an_alert_after_the_handshake_is_in_the_log(files: Files) -> None:
+    """A client of TLS 1.3 sends its alert when the server's handshake may be over."""
+    with mongottl.start_server(tls_cert=files.server, tls_key=files.key, log_format="json") as secure:
+        for _ in range(5):
+            fail_to_connect(f"mongodb://127.0.0.1:{secure.port}/?tls=true")
+        with Client(secure.uri, tlsCAFile=files.ca) as client:
+            lines = [json.loads(line) for line in client.admin.command("getLog", "global")["log"]]
+    reasons = {line["attr"]["reason"] for line in lines if line["msg"].startswith("TLS ")}
+    assert reasons == {"the client does not trust the certificate authority of the server's certificate"}
 
 
 def test_a_tls_client_at_a_plain_port(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ call sends them first. So `send` reports bytes as sent only when the socket has 
 
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -60,6 +61,9 @@ class TlsTransport:
         self._owed = 0
         # Whether the client's stream has ended.
         self._ended = False
+        # Whether the client has sent a byte after its handshake, and what is called with the first one.
+        self.has_received = False
+        self.on_first_byte: Callable[[], None] | None = None
 
     async def handshake(self) -> None:
         """Does the handshake. HandshakeError if it fails, ConnectionResetError if the client sent nothing."""
@@ -75,12 +79,20 @@ class TlsTransport:
                 # The client gets an alert that says why.
                 with suppress(OSError):
                     self._take_outgoing()
-                raise HandshakeError(_reason(error)) from None
-            await self._flush_handshake()
+                raise HandshakeError(failure_reason(error)) from None
+            try:
+                await self._flush_handshake()
+                chunk = b"" if done else await self._receive_handshake()
+            except ConnectionError:
+                if first:
+                    raise
+                raise HandshakeError(_REASONS["UNEXPECTED_EOF_WHILE_READING"]) from None
             if done:
-                self._ready = self._decrypt()
+                try:
+                    self._ready = self._decrypt()
+                except ssl.SSLError as error:
+                    raise HandshakeError(failure_reason(error)) from None
                 return
-            chunk = await self._receive_handshake()
             if first and not chunk:
                 raise ConnectionResetError  # it only tried whether somebody listens
             if first and chunk[0] != _HANDSHAKE_RECORD:
@@ -146,6 +158,10 @@ class TlsTransport:
             # An answer to a message of TLS itself, as a change of keys.
             with suppress(BlockingIOError):
                 self._take_outgoing()
+        if parts and not self.has_received:
+            self.has_received = True
+            if self.on_first_byte is not None:
+                self.on_first_byte()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def send(self, data: bytes | memoryview, /) -> int:
@@ -185,7 +201,8 @@ class TlsTransport:
             self._take_outgoing()
 
 
-def _reason(error: ssl.SSLError) -> str:
+def failure_reason(error: ssl.SSLError) -> str:
+    """Why TLS has failed, in words."""
     reason = error.reason or ""
     if reason == "CERTIFICATE_VERIFY_FAILED":
         return f"{_REASONS[reason]}: {getattr(error, 'verify_message', reason)}"
