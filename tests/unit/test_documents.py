@@ -219,3 +219,22 @@ def test_entry_points_can_be_imported() -> None:
         module, _, attribute = point.partition(":")
         imported = importlib.import_module(module)
         assert not attribute or callable(getattr(imported, attribute))
+
+
+def test_every_package_is_described() -> None:
+    text = (ROOT / "mongottl" / "README.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in (ROOT / "mongottl").glob("*/__init__.py")}
+    assert set(re.findall(r"^- \[(\w+)\]\(\1/__init__\.py\): ", text, re.M)) == packages
+
+
+def test_the_files_that_an_owner_needs_are_there() -> None:
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["license"] == "Apache-2.0"
+    for name in PROJECT["license-files"]:
+        assert (ROOT / name).is_file()
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    steps = [step.get("run") for step in workflow["jobs"]["test"]["steps"]]
+    assert ".ci/run" in steps
+    for template in (ROOT / ".github" / "ISSUE_TEMPLATE").iterdir():
+        form = yaml.safe_load(template.read_text(encoding="utf-8"))
+        assert form["name"] and all(part["id"] for part in form["body"])
