@@ -119,7 +119,7 @@ class Gateway:
     def _metered(self, request: Request, is_enforced: bool) -> Reply | Steps[Reply]:
         """Runs a command with a meter, and settles what it has cost."""
         op = request.op
-        meter = RequestMeter(op.now_s)
+        meter = RequestMeter(op.now_s, request.spec.counter == "getmore")
         request.meter = meter
         op.meter = meter
         op.recovery_unit = MeteringRecoveryUnit(self._service, op.recovery_unit, meter)
@@ -147,7 +147,7 @@ class Gateway:
     def _settle(self, request: Request, meter: RequestMeter, reply: Reply | None) -> None:
         """Records what a command has cost at its end. reply: None if it has failed."""
         op = request.op
-        total = meter.total(_returned_bytes(reply), request.spec.counter == "getmore")
+        total = meter.total(_returned_bytes(reply))
         budget = request.budget
         delay_ms = 0
         if budget is not None:

@@ -4,19 +4,18 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.registry import Reply
-from mongottl.dialect.cosmos.explain import ExecutedFind, Lookup, explained_find
-from mongottl.document.types import MISSING, Value
+from mongottl.dialect.cosmos.explain import ExecutedFind, explained_find
+from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.metering import MeteringRecoveryUnit
 from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.plan.key_lookup import key_lookup
 from mongottl.exec.plan.planner import QueryPlan
-from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.exec.plan.served_sorts import indexes_path
 from mongottl.exec.results.plan_summary import total
 from mongottl.query.match import MatchExpression
-from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import ListExpression, NotExpression, PathExpression
 from mongottl.versions import parse_version
 
@@ -67,7 +66,7 @@ def execute_cosmos_find(
         command,
         filter,
         described,
-        _lookup(collection, match),
+        key_lookup(collection, match),
         indexed,
         [path for path in paths if path not in indexed],
         loaded,
@@ -75,7 +74,7 @@ def execute_cosmos_find(
         returned,
         returned_bytes,
         (clock.monotonic_s() - start_s) * _MS_PER_S,
-        meter.total(returned_bytes, False) / HUNDREDTHS,
+        meter.total(returned_bytes) / HUNDREDTHS,
     )
     return explained_find(executed, parse_version(op.service.config.announced_version()))
 
@@ -94,17 +93,3 @@ def _has_index(collection: Collection | None, path: str) -> bool:
     if collection is None:
         return path == _ID
     return any(index.ready and indexes_path(index.descriptor, path) for index in collection.listed_indexes)
-
-
-def _lookup(collection: Collection | None, match: MatchExpression) -> Lookup | None:
-    """The document that a filter names by `_id`, and by the shard key if there is one, and by nothing else."""
-    named: dict[str, Value] = {}
-    for part in conjuncts_of(match):
-        if not isinstance(part, ComparisonExpression) or part.operator != EQ or part.path.dotted in named:
-            return None
-        named[part.path.dotted] = part.value
-    wanted = {_ID} if collection is None or collection.shard_key is None else {_ID, collection.shard_key.path.dotted}
-    if named.keys() != wanted:
-        return None
-    others = [value for path, value in named.items() if path != _ID]
-    return Lookup(named[_ID], others[0] if others else MISSING)

@@ -164,6 +164,8 @@ class OperationContext(OperationState):
 
     def note_plan(self, plan: object) -> None:
         """Remembers a plan for the profiler. Of very many, those of the statements of a batch, one too many is kept."""
+        if self.meter is not None:
+            self.meter.begin_search()
         if not self.plans:
             self.plans = [plan]
         elif len(self.plans) <= MAX_NOTED_PLANS:

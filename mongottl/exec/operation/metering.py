@@ -37,7 +37,7 @@ class MeteringRecoveryUnit(RecoveryUnit):
         return self._inner.records(collection)
 
     def index(self, entry: IndexEntry) -> SortedDataInterface:
-        return MeteredEntries(self._inner.index(entry), self._meter)
+        return MeteredEntries(self._inner.index(entry), entry, self._meter)
 
     def write(self, collection: Collection) -> WriteUnit:
         unit = self._inner.write(collection)
@@ -55,6 +55,7 @@ class MeteredRecords(RecordStore):
         self._meter = meter
 
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
+        self._meter.search()
         found, looked_up = self.inner_records.find_records(record_ids, max_bytes)
         self._meter.load(self.collection, found)
         return found, looked_up
@@ -62,6 +63,7 @@ class MeteredRecords(RecordStore):
     def scan(
         self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[Record], bool]:
+        self._meter.search()
         found, more = self.inner_records.scan(after, limit, forward, max_bytes)
         self._meter.load(self.collection, found)
         return found, more
@@ -121,10 +123,11 @@ class MeteredRecords(RecordStore):
 class MeteredEntries(SortedDataInterface):
     """A sorted data for reads; the records that are fetched through it are counted."""
 
-    def __init__(self, data: SortedDataInterface, meter: RequestMeter) -> None:
+    def __init__(self, data: SortedDataInterface, index: IndexEntry, meter: RequestMeter) -> None:
         self.ident = data.ident
         self.unique = data.unique
         self._data = data
+        self._index = index
         self._meter = meter
 
     def scan_fetch(
@@ -138,6 +141,7 @@ class MeteredEntries(SortedDataInterface):
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
         assert isinstance(records, MeteredRecords)
+        self._meter.search(self.ident)
         rows, more = self._data.scan_fetch(records.inner_records, low, high, after, limit, forward, max_bytes)
         self._meter.load(records.collection, [row[1:] for row in rows])
         return rows, more
@@ -145,8 +149,15 @@ class MeteredEntries(SortedDataInterface):
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, MeteredRecords)
         record = self._data.fetch_exact(records.inner_records, key)
+        collection = records.collection
+        if self._index is collection.id_index or self._index is collection.partition_index:
+            if record is not None:
+                self._meter.point_read(collection, record)
+            return record
+        # An equality on another path is a query there, whether or not its index is unique.
+        self._meter.search(self.ident)
         if record is not None:
-            self._meter.point_read(records.collection, record)
+            self._meter.load(collection, [record])
         return record
 
     def insert(self, entries: list[Entry]) -> None:
@@ -170,13 +181,17 @@ class MeteredEntries(SortedDataInterface):
         forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[Entry], bool]:
+        self._meter.search(self.ident)
         return self._data.scan(low, high, after, limit, forward, max_bytes)
 
     def find_exact(self, keys: list[bytes]) -> list[Entry]:
+        self._meter.search(self.ident)
         return self._data.find_exact(keys)
 
     def count_range(self, low: bytes, high: bytes) -> int:
+        self._meter.search(self.ident)
         return self._data.count_range(low, high)
 
     def entry_behind(self, low: bytes, high: bytes, after: Entry | None, entries: int) -> Entry | None:
+        self._meter.search(self.ident)
         return self._data.entry_behind(low, high, after, entries)

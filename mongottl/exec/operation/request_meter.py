@@ -10,21 +10,30 @@ from mongottl.ttl.policy import NO_TTL, is_expired
 
 
 class RequestMeter:
-    """now_s: the time of the operation; expired documents that it meets cost nothing, purged or not.
+    """now_s: the time of the operation; expired documents that it meets cost nothing, purged or not. is_continued:
+    whether it goes on with a cursor, so that its search has begun earlier.
 
-    paused: whether reads are not counted: those of candidate plans that are tried. refused: how many statements were
-    refused by the gateway. throttled: how many of them because the throughput was used up.
+    paused: whether reads are not counted: those of candidate plans that are tried. by_key: whether one document is
+    searched by `_id` and shard key, which is a point read. refused: how many statements were refused by the gateway.
+    throttled: how many of them because the throughput was used up.
     """
 
-    def __init__(self, now_s: int) -> None:
+    def __init__(self, now_s: int, is_continued: bool = False) -> None:
         self.paused = False
+        self.by_key = False
         self.refused = 0
         self.throttled = 0
         self._now_s: int = now_s
+        self._is_continued = is_continued
         self._point_reads = 0
         self._point_bytes = 0
         self._loaded_bytes = 0
         self._changes = 0
+        # Searches by other paths than the key; whether one begins with the next read; the indexes that it has read.
+        self._queries = 0
+        self._begins = True
+        self._lookups = 0
+        self._looked_up: set[str] = set()
 
     def point_read(self, collection: Collection, record: Record) -> None:
         """Counts the read of a document by its key."""
@@ -32,9 +41,29 @@ class RequestMeter:
             self._point_reads += charges.point_read(len(record[1]))
             self._point_bytes += len(record[1])
 
+    def begin_search(self) -> None:
+        """Called when the plan of a statement is opened: if it reads, the search is a query of its own."""
+        self._begins = True
+
+    def search(self, index: str = "") -> None:
+        """Counts a read that is no point read. index: the ident of the index that is read; "" for the documents."""
+        if self.paused or self.by_key:
+            return
+        if self._begins:
+            self._begins = False
+            self._queries += 1
+            self._looked_up.clear()
+        if index and index not in self._looked_up:
+            self._looked_up.add(index)
+            self._lookups += 1
+
     def load(self, collection: Collection, records: list[Record]) -> None:
         """Counts documents that are read by a scan, by an index or by record id."""
         if self.paused:
+            return
+        if self.by_key:
+            for record in records:
+                self.point_read(collection, record)
             return
         if collection.default_ttl_s != NO_TTL:
             records = [record for record in records if not self._is_expired(collection, record)]
@@ -47,6 +76,7 @@ class RequestMeter:
 
     def load_bytes(self, size_bytes: int) -> None:
         """Counts documents that an operation answers for without reading them."""
+        self.search()
         self._loaded_bytes += size_bytes
 
     def _is_expired(self, collection: Collection, record: Record) -> bool:
@@ -87,13 +117,14 @@ class RequestMeter:
         """Hundredths of request units so far. returned_bytes: results, which are part of a point read."""
         if self._point_reads and not self._loaded_bytes:
             returned_bytes = 0
-        reads = self._point_reads + charges.query(self._loaded_bytes, returned_bytes)
+        queries, lookups = (0, 0) if self._is_continued else (self._queries, self._lookups)
+        reads = self._point_reads + charges.query(queries, lookups, self._loaded_bytes, returned_bytes)
         return reads + self._changes + self.refused * charges.THROTTLED.hundredths
 
-    def total(self, returned_bytes: int, is_continued: bool) -> int:
-        """What the operation has cost at its end. is_continued: whether it goes on with a cursor."""
+    def total(self, returned_bytes: int) -> int:
+        """What the operation has cost at its end."""
         cost = self.cost(returned_bytes)
-        return cost if is_continued or self.refused else max(cost, charges.REQUEST.hundredths)
+        return cost if self._is_continued or self.refused else max(cost, charges.REQUEST.hundredths)
 
 
 def _priced_indexes(collection: Collection) -> list[IndexEntry]:

@@ -311,7 +311,13 @@ class _Trial:
             # No match counts as half a match.
             rate = max(self.matched, 0.5) / max(self.examined, 1)
             return min(page / rate, float(total))
-        counted = self.path.count_entries(op.recovery_unit, COUNTED_ENTRIES)
+        if op.meter is not None:
+            op.meter.paused = True
+        try:
+            counted = self.path.count_entries(op.recovery_unit, COUNTED_ENTRIES)
+        finally:
+            if op.meter is not None:
+                op.meter.paused = False
         if counted < COUNTED_ENTRIES:
             return float(counted)
         return max(float(COUNTED_ENTRIES), total * self.path.share(EQUALITY_SHARE, RANGE_SHARE))

@@ -50,6 +50,7 @@ from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery, distin
 from mongottl.exec.plan.express import EXPRESS, has_id_plan
 from mongottl.exec.plan.implication import implies
 from mongottl.exec.plan.index_access import INDEX_ACCESS, access_of
+from mongottl.exec.plan.key_lookup import key_lookup
 from mongottl.exec.plan.min_max import path_between
 from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, allowed_indexes
 from mongottl.exec.plan.plan_ranker import (
@@ -289,6 +290,10 @@ def plan_query(
     empty for no limit. collation: of these two; filter and sort have their own.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
+    if op.meter is not None:
+        op.meter.by_key = (
+            collection is not None and collection.shard_key is not None and key_lookup(collection, match) is not None
+        )
     if sort is not None and sort.is_empty():
         sort = None
     requested = set() if metadata is None else metadata
