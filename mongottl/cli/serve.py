@@ -4,12 +4,14 @@ The first line on standard output, printed once connections are accepted, ends w
 standard error. After SIGINT or SIGTERM running requests are answered, and the exit status is 0.
 """
 
+import faulthandler
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
 
 from mongottl.build_info import describe_version, is_compiled
 from mongottl.cli.options import configuration, help_text
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from mongottl.server.log import Log
     from mongottl.server.server import Server
 
+# After a signal: how long the server's tasks may be kept from running before the process is ended as it is.
+LAST_RESORT_S: Final = 1.9
 # How long to wait for the last lines of the log to be written.
 LOG_WAIT_S: Final = 0.1
 # Thresholds of the garbage collector: objects allocated, and collections of the younger generation, before a
@@ -137,6 +141,35 @@ async def _stop_after(
     stopping.set()
 
 
+@contextmanager
+def _stopping_in_time(started: list["Server"]) -> Iterator[None]:
+    """Lets SIGINT and SIGTERM end an operation that keeps the server's tasks from running, by `Server.begin_stop`, and
+    the process if not even that ends it within LAST_RESORT_S. started: the server, once it is.
+
+    trio's own handlers, which wake the tasks, are called, too.
+    """
+    before: dict[int, Any] = {}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        for server in started:
+            if server.is_stopping:
+                continue
+            faulthandler.dump_traceback_later(LAST_RESORT_S, exit=True)
+            server.begin_stop()
+        handler = before[number]
+        if callable(handler):
+            handler(number, frame)
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        before[one] = signal.signal(one, handle)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 async def _serve(
     config: ServerConfig,
     log: "Log",
@@ -155,18 +188,21 @@ async def _serve(
     gc.set_threshold(*_GC_THRESHOLDS)
     loading = trio.CancelScope()
     stopping = trio.Event()
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    started: list[Server] = []
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals, _stopping_in_time(started):
         async with trio.open_nursery() as outer:
             outer.start_soon(_stop_on_signal, signals, log, loading, stopping)
             if until is not None:
                 outer.start_soon(_stop_after, until, log, loading, stopping)
             with suppress(StartCancelled):
                 async with open_server(config, log=log, loading=loading) as server:
+                    started.append(server)
                     announce(server)
                     log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(_stop_on_command, server, log, nursery.cancel_scope)
                         await stopping.wait()
+                        faulthandler.cancel_dump_traceback_later()
                         nursery.cancel_scope.cancel()
             outer.cancel_scope.cancel()
     log.info("control", "Stopped")

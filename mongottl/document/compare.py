@@ -14,6 +14,7 @@ from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import give_way
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.numbers import decimal_of, is_nan
 from mongottl.document.types import (
@@ -169,6 +170,7 @@ def _compare_lists(a: list[Value], b: list[Value], levels: i64, collation: Colla
         raise too_deep()
     shorter = min(len(a), len(b))
     for i in range(shorter):
+        give_way()
         x = a[i]
         y = b[i]
         order = (

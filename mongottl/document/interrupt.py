@@ -1,14 +1,17 @@
 """Interruption of long computations, to let other operations run or because the operation must end.
 
 Operations check for interruption between batches of documents: time limit exceeded, operation killed, server shutting
-down. An expression over an array of millions of elements can take seconds, so its loops check as well, every
-`CHECK_EVERY` iterations. The code that runs an operation sets the check, per thread, because several servers may run in
-one process, each in its own thread.
+down. An expression over an array of millions of elements can take seconds, so its loops check as well. The code that
+runs an operation sets the check, per thread, because several servers may run in one process, each in its own thread.
 
 Parsing and planning of a long request also take seconds. They run on a thread of their own, which takes turns with the
 server's thread (`exec.operation.turns`): only one of the two runs at any time, and the check of that thread ends its
 turn. So the functions that such a computation calls for each field, value, node or range call `give_way`. It does
 nothing on other threads, so these functions can be used anywhere.
+
+On the server's thread `give_way` also checks for interruption, every CHECKED_WORK units of work, but only within an
+evaluation: between `begin_evaluation` and `end_evaluation` nothing is computed but values of documents (scans, filters,
+pipelines, updates of one document), so an error there leaves nothing behind. An open unit of work suspends it.
 """
 
 import threading
@@ -17,20 +20,25 @@ from typing import Final
 
 from mypy_extensions import i64
 
-CHECK_EVERY: Final[i64] = 1024
 # The work that is done, in the units of `give_way`, before it looks whether the turn is over.
 _GIVE_WAY_EVERY: Final[i64] = 32
 
+# The work that is done within an evaluation, in the units of `give_way`, between two checks for interruption.
+CHECKED_WORK: Final[i64] = 2048
+
 _checks: Final[dict[int, Callable[[], None]]] = {}
-# The threads that take turns.
+# The threads that take turns, and those that evaluate.
 _turn_takers: Final[set[int]] = set()
+_evaluating: Final[set[int]] = set()
 
 
 class _Count:
-    """Counts the weights of `give_way`, while there is a thread that takes turns."""
+    """Counts the weights of `give_way`, while there is a thread that takes turns or evaluates. work: since the last
+    check of an evaluation."""
 
     def __init__(self) -> None:
         self.calls: i64 = 0
+        self.work: i64 = 0
 
 
 _count: Final = _Count()
@@ -50,6 +58,7 @@ def set_check(check: Callable[[], None], takes_turns: bool = False) -> None:
 def clear_check() -> None:
     ident = threading.get_ident()
     _checks.pop(ident, None)
+    _evaluating.discard(ident)
     _turn_takers.discard(ident)
 
 
@@ -62,14 +71,39 @@ def check_interrupt() -> None:
 
 def give_way(weight: i64 = 1) -> None:
     """Called for each part of a computation that may be long: ends the turn of a thread that takes turns, if it is
-    over.
+    over, and raises the errors of `check_interrupt` within an evaluation.
 
     weight: of this part; 1 for one that takes about a microsecond.
     """
-    if not _turn_takers:
+    if not _turn_takers and not _evaluating:
         return
     _count.calls += weight
     if _count.calls >= _GIVE_WAY_EVERY:
+        _count.work += _count.calls
         _count.calls = 0
-        if threading.get_ident() in _turn_takers:
+        if _turn_takers and threading.get_ident() in _turn_takers:
             check_interrupt()
+        elif _count.work >= CHECKED_WORK:
+            _count.work = 0
+            if threading.get_ident() in _evaluating:
+                check_interrupt()
+
+
+def begin_evaluation() -> bool:
+    """Begins an evaluation on this thread; False if there is one already, which then goes on."""
+    ident = threading.get_ident()
+    if ident in _evaluating or ident not in _checks:
+        return False
+    _evaluating.add(ident)
+    return True
+
+
+def end_evaluation() -> bool:
+    """Ends, or suspends, the evaluation on this thread; whether there was one."""
+    if not _evaluating:
+        return False
+    ident = threading.get_ident()
+    if ident not in _evaluating:
+        return False
+    _evaluating.discard(ident)
+    return True

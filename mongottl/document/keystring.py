@@ -350,6 +350,7 @@ def _write_elements(writer: BytesWriter, buf: bytes, start: i64, levels: i64, co
         if type_code == 0:
             writer.append(_END)
             return
+        give_way()
         writer.append(_FIELD_BYTES[type_code])
         pos += 1
         while True:
@@ -384,6 +385,7 @@ def _write_raw_array(writer: BytesWriter, buf: bytes, start: i64, levels: i64, c
         if type_code == 0:
             writer.append(_END)
             return
+        give_way()
         pos += 1
         while buf[pos] != 0:
             pos += 1
@@ -427,6 +429,7 @@ def _write_list(
         raise too_deep()
     writer.append(_ARRAY)
     for item in values:
+        give_way()
         if isinstance(item, list):
             _write_list(writer, item, levels - 1, collation)
         else:

@@ -138,6 +138,7 @@ class ElementCursor:
 
     def next(self) -> bool:
         """Moves to the next element; False, and type_code 0, after the last."""
+        give_way()
         buf = self.buf
         pos: i64 = self.end
         type_code: i64 = buf[pos]

@@ -441,11 +441,16 @@ class Dispatcher:
         error: Exception | None = None
         monotonic_s = self.service.clock.monotonic_s
         ended = False
+
+        def check() -> None:
+            """Interpreted, unlike what it calls: so Python handles signals here, and other threads get their turn."""
+            op.check_interrupt()
+
         try:
             while True:
                 started_s = monotonic_s()
                 # Long evaluations of one document check for interrupts, too, while a step of this operation runs.
-                set_check(op.check_interrupt)
+                set_check(check)
                 try:
                     scripts = op.script_steps
                     if scripts is not None:

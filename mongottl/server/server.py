@@ -208,13 +208,25 @@ class Server:
         if self._certificate_site is not None:
             nursery.start_soon(self._certificate_site.run)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether `begin_stop` was called."""
+        return self.service.stop_due_s > 0.0
+
+    def begin_stop(self) -> None:
+        """Sets the time by which running requests are to be answered. May be called more than once, from any thread and
+        from a signal's handler: also while an operation keeps the server's tasks from running."""
+        if not self.is_stopping:
+            self.service.stop_due_s = self.clock.monotonic_s() + GRACE_S
+
     async def stop(self) -> None:
         """Stops accepting, waits until running requests are answered, and cancels the rest after the grace period."""
+        self.begin_stop()
         self.stopping.set()
         self._close_listeners()
         for connection in list(self._connections):
             connection.stop_reading()
-        with trio.move_on_after(GRACE_S):
+        with trio.move_on_after(max(0.0, self.service.stop_due_s - self.clock.monotonic_s())):
             while self._connections:
                 await trio.sleep(0.005)
         self.service.stopping = True

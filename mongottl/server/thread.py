@@ -406,6 +406,8 @@ class ServerThread:
         if thread is None:
             return
         if self._process_id == os.getpid():
+            if self._running is not None:
+                self._running[0].begin_stop()
             self._stopping.request()
             with suppress(RuntimeError):  # KeyboardInterrupt has come before its first step
                 thread.join()

@@ -15,6 +15,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
 
 # States of the unit of work.
@@ -131,16 +132,23 @@ class EngineUnitOfWork(WriteUnitOfWork):
     def __init__(self, state: UnitOfWorkState) -> None:
         self._state = state
         self._committed = False
+        # Whether it has suspended an evaluation: what is written is written as a whole.
+        self._suspended = False
 
     def __enter__(self) -> WriteUnitOfWork:
+        self._suspended = end_evaluation()
         self._state.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._committed and self._state.in_unit():
-            self._state.rollback()
+        try:
+            if not self._committed and self._state.in_unit():
+                self._state.rollback()
+        finally:
+            if self._suspended:
+                begin_evaluation()
 
     def commit(self) -> None:
         self._state.commit()

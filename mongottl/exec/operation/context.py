@@ -299,5 +299,6 @@ class OperationContext(OperationState):
             raise self._time_is_up()
         if self.killed:
             raise CommandError(ErrorCode.Interrupted, self.why_killed)
-        if self.service.stopping:
+        service = self.service
+        if service.stopping or 0.0 < service.stop_due_s <= service.clock.monotonic_s():
             raise CommandError(ErrorCode.InterruptedAtShutdown, "interrupted at shutdown")

@@ -123,6 +123,7 @@ KEPT: Final = frozenset(
         "spill_space",
         "started_monotonic_s",
         "started_ms",
+        "stop_due_s",
         "stopping",
         "timestamps",
         "wake_reaper",

@@ -17,6 +17,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ class ScriptSteps:
         run = self._run
         if run is None or run is not self._current():
             return False
+        evaluating = end_evaluation()
         run.parent.switch(Wait(seconds, file=file, to_write=to_write) if seconds or file >= 0 else None)
+        if evaluating:
+            begin_evaluation()
         return True
 
     def end(self) -> None:

@@ -202,6 +202,8 @@ class ServiceContext:
         self.script_limit_ms: int = _SCRIPT_LIMIT_MS
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
+        # Monotonic time from which on they end although the server's tasks have not been able to set it; 0.0: not yet.
+        self.stop_due_s: float = 0.0
 
     def configure_account(self, settings: AccountSettings) -> None:
         """Sets what the account can do that a dialect stands for, as `Account.configure`. ValueError."""

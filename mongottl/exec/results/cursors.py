@@ -10,6 +10,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import ArrayBuilder, ArraySize
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
@@ -206,10 +207,13 @@ class ClientCursor(OpenCursor):
         while True:
             conflict: ClaimedByTransaction | None = None
             more = True
+            begin_evaluation()
             try:
                 more = self.source.fill(op, page)
             except ClaimedByTransaction as raised:  # `$merge` and `$out` go on where they were
                 conflict = raised
+            finally:
+                end_evaluation()
             if conflict is not None:
                 yield from await_transaction(op, conflict)
                 continue

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
@@ -99,7 +100,12 @@ class PlanStage(ABC):
         """
         if self.timed:
             return self._timed_batch(op)
-        batch = self.pull(op)
+        begun = begin_evaluation()
+        try:
+            batch = self.pull(op)
+        finally:
+            if begun:
+                end_evaluation()
         if batch is None:
             self.exhausted = True
         else:

@@ -19,6 +19,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import copy_metadata, plain
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
@@ -277,10 +278,15 @@ def _store_update(
 
 def updated_document(match: MatchExpression | None, record: Record, driver: UpdateDriver) -> tuple[bytes, bool]:
     details: MatchDetails | None = None
-    if match is not None and driver.needs_positional:
-        details = MatchDetails()
-        match.matches_positional(record[1], details)
-    outcome = driver.apply(record[1], details, False)
+    begun = begin_evaluation()
+    try:
+        if match is not None and driver.needs_positional:
+            details = MatchDetails()
+            match.matches_positional(record[1], details)
+        outcome = driver.apply(record[1], details, False)
+    finally:
+        if begun:
+            end_evaluation()
     return outcome.document, outcome.modified
 
 

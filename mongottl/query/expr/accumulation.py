@@ -6,6 +6,7 @@ With one argument that is an array they apply to its elements; with several argu
 from typing import Final
 
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError
@@ -28,6 +29,7 @@ from mongottl.query.expr.ranking import smallest
 def _accumulate(state: AccumulatorState, values: list[Value]) -> Value:
     only = values[0] if len(values) == 1 else None
     for value in only if isinstance(only, list) else values:
+        give_way()
         state.add(value)
     return state.result()
 

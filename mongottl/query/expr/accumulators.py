@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.numbers import to_double
@@ -308,6 +309,7 @@ def _size_of_list(values: list[Value], levels: i64) -> int:
     if levels <= 0:
         raise too_deep()
     total = 56
+    give_way(1 + (len(values) >> 4))
     for item in values:
         total += 8 + (_size_of_list(item, levels - 1) if isinstance(item, list) else size_of(item))
     return total

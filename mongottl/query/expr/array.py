@@ -6,8 +6,10 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -31,6 +33,9 @@ from mongottl.query.expr.parser import parse_arguments, parse_operand, show, typ
 
 # From this number of constants on, `$in` looks for a value among their hashes.
 _MANY_VALUES: Final = 16
+# Elements that are copied in a microsecond, as a power of two; numbers that `$range` makes at once.
+_COPIED_BITS: Final = 6
+_RANGE_PART: Final = 1 << 16
 MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit of $range, used for all operators that build arrays
 
 
@@ -82,6 +87,7 @@ def concat_arrays(values: list[Value]) -> Value:
         if not isinstance(value, list):
             raise CommandError(28664, f"$concatArrays only supports arrays, not {type_of(value)}")
         _check_length("$concatArrays", len(joined) + len(value))
+        give_way(len(value) >> _COPIED_BITS)
         joined.extend(value)
     return joined
 
@@ -136,7 +142,11 @@ def _is_in(name: str, values: list[Value], collation: Collation | None) -> bool:
     if not isinstance(array, list):
         raise CommandError(40081, f"{name} requires an array as a second argument, found: {type_of(array)}")
     wanted = values[0]
-    return any(compare_values(item, wanted, collation) == 0 for item in array)
+    for item in array:
+        give_way()
+        if compare_values(item, wanted, collation) == 0:
+            return True
+    return False
 
 
 def _nin(values: list[Value], collation: Collation | None) -> Value:
@@ -163,6 +173,7 @@ def index_of_array(values: list[Value], collation: Collation | None) -> Value:
     end = _search_position(values[3], "ending") if len(values) > 3 else len(array)
     wanted = values[1]
     for i in range(start, min(end, len(array))):
+        give_way()
         if compare_values(array[i], wanted, collation) == 0:
             return i
     return -1
@@ -196,7 +207,10 @@ def range_(values: list[Value]) -> Value:
         raise CommandError(34449, "$range requires a non-zero step value")
     numbers = range(start, end, step)
     _check_length("$range", len(numbers))
-    result: list[Value] = list(numbers)
+    result: list[Value] = []
+    for at in range(0, len(numbers), _RANGE_PART):
+        result.extend(numbers[at : at + _RANGE_PART])
+        give_way(_RANGE_PART >> _COPIED_BITS)
     return result
 
 
@@ -218,6 +232,7 @@ def reverse_array(value: Value) -> Value:
         return None
     if not isinstance(value, list):
         raise CommandError(34435, f"The argument to $reverseArray must be an array, but was of type: {type_of(value)}")
+    give_way(len(value) >> _COPIED_BITS)
     return value[::-1]
 
 
@@ -237,6 +252,7 @@ def slice_(values: list[Value]) -> Value:
         return None
     if not isinstance(array, list):
         raise CommandError(28724, f"First argument to $slice must be an array, but is of type: {type_of(array)}")
+    give_way(len(array) >> _COPIED_BITS)
     count = _slice_number(second, "Second", 28725, 28726)
     if len(values) == 2:
         return array[:count] if count >= 0 else array[count:]
@@ -310,8 +326,7 @@ class SortArrayExpression(Expression):
         keyed: list[tuple[bytes, int]] = []
         for i in range(len(array)):
             keyed.append((self._key(array[i]), i))
-        keyed.sort()
-        return [array[i] for _, i in keyed]
+        return [array[i] for _, i in sort_in_parts(keyed)]
 
     def _key(self, value: Value) -> bytes:
         if not self.paths:
@@ -375,6 +390,7 @@ def zip_(values: list[Value]) -> Value:
     rows: list[Value] = []
     for i in range(count):
         row: list[Value] = []
+        give_way(1 + (len(arrays) >> _COPIED_BITS))
         for j in range(len(arrays)):
             if i < len(arrays[j]):
                 row.append(arrays[j][i])

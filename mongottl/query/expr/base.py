@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
@@ -253,6 +254,7 @@ class FunctionExpression(Expression):
         self._foldable: Final = foldable
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        give_way()
         values: list[Value] = []
         for argument in self.arguments:
             values.append(argument.evaluate(ev))
@@ -279,6 +281,7 @@ class CollatedExpression(FunctionExpression):
         self.collation: Final = collation
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        give_way()
         values: list[Value] = []
         for argument in self.arguments:
             values.append(argument.evaluate(ev))
@@ -298,6 +301,7 @@ class UnaryExpression(Expression):
         self.argument: Final = argument
 
     def evaluate(self, ev: EvaluationContext) -> Value:
+        give_way()
         return self.function(self.argument.evaluate(ev))
 
     def operands(self) -> list[Expression]:
@@ -348,12 +352,16 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
     for operand in operands:
         if not isinstance(operand, Constant):
             return node
+    begun = begin_evaluation()
     try:
         return Constant(node.evaluate(_NO_DOCUMENT))
     except CommandError as error:
         if ctx.folding_fails and ctx.folding_error is None:
             ctx.folding_error = error
         return node
+    finally:
+        if begun:
+            end_evaluation()
 
 
 def raise_folding_error(ctx: ParseContext) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mongottl.document.interrupt import CHECK_EVERY, check_interrupt
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true, whole_int32
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -47,11 +47,8 @@ class MapExpression(NamedExpression):
             raise CommandError(16883, f"input to $map must be an array not {type_of(array)}")
         results: list[Value] = []
         index = 0
-        turns: i64 = 0
         for item in array:
-            turns += 1
-            if turns % CHECK_EVERY == 0:
-                check_interrupt()
+            give_way()
             ev.bind(self.slot, item)
             if self.index_slot >= 0:
                 ev.bind(self.index_slot, index)
@@ -121,11 +118,8 @@ class FilterExpression(NamedExpression):
             if not is_nullish(limit_value):
                 left = _limit(limit_value)
         kept: list[Value] = []
-        turns: i64 = 0
         for item in array:
-            turns += 1
-            if turns % CHECK_EVERY == 0:
-                check_interrupt()
+            give_way()
             ev.bind(self.slot, item)
             if is_true(self.cond.evaluate(ev)):
                 kept.append(item)
@@ -187,11 +181,8 @@ class ReduceExpression(NamedExpression):
         if not isinstance(array, list):
             raise CommandError(40080, f"$reduce requires that 'input' be an array, found: {show(array)}")
         value = self.initial.evaluate(ev)
-        turns: i64 = 0
         for item in array:
-            turns += 1
-            if turns % CHECK_EVERY == 0:
-                check_interrupt()
+            give_way()
             ev.bind(self.this, item)
             ev.bind(self.value, value)
             value = self.body.evaluate(ev)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.errors import CommandError
@@ -27,6 +28,7 @@ def merge_objects(values: list[Value]) -> Value:
     state = MergeObjectsState(40400)
     only = values[0] if len(values) == 1 else None
     for value in only if isinstance(only, list) else values:
+        give_way()
         state.add(value)
     return state.result()
 
@@ -60,6 +62,7 @@ def array_to_object(value: Value) -> Value:
         raise CommandError(40398, f"Unrecognised input type format for $arrayToObject: {type_of(value[0])}")
     pairs = bool(value) and isinstance(value[0], list)
     for item in value:
+        give_way()
         key, member = _pair(item) if pairs else _key_value(item)
         found[key] = member
     return encode(found)

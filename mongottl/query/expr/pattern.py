@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Regex, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
@@ -131,6 +132,7 @@ def _find_all(compiled: CompiledRegex, subject: bytes) -> list[Value]:
         size += len(document)
         if size > 64 << 20:
             raise CommandError(51151, "$regexFindAll: the size of buffer to store output exceeded the 64MB limit")
+        give_way()
         position = spans[0][1]
         if spans[0][0] == position:
             position += 1

@@ -4,6 +4,7 @@ import math
 
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value
 
 
@@ -14,8 +15,7 @@ def smallest(
     keyed: list[tuple[bytes, int]] = []
     for i in range(len(values)):
         keyed.append((encode_value(values[i], greatest, collation), i))
-    keyed.sort()
-    return [values[i] for _, i in keyed[:count]]
+    return [values[i] for _, i in sort_in_parts(keyed)[:count]]
 
 
 def percentile(ordered: list[float], p: float) -> float:

@@ -1,11 +1,10 @@
 """Operators on arrays taken as sets: equal values count once, and order does not matter."""
 
-from mypy_extensions import i64
-
 from mongottl.document.collation import Collation
-from mongottl.document.interrupt import CHECK_EVERY, check_interrupt
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import is_true
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
@@ -24,11 +23,7 @@ from mongottl.query.expr.parser import parse_arguments, type_of
 def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:
     """The values by their KeyStrings, which sort as the values do; of equal values the first."""
     found: dict[bytes, Value] = {}
-    turns: i64 = 0
     for value in array:
-        turns += 1
-        if turns % CHECK_EVERY == 0:
-            check_interrupt()
         key = encode_value(value, False, collation)
         if key not in found:
             found[key] = value
@@ -36,7 +31,7 @@ def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Va
 
 
 def _ordered(values: dict[bytes, Value]) -> list[Value]:
-    return [values[key] for key in sorted(values)]
+    return [values[key] for key in sort_in_parts(list(values))]
 
 
 @collated_expression("$setUnion", 0, -1)
@@ -50,6 +45,7 @@ def set_union(values: list[Value], collation: Collation | None) -> Value:
                 17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_of(array)}"
             )
         for key, value in _distinct(array, collation).items():
+            give_way()
             found.setdefault(key, value)
     return _ordered(found)
 

@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, INT_MAX, Regex, Value
@@ -77,6 +78,7 @@ class ElementsExpression(PathExpression):
             pos = cstring_end(buf, pos + 1) + 1
             if self.element_matches(buf, type_code, pos):
                 return index
+            give_way()
             pos = skip_value(buf, type_code, pos)
             index += 1
 

@@ -10,6 +10,7 @@ limits finds nothing, as in mongod.
 
 from typing import Any, Final
 
+from mongottl.document.interrupt import CHECKED_WORK, give_way
 from mongottl.errors import CommandError
 
 # mongod's codes: the pattern does not compile; an option letter is unknown.
@@ -21,6 +22,9 @@ OPTIONS: Final = "imsux"
 
 # PCRE2_NO_UTF_CHECK of pcre2.h, which the binding does not export.
 _NO_UTF_CHECK: Final = 0x40000000
+
+# What a search counts as in `give_way`: it may take a microsecond or, with a bad pattern, the tenth of a second.
+_SEARCH_WORK: Final = 64
 
 _SPECIAL: Final = frozenset(b"\\^$.[]|()?*+{}")
 
@@ -109,9 +113,11 @@ class CompiledRegex:
         """Whether the pattern matches anywhere in the subject (UTF-8)."""
         if self._is_literal:
             return subject.startswith(self._literal) if self._anchored else self._literal in subject
+        give_way(_SEARCH_WORK)
         try:
             return self._match(self._code, subject, len(subject), 0, self._context)[0] is not None
-        except _library().library_error:
+        except _library().library_error:  # after the longest time that a search can take
+            give_way(CHECKED_WORK)
             return False
 
     def spans(self, subject: bytes, start: int = 0) -> list[tuple[int, int]] | None:
@@ -129,6 +135,7 @@ class CompiledRegex:
                 self._code, subject, len(subject), start, self._context, _NO_UTF_CHECK if start > 0 else 0
             )[0]
         except library.library_error:
+            give_way(CHECKED_WORK)
             return None
         if found is None:
             return None

@@ -498,6 +498,7 @@ class PathExpression(MatchExpression):
         return {self.path.dotted: self.describe_operand()}
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
+        give_way()
         if self._depth != 1:
             return self._walk(buf, start, 0)
         type_code, pos = find_field_at(buf, start, self._first)
@@ -515,6 +516,7 @@ class PathExpression(MatchExpression):
             type_code: i64 = buf[pos]
             if type_code == 0:
                 return self.matches_single(buf, ARRAY, start)
+            give_way()
             pos = cstring_end(buf, pos + 1) + 1
             if self.matches_single(buf, type_code, pos):
                 return True
@@ -550,6 +552,7 @@ class PathExpression(MatchExpression):
             type_code: i64 = buf[pos]
             if type_code == 0:
                 return False
+            give_way()
             pos = cstring_end(buf, pos + 1) + 1
             if type_code == DOCUMENT and self._walk(buf, pos, part):
                 return True

@@ -36,7 +36,6 @@ def cut_items(buf: bytes, pos: i64) -> list[Item]:
     items: list[Item] = []
     cursor = ElementCursor(buf, pos)
     while cursor.next():
-        give_way()
         items.append(Item(cursor.type_code, buf[cursor.value : cursor.end]))
     return items
 
@@ -60,6 +59,7 @@ def append_items(buf: bytes, pos: i64, end: i64, items: list[Item]) -> bytes:
         index += 1
     parts: list[bytes] = [buf[pos + 4 : end - 1]]
     for item in items:
+        give_way()
         parts.append(element(item.type_code, index_name(index), item.value))
         index += 1
     return frame(b"".join(parts))
@@ -77,7 +77,11 @@ class ValueSet:
         self._collation = collation
         self._keys: set[bytes] | None = None
         if len(items) >= _MANY:
-            self._keys = {encode_raw(item.value, item.type_code, 0, False, collation) for item in items}
+            keys: set[bytes] = set()
+            for item in items:
+                give_way()
+                keys.add(encode_raw(item.value, item.type_code, 0, False, collation))
+            self._keys = keys
 
     def contains(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         """Whether the value at `pos` compares equal to one of them."""
@@ -226,9 +230,15 @@ class AddToSetNode(ModifierNode):
         """The values that the array at `pos` does not contain."""
         if len(self.values) >= _MANY:
             present = ValueSet(cut_items(buf, pos), self.collation)
-            return [item for item in self.values if not present.contains(item.value, item.type_code, 0)]
+            missing: list[Item] = []
+            for item in self.values:
+                give_way()
+                if not present.contains(item.value, item.type_code, 0):
+                    missing.append(item)
+            return missing
         added: list[Item] = []
         for item in self.values:
+            give_way()
             cursor = ElementCursor(buf, pos)
             found = False
             while not found and cursor.next():

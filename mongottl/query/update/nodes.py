@@ -24,6 +24,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
+from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, MAX_DOCUMENT_BYTES, NULL
 from mongottl.document.walk import ElementCursor, count_fields, decode_value, get_value
@@ -307,6 +308,7 @@ class ObjectNode(UpdateNode):
         # With many children, the offsets of the document's fields are collected once instead of searching for each.
         starts: dict[bytes, int] | None = _field_starts(buf, pos) if len(children) > MANY else None
         for child in children:
+            give_way(1 if starts is not None else 1 + ((end - pos) >> 10))
             cursor = ElementCursor(buf, pos)
             found = False
             if starts is not None:
@@ -342,6 +344,7 @@ class ObjectNode(UpdateNode):
         changed = False
         path = state.path
         for child in children:
+            give_way(1 + (i64(len(array)) >> 10))
             index: i64 = child.index
             if index < 0:
                 self._create_blocked(state, child, array, ARRAY, 0)
@@ -420,6 +423,7 @@ class ObjectNode(UpdateNode):
     def create(self, state: ApplyState) -> i64:
         elements: list[bytes] = []
         for child in self._effective(state):
+            give_way()
             state.path.append(child.name)
             if child.node.create(state) == REPLACE:
                 elements.append(element(state.out_type, child.name_bytes, state.out))

@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, STRING
 from mongottl.document.walk import ElementCursor, find_field_at
 from mongottl.errors import CommandError, ErrorCode
@@ -27,6 +28,7 @@ def _find(doc: bytes, parts: list[str], found: SourceValue) -> str:
     found: set to the value, or to type code 0 if it is missing. An array at the end of the path does not count.
     PathNotViable (28) if the path leads through a value that cannot have fields.
     """
+    give_way(1 + (i64(len(doc)) >> 8))
     array = ""
     type_code: i64 = DOCUMENT
     pos: i64 = 0

@@ -1,0 +1,49 @@
+"""How long a computation goes on without checking whether its operation is to end, in CPU of its thread."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from mongottl.document.interrupt import begin_evaluation, clear_check, end_evaluation, set_check
+from mongottl.errors import CommandError, ErrorCode
+
+# CPU of this thread between two checks, interpreted: compiled it is a twentieth of that. Collections of garbage, of
+# which interpreted code makes much, are part of it.
+MAX_GAP_S: Final = 0.5
+# How often what takes long for each element of a long array checks at least.
+MIN_CHECKS: Final = 2
+
+
+class Gaps:
+    """Measures the CPU between checks. ends: the operation's time is over from this check on; 0: never."""
+
+    def __init__(self, ends: int = 0) -> None:
+        self.longest_s = 0.0
+        self.count = 0
+        self._ends = ends
+        self._last_s = time.thread_time()
+
+    def check(self) -> None:
+        now_s = time.thread_time()
+        self.longest_s = max(self.longest_s, now_s - self._last_s)
+        self._last_s = now_s
+        self.count += 1
+        if self._ends and self.count >= self._ends:
+            raise CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
+
+
+@contextmanager
+def measured(ends: int = 0, evaluates: bool = True) -> Iterator[Gaps]:
+    """The gaps of what is computed in the block, as an evaluation."""
+    gaps = Gaps(ends)
+    set_check(gaps.check)
+    if evaluates:
+        begin_evaluation()
+    try:
+        yield gaps
+        if evaluates and not ends:
+            gaps.check()
+    finally:
+        end_evaluation()
+        clear_check()
