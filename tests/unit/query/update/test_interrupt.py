@@ -18,7 +18,7 @@ LONG: dict[str, Any] = {
     "$set": {"$set": {f"f{number}": -1 for number in range(0, LENGTH, 3)}},
     "$unset": {"$unset": {f"f{number}": 1 for number in range(0, LENGTH, 3)}},
     "$inc": {"$inc": {f"f{number}": 1 for number in range(0, LENGTH, 3)}},
-    "$set in an array": {"$set": {f"a.{number}": -1 for number in range(100)}},
+    "$set in an array": {"$set": {f"a.{number}": -1 for number in range(0, LENGTH, 30)}},
     "$[]": {"$inc": {"a.$[]": 1}},
     "$push sorted": {"$push": {"a": {"$each": [5, 3], "$sort": -1}}},
     "$push of many": {"$push": {"a": {"$each": NUMBERS, "$position": 0}}},
