@@ -27,6 +27,11 @@ TOOLS = {
     "java": ("javac", "mvn"),
     "rust": ("cargo",),
     "tools": ("go",),
+    "old/node": ("node", "npm"),
+    "old/java": ("java", "javac", "mvn"),
+    "old/mgo": ("go",),
+    "old/c": ("cc", "pkg-config"),
+    "old/python": ("python3",),
 }
 CANNOT_DOWNLOAD = 75
 # Only stops a client that hangs. Maven, Go and Rust compile before they run, and take all processors for it.
