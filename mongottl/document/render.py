@@ -1,4 +1,10 @@
-"""Values as text, the way mongod writes them into error messages: `{ a: 1, b: "x", _id: ObjectId('…') }`."""
+"""Values as text, the way mongod writes them into error messages.
+
+`render_value` writes parts of commands and stored documents: `{ a: 1, b: "x", _id: ObjectId('…') }`. `render_result`
+writes values that expressions have computed, which mongod writes in another way: `{a: 1, b: "x", _id: 5f…}`.
+"""
+
+from typing import Final
 
 from mongottl.document.types import (
     BinData,
@@ -85,3 +91,61 @@ def render_document(document: bytes) -> str:
     if not pairs:
         return "{}"
     return "{ " + ", ".join(f"{name}: {render_value(value)}" for name, value in pairs) + " }"
+
+
+def render_result(value: Value) -> str:
+    """The value of an expression as mongod prints it: `/[,;]/i`, `2020-01-31T00:00:00.000Z`, `{a: 1}`, `[1, 2]`."""
+    if isinstance(value, float):
+        return _render_short_double(value)
+    if isinstance(value, bytes):
+        return "{" + ", ".join(f"{name}: {render_result(member)}" for name, member in fields(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(render_result(item) for item in value) + "]"
+    if isinstance(value, ObjectId):
+        return str(value)
+    if isinstance(value, Date):
+        return _render_iso_date(value.ms)
+    if isinstance(value, BinData):
+        return f'BinData({value.subtype}, "{value.data.hex().upper()}")'
+    if isinstance(value, JavaScript):
+        if value.scope is None:
+            return f'Code("{value.code}")'
+        return f'CodeWScope("{value.code}", {render_document(value.scope)})'
+    if isinstance(value, Symbol):
+        return f'Symbol("{value.text}")'
+    if isinstance(value, DBPointer):
+        return f'DBRef("{value.namespace}", {value.oid.hex()})'
+    if isinstance(value, Missing):
+        return "MISSING"
+    return render_value(value)
+
+
+_MIN_DATE_MS: Final = -62_167_219_200_000  # year 0
+_MAX_DATE_MS: Final = 253_402_300_799_999  # year 9999
+_MS_PER_DAY: Final = 86_400_000
+_DAYS_PER_ERA: Final = 146_097  # 400 years
+_DAYS_TO_MARCH_0: Final = 719_468  # from 0000-03-01 to 1970-01-01
+
+
+def _render_iso_date(ms: int) -> str:
+    """`2020-01-31T00:00:00.000Z`, for the years 0 to 9999."""
+    if not _MIN_DATE_MS <= ms <= _MAX_DATE_MS:
+        return "illegal date"
+    days, rest = divmod(ms, _MS_PER_DAY)
+    # Years begin in March here, so that the leap day is a year's last one.
+    era, day_of_era = divmod(days + _DAYS_TO_MARCH_0, _DAYS_PER_ERA)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    year = era * 400 + year_of_era + (1 if month <= 2 else 0)
+    seconds, milliseconds = divmod(rest, 1000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}.{milliseconds:03d}Z"
+
+
+def _render_short_double(number: float) -> str:
+    """A double with six digits, as C++ streams print it: `1`, `0.1`, `1e+20`, `-inf`."""
+    return f"{number:g}"

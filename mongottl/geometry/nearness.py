@@ -12,11 +12,12 @@ from mongottl.geometry.region import CellRange
 class Nearness(ABC):
     """Distances from a point, and the index keys of the geometries within a distance.
 
-    farthest: the largest possible distance.
+    farthest: the largest possible distance. unit: the unit in which distances are returned and limited.
     """
 
-    def __init__(self, farthest: float) -> None:
+    def __init__(self, farthest: float, unit: float = 1.0) -> None:
         self.farthest = farthest
+        self.unit = unit
 
     @abstractmethod
     def distance(self, geometry: Geometry) -> float:

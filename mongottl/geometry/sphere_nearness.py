@@ -12,23 +12,26 @@ from mongottl.geometry.sphere_polygon import s2_point
 
 
 class SphereNearness(Nearness):
-    """Distances on the sphere, and keys of a 2dsphere index. metres: distances are in metres, else in radians."""
+    """Distances on the sphere in metres, and keys of a 2dsphere index.
+
+    metres: they are returned in metres, else in radians; these are converted from metres, as mongod does, which may
+    change the last digit.
+    """
 
     def __init__(self, center: Position, metres: bool) -> None:
-        self._unit = EARTH_RADIUS_M if metres else 1.0
         # Slightly more than half of the circumference, since distances are rounded.
-        super().__init__(math.pi * 1.000001 * self._unit)
+        super().__init__(math.pi * 1.000001 * EARTH_RADIUS_M, 1.0 if metres else EARTH_RADIUS_M)
         self._center = center
         self._point = s2_point(center)
 
     def distance(self, geometry: Geometry) -> float:
         try:
-            return shape_of(geometry).distance_rad(self._point) * self._unit
+            return shape_of(geometry).distance_rad(self._point) * EARTH_RADIUS_M
         except GeometryError:
             return math.inf
 
     def cap(self, reach: float) -> SphereCap:
-        return SphereCap(self._center, min(reach / self._unit, math.pi))
+        return SphereCap(self._center, min(reach / EARTH_RADIUS_M, math.pi))
 
     def ranges(self, reach: float) -> list[CellRange]:
         return cap_ranges(self.cap(reach).region())

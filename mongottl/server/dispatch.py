@@ -335,7 +335,10 @@ class Dispatcher:
         op.raw_data = generic.raw_data
         op.comment = generic.comment if generic.comment is not MISSING else None
         if generic.max_time_ms >= 0:
-            op.set_max_time_ms(generic.max_time_ms)
+            if spec.counter == "getmore":
+                op.set_await_ms(generic.max_time_ms)
+            else:
+                op.set_max_time_ms(generic.max_time_ms)
         elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(op.body):
             op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
         if service.max_operation_s > 0.0:

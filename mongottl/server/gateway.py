@@ -238,7 +238,7 @@ def _failed_statements(op: OperationContext, spec: CommandSpec, error: CommandEr
 def _empty_page(op: OperationContext, cursor: ClientCursor) -> Steps[Reply]:
     """The reply to a throttled getMore of a change stream, after as long as it would wait for an event."""
     op.waits_for = Signal()
-    yield Wait(op.time_left_s() if op.has_max_time else DEFAULT_AWAIT_S, op.waits_for)
+    yield Wait(op.await_s if op.await_s >= 0.0 else DEFAULT_AWAIT_S, op.waits_for)
     op.waits_for = None
     if op.killed or op.service.stopping:
         op.check_interrupt()

@@ -283,6 +283,24 @@ def test_the_fail_point_of_time_limits(client: "pymongo.MongoClient[Documents]",
     assert refusal(many, {"count": "c", "maxTimeMS": 60_000}) == 0
 
 
+def test_the_time_for_which_a_get_more_waits_is_no_limit(
+    client: "pymongo.MongoClient[Documents]", many: Database[Documents]
+) -> None:
+    """`maxTimeMS` of a getMore counts from when it begins to wait, so it never ends one with MaxTimeMSExpired."""
+    many.create_collection("capped", capped=True, size=100_000).insert_one({"_id": 0})
+    tailing = opened(many, {"find": "capped", "tailable": True, "awaitData": True, "batchSize": 1})
+    stream = opened(many, {"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}})
+    client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="alwaysOn")
+    try:
+        for limit in (1, 0):
+            assert refusal(many, {"getMore": tailing, "collection": "capped", "maxTimeMS": limit}) == 0
+            assert refusal(many, {"getMore": stream, "collection": "c", "maxTimeMS": limit}) == 0
+    finally:
+        client.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="off")
+        many.command({"killCursors": "capped", "cursors": [tailing]})
+        many.command({"killCursors": "c", "cursors": [stream]})
+
+
 def test_the_default_time_limit_applies_to_reads(
     client: "pymongo.MongoClient[Documents]", many: Database[Documents]
 ) -> None:

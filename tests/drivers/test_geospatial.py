@@ -288,3 +288,12 @@ def test_how_indexes_are_listed(database: Database[Documents]) -> None:
     assert ids(database.c.find({"at": {"$geoWithin": {"$center": [[0, 0], 600]}}})) == [1]
     assert ids(database.c.find({"loc": {"$geoWithin": {"$centerSphere": [[0, 0], 1]}}, "k": 7})) == [2]
     assert ids(database.c.find({"k": 7})) == [2]
+
+
+@pytest.mark.parametrize("kind", ["2dsphere", "2d"])
+def test_legacy_distances_on_the_sphere_are_converted_from_metres(database: Database[Documents], kind: str) -> None:
+    """So the last digit of radians may differ: an angle of 3 degrees is 0.05235987755982989 elsewhere."""
+    database.c.create_index([("loc", kind)])
+    database.c.insert_one({"_id": 1, "loc": [3, 0]})
+    near = geo_near(near=[0, 0], spherical=True, distanceField="d", maxDistance=0.05235987755982989)
+    assert [found["d"] for found in aggregate(database, near)] == [0.0523598775598299]

@@ -307,16 +307,16 @@ def test_an_accumulator_of_many_documents(database: Database[Documents]) -> None
 def test_an_accumulator_starts_from_the_key_of_its_group(numbers: Database[Documents]) -> None:
     accumulator = {
         "init": "function(even, start) { return start + (even ? 100 : 0); }",
-        "initArgs": ["$_id", 1],
+        "initArgs": ["$even", 1],
         "accumulate": "function(state, x) { return state + x; }",
         "accumulateArgs": ["$x"],
         "merge": "function(a, b) { return a + b; }",
         "lang": "js",
     }
     groups = numbers.c.aggregate(
-        [{"$group": {"_id": "$even", "n": {"$accumulator": accumulator}}}, {"$sort": {"_id": 1}}]
+        [{"$group": {"_id": {"even": "$even"}, "n": {"$accumulator": accumulator}}}, {"$sort": {"_id": 1}}]
     )
-    # In $group, `$_id` of initArgs is the key of the group.
+    # In $group, initArgs is evaluated on the key of the group.
     assert [group["n"] for group in groups] == [10.0, 107.0]
 
 

@@ -39,6 +39,14 @@ def test_by_name_and_all(admin: Database[Documents]) -> None:
     assert {"logLevel", "ttlMonitorEnabled", "featureCompatibilityVersion", "allowDiskUseByDefault"} <= set(everything)
 
 
+def test_parameters_of_test_commands(admin: Database[Documents]) -> None:
+    assert "acceptApiVersion2" not in admin.command({"getParameter": "*"})
+    config = mongottl.ServerConfig(port=0, quiet=True, enable_test_commands=True)
+    with mongottl.start_server(config) as server, MongoClient[Documents](server.uri) as client:
+        assert client.admin.command({"getParameter": "*"})["acceptApiVersion2"] is False
+        assert client.admin.command({"getParameter": 1, "acceptApiVersion2": 1})["acceptApiVersion2"] is False
+
+
 def test_details_and_where_they_are_set(admin: Database[Documents]) -> None:
     shown = admin.command({"getParameter": {"showDetails": True}, "logLevel": 1, "maxConns": 1, NEVER_SET: 1})
     assert shown["logLevel"] == {"value": 0, "settableAtRuntime": True, "settableAtStartup": False}

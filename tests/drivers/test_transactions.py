@@ -786,7 +786,13 @@ def test_current_op_shows_transactions(database: Database[Documents], bare: Bare
     assert (expiry - start).total_seconds() == 60
     active, inactive = transaction["timeActiveMicros"], transaction["timeInactiveMicros"]
     assert active > 0 and inactive > 0 and abs(active + inactive - transaction["timeOpenMicros"]) <= 1
+    by_command = database.client.admin.command({"currentOp": 1, "transaction.parameters.txnNumber": 7})["inprog"]
+    assert [entry["type"] for entry in by_command] == ["idleSession"]
     bare.admin({"abortTransaction": 1} | statement(lsid, 7))
+    # Sessions without an open transaction are not shown, though they have a transaction number.
+    bare.command({"insert": "c", "documents": [{}], "lsid": lsid, "txnNumber": Int64(8)})
+    found = list(database.client.admin.aggregate([{"$currentOp": {"idleSessions": True, "allUsers": True}}]))
+    assert [entry for entry in found if entry["type"] == "idleSession"] == []
 
 
 # --- durability ---

@@ -43,7 +43,8 @@ def _current_op_needs(op: OperationContext, request: CurrentOpRequest) -> list[N
 def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
     """`{inprog: [operation]}`; the command's other fields are a filter.
 
-    `$all`: includes idle connections and sessions. `$ownOps`: only those of the client's user.
+    Idle sessions with an open transaction are among them. `$all`: idle connections, too. `$ownOps`: only
+    those of the client's user.
     """
     everything = False
     filter: list[tuple[str, Value]] = []
@@ -54,7 +55,7 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
             filter.append((name, value))
     options = CurrentOpOptions(
         idle_connections=everything,
-        idle_sessions=everything,
+        idle_sessions=True,
         idle_cursors=False,
         truncate=is_true(op.extra_fields.get("$truncateOps", False)),
         own=is_true(op.extra_fields.get("$ownOps", False)),

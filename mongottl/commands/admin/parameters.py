@@ -54,11 +54,16 @@ Writer: TypeAlias = Callable[[OperationContext, Value], Value]
 
 
 class ServerParameter(NamedTuple):
-    """One parameter. at_startup: whether a command-line option sets it. write: None if it cannot be changed."""
+    """One parameter.
+
+    at_startup: whether a command-line option sets it. write: None if it cannot be changed. test_only: whether only a
+    server with test commands has it.
+    """
 
     read: Reader
     at_startup: bool = False
     write: Writer | None = None
+    test_only: bool = False
 
 
 def _flag(name: str, value: Value) -> bool:
@@ -300,6 +305,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "automationServiceDescriptor": ServerParameter(
         lambda op: op.service.automation_descriptor, at_startup=True, write=_set_descriptor
     ),
+    "acceptApiVersion2": ServerParameter(lambda op: False, at_startup=True, test_only=True),
     "authSchemaVersion": _fixed(AUTH_SCHEMA_VERSION),
     "authenticationMechanisms": ServerParameter(_known_mechanisms),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
@@ -369,7 +375,12 @@ def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
                 everything = wanted if name == "allParameters" else everything
             else:
                 raise unknown_field(f"getParameter.{name}")
-    names = sorted(SERVER_PARAMETERS) if everything else [name for name in op.extra_fields if name in SERVER_PARAMETERS]
+    known = [
+        name
+        for name, parameter in SERVER_PARAMETERS.items()
+        if not parameter.test_only or op.service.config.enable_test_commands
+    ]
+    names = sorted(known) if everything else [name for name in op.extra_fields if name in known]
     if not names:
         raise CommandError(ErrorCode.InvalidOptions, "no option found to get")
     found: dict[str, Value] = {}

@@ -17,13 +17,14 @@ from mongottl.commands.registry import Reply
 from mongottl.config import GIT_VERSION, PARAMETERS
 from mongottl.document.collation import Collation
 from mongottl.document.types import Value, integer
+from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.plan.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
-from mongottl.exec.results.explain import covered_wrapper, explain_plan
+from mongottl.exec.results.explain import QUERY_PLANNER, covered_wrapper, explain_plan
 from mongottl.exec.results.measured import MeasuredPipeline
 from mongottl.exec.results.views import begins_with_coll_stats
 from mongottl.query.pipeline import StageSpec, optimise, parse_pipeline
@@ -128,6 +129,7 @@ def explain_view_query(
     explained: Value,
 ) -> Steps[Reply]:
     plan = yield from query.plan(op, hint)
+    _check_not_executed(plan, verbosity)
     parts = yield from in_turns(op, lambda: pipeline_shape(query.resolved.namespace, stages))
     return (
         yield from _explain_pipeline(
@@ -152,6 +154,7 @@ def explain_aggregate(
     plan = plan_aggregation(
         op, collection, specs, request.hint, request.allow_disk_use, shape, remember=False, collation=collation
     )
+    _check_not_executed(plan, verbosity)
     return (
         yield from _explain_pipeline(
             op,
@@ -197,3 +200,17 @@ def _explain_pipeline(
     reply["queryShapeHash"] = query_shape_hash(query_shape)
     reply["command"] = explained
     return with_server(op, reply)
+
+
+def _check_not_executed(plan: AggregationPlan, verbosity: str) -> None:
+    """51029 for a pipeline that writes, with a verbosity that executes it.
+
+    Source: MongoDB's manual, "db.collection.explain()".
+    """
+    if verbosity == QUERY_PLANNER:
+        return
+    for spec in plan.rest:
+        if spec.traits.writes:
+            raise CommandError(
+                51029, f"explain of an aggregation with {spec.name} is only supported with verbosity '{QUERY_PLANNER}'"
+            )

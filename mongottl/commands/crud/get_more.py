@@ -125,11 +125,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         registry.close(cursor)
         cursor.check_alive()
     cursor.in_use = True
-    await_s = DEFAULT_AWAIT_S
-    if tail is not None and op.has_max_time:
-        # For awaitData cursors maxTimeMS is how long the getMore waits.
-        await_s = max(0.0, op.time_left_s())
-        op.deadline_s = 0.0
+    await_s = op.await_s if op.await_s >= 0.0 else DEFAULT_AWAIT_S
     limited = cursor.time_left_s >= 0.0 and (tail is None or not tail.await_data)
     try:
         op.service.fail_points.fail_get_more()

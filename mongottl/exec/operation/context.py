@@ -68,6 +68,7 @@ class OperationContext(OperationState):
     in_transaction: whether the command was given as part of a transaction, with or without success.
     cluster_time: the cluster time at its beginning, for `$$CLUSTER_TIME`.
     has_max_time, has_write_concern: whether the command has a `maxTimeMS` or `writeConcern` field.
+    await_s: seconds for which a getMore waits for data, its `maxTimeMS`; -1.0 if it has none.
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
     gate: what a batch of writes asks before each statement, or None. meter: counts its request units, or None. charge:
     what it has cost at its end, in hundredths of units. All three are of the dialect `cosmos`.
@@ -100,6 +101,7 @@ class OperationContext(OperationState):
         self.deadline_s = 0.0
         self.latest_ms: int = 0
         self.has_max_time = False
+        self.await_s = -1.0
         self.has_write_concern = False
         self.raw_data = False
         # The level of the read concern, empty if none was given.
@@ -263,6 +265,11 @@ class OperationContext(OperationState):
         self.has_max_time = True
         if max_time_ms > 0:
             self.limit_time(max_time_ms / MS_PER_S)
+
+    def set_await_ms(self, max_time_ms: int) -> None:
+        """Takes a getMore's `maxTimeMS`: how long it waits for data, once it begins to wait. It limits nothing else."""
+        self.has_max_time = True
+        self.await_s = max_time_ms / MS_PER_S
 
     def limit_time(self, seconds: float) -> None:
         """Sets the deadline, so many seconds from now; the operation fails at its next step after it.

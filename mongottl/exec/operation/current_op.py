@@ -39,6 +39,7 @@ Described = list[tuple[str, Value]]
 class CurrentOpOptions:
     """The options of `$currentOp`: `idleConnections`, `idleSessions`, `idleCursors`, `truncateOps`.
 
+    idle_sessions: those whose transaction is open between two of its statements.
     own: only the operations of the client's user, where users are checked.
     """
 
@@ -87,16 +88,13 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
         for session in service.sessions.all():
             if session.key in busy_sessions:
                 continue
+            transaction = service.transactions.latest(session.key)
+            if transaction is None or not transaction.in_progress:
+                continue
             idle = [("type", "idleSession"), ("host", host), ("desc", "inactive transaction")]
             idle += [("lsid", session.lsid), ("active", False)]
-            transaction = service.transactions.latest(session.key)
-            if transaction is not None and transaction.in_progress:
-                idle.append(("transaction", encode_fields(_described_transaction(service, transaction))))
-                described.append(encode_fields(idle))
-            elif session.history.txn_number >= 0:
-                parameters: Described = [("txnNumber", Int64(session.history.txn_number))]
-                idle.append(("parameters", encode_fields(parameters)))
-                described.append(encode_fields(idle))
+            idle.append(("transaction", encode_fields(_described_transaction(service, transaction))))
+            described.append(encode_fields(idle))
     if options.idle_cursors:
         for cursor in service.cursors.all():
             if not cursor.in_use and not (own and cursor.owner != user):

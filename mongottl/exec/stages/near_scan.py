@@ -206,7 +206,7 @@ class NearStage(PlanStage):
             return record
         record_id, document, ts_s, ttl_s = record
         if GEO_NEAR_DISTANCE in self._metadata:
-            document = annotated(document, GEO_NEAR_DISTANCE, distance)
+            document = annotated(document, GEO_NEAR_DISTANCE, distance / self._places.nearness.unit)
         if GEO_NEAR_POINT in self._metadata:
             document = annotated(document, GEO_NEAR_POINT, point)
         return record_id, document, ts_s, ttl_s

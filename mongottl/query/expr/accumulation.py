@@ -8,6 +8,7 @@ from typing import Final
 from mongottl.document.collation import Collation
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
+from mongottl.document.render import render_result
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.accumulators import AccumulatorState, AvgState, ExtremeState, StdDevState, SumState
@@ -22,7 +23,7 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import width
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.ranking import smallest
 
 
@@ -70,10 +71,10 @@ _N_OF: Final = Syntax(5787801, 5787901, [("n", 5787906), ("input", 5787907)])
 def check_count(name: str, n: Value) -> int:
     """The `n` of `$firstN`, `$minN` and others: a positive integer. 5787902 to 5787908 otherwise."""
     if width(n) == 0:
-        raise CommandError(5787902, f"Value for 'n' must be of integral type, but found {show(n)}")
+        raise CommandError(5787902, f"Value for 'n' must be of integral type, but found {render_result(n)}")
     number = whole(n)
     if number is None:
-        raise CommandError(5787903, f"Value for 'n' must be of integral type, but found {show(n)}")
+        raise CommandError(5787903, f"Value for 'n' must be of integral type, but found {render_result(n)}")
     if number <= 0:
         raise CommandError(5787908, f"'n' must be greater than 0, found {number} for {name}")
     return number

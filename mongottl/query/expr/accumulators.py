@@ -16,13 +16,14 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.numbers import to_double
+from mongottl.document.render import render_result
 from mongottl.document.types import MISSING, Int64, Missing, Value
 from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError
 from mongottl.query.expr.arithmetic import Sum
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, width
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 
 
 class AccumulatorState:
@@ -63,19 +64,22 @@ class SumState(AccumulatorState):
 
 
 class AvgState(AccumulatorState):
-    """`$avg`: a double, or a decimal; null if there were no numbers."""
+    """`$avg`: a double, or a decimal; null if there were no numbers.
 
-    def __init__(self) -> None:
+    exact: whether int64 are added exactly, as in mongod's `$group`; elsewhere they are converted to doubles first.
+    """
+
+    def __init__(self, exact: bool = False) -> None:
         self.total: Final = Sum()
         self.count: int = 0
+        self._exact: Final = exact
 
     def add(self, value: Value) -> None:
         total = self.total
         if type(value) is int:
             total.integers += value
             self.count += 1
-        elif isinstance(value, Int64):
-            # As a double, as in mongod, also for int64.
+        elif isinstance(value, Int64) and not self._exact:
             total.add_double(float(value))
             self.count += 1
         elif total.add(value):
@@ -246,7 +250,7 @@ class MergeObjectsState(AccumulatorState):
         if not isinstance(value, bytes):
             raise CommandError(
                 self.error_code,
-                f"$mergeObjects requires object inputs, but input {show(value)} is of type {type_of(value)}",
+                f"$mergeObjects requires object inputs, but input {render_result(value)} is of type {type_of(value)}",
             )
         self.bytes += len(value)
         cursor = ElementCursor(value, 0)

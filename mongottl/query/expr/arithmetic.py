@@ -11,9 +11,11 @@ from typing import Final
 
 from mongottl.document.build import encode
 from mongottl.document.numbers import DECIMAL_DIGITS, TWO_63, clamp_to_long, decimal_of, to_double, whole
+from mongottl.document.render import render_result
 from mongottl.document.types import INT64_MIN, Date, Decimal128, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
+    IN_ORDER,
     EvaluationContext,
     Expression,
     Scope,
@@ -36,7 +38,7 @@ from mongottl.query.expr.numbers import (
     to_decimal,
     width,
 )
-from mongottl.query.expr.parser import parse_arguments, show, type_of
+from mongottl.query.expr.parser import parse_arguments, type_of
 
 _EXACT_IN_DOUBLE: Final = 1 << 53
 
@@ -138,6 +140,8 @@ class AddExpression(Expression):
         arguments = self.arguments
         if len(arguments) == 2:
             a = arguments[0].evaluate(ev)
+            if not isinstance(a, (int, float)) and add_values([a]) is None:
+                return None
             b = arguments[1].evaluate(ev)
             if isinstance(a, float) and isinstance(b, float):
                 return a + b
@@ -145,8 +149,13 @@ class AddExpression(Expression):
                 return narrow(a + b)
             return add_values([a, b])
         values: list[Value] = []
-        for argument in arguments:
-            values.append(argument.evaluate(ev))
+        try:
+            for argument in arguments:
+                values.append(argument.evaluate(ev))
+        except CommandError:
+            if values and add_values(values) is None:
+                return None
+            raise
         return add_values(values)
 
     def operands(self) -> list[Expression]:
@@ -254,7 +263,7 @@ def _date_minus(date: Date, number: Value) -> Value:
     return Date(moved)
 
 
-@expression("$multiply", 0, -1)
+@expression("$multiply", 0, -1, grouping=IN_ORDER)
 def multiply(values: list[Value]) -> Value:
     """`[a, b, …]`: the product; 1 without operands."""
     product = 1
@@ -429,7 +438,7 @@ def _round_to(name: str, values: list[Value], rounding: str) -> Value:
     if width(decimal_place) == 0:
         raise CommandError(16004, f"can't convert from BSON type {type_of(decimal_place)} to long")
     if isinstance(decimal_place, float) and not -TWO_63 <= decimal_place < TWO_63:
-        raise CommandError(31109, f"Can't coerce out of range value {show(decimal_place)} to long")
+        raise CommandError(31109, f"Can't coerce out of range value {render_result(decimal_place)} to long")
     digits = whole(decimal_place)
     if digits is None:
         raise CommandError(51082, f"precision argument to  {name} must be a integral value")
@@ -448,7 +457,8 @@ def _round_to(name: str, values: list[Value], rounding: str) -> Value:
     if not fits_long(rounded):
         raise CommandError(
             51080,
-            f"invalid conversion from Decimal128 result in {name} resulting from arguments: [{show(number)}, {digits}]",
+            f"invalid conversion from Decimal128 result in {name} resulting from arguments: "
+            f"[{render_result(number)}, {digits}]",
         )
     return Int64(rounded) if kind == LONG else narrow(rounded)
 

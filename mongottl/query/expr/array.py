@@ -9,11 +9,13 @@ from mongottl.document.compare import compare_values
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
+from mongottl.document.render import render_result
 from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
+    ASSOCIATIVE,
     EXPRESSIONS,
     CollatedExpression,
     Constant,
@@ -29,7 +31,7 @@ from mongottl.query.expr.base import (
 )
 from mongottl.query.expr.named import ABSENT, Syntax, is_given
 from mongottl.query.expr.numbers import width
-from mongottl.query.expr.parser import parse_arguments, parse_operand, show, type_of
+from mongottl.query.expr.parser import parse_arguments, parse_operand, type_of
 
 # From this number of constants on, `$in` looks for a value among their hashes.
 _MANY_VALUES: Final = 16
@@ -53,7 +55,7 @@ def array_elem_at(values: list[Value]) -> Value:
     position = whole_int32(index)
     if position is None:
         raise CommandError(
-            28691, f"$arrayElemAt's second argument must be representable as a 32-bit integer: {show(index)}"
+            28691, f"$arrayElemAt's second argument must be representable as a 32-bit integer: {render_result(index)}"
         )
     if position < 0:
         position += len(array)
@@ -78,7 +80,7 @@ def last(value: Value) -> Value:
     return _end_element("$last", value, -1)
 
 
-@expression("$concatArrays", 0, -1)
+@expression("$concatArrays", 0, -1, grouping=ASSOCIATIVE)
 def concat_arrays(values: list[Value]) -> Value:
     joined: list[Value] = []
     for value in values:
@@ -183,9 +185,9 @@ def _search_position(value: Value, which: str) -> int:
     position = whole_int32(value)
     if position is None:
         raise CommandError(
-            9711600 if width(value) else 40096,
+            9711600,
             f"$indexOfArray requires an integral {which} index, found a value of type: {type_of(value)}, "
-            f"with value: {show(value)}",
+            f"with value: {render_result(value)}",
         )
     if position < 0:
         raise CommandError(9711601, f"$indexOfArray requires a nonnegative {which} index, found: {position}")
@@ -221,7 +223,8 @@ def _range_number(value: Value, which: str, not_number: int, not_int32: int) -> 
     if number is None:
         raise CommandError(
             not_int32,
-            f"$range requires a {which} that can be represented as a 32-bit integer, found value: {show(value)}",
+            f"$range requires a {which} that can be represented as a 32-bit integer, "
+            f"found value: {render_result(value)}",
         )
     return number
 
@@ -262,7 +265,7 @@ def slice_(values: list[Value]) -> Value:
     position = count if count >= 0 else max(len(array) + count, 0)
     count = _slice_number(third, "Third", 28727, 28728)
     if count <= 0:
-        raise CommandError(28729, f"Third argument to $slice must be positive: {show(third)}")
+        raise CommandError(28729, f"Third argument to $slice must be positive: {render_result(third)}")
     return array[position : position + count]
 
 
@@ -272,7 +275,7 @@ def _slice_number(value: Value, which: str, not_number: int, not_int32: int) -> 
     number = whole_int32(value)
     if number is None:
         raise CommandError(
-            not_int32, f"{which} argument to $slice can't be represented as a 32-bit integer: {show(value)}"
+            not_int32, f"{which} argument to $slice can't be represented as a 32-bit integer: {render_result(value)}"
         )
     return number
 
@@ -310,7 +313,9 @@ class SortArrayExpression(Expression):
                 self.descending.append(direction == -1)
         elif width(sort_by):
             if whole_int32(sort_by) not in (1, -1):
-                raise CommandError(2942506, f"The $sort element value must be either 1 or -1, found {show(sort_by)}")
+                raise CommandError(
+                    2942506, f"The $sort element value must be either 1 or -1, found {render_result(sort_by)}"
+                )
             self.descending.append(whole_int32(sort_by) == -1)
         else:
             raise CommandError(2942507, f"The $sortArray sortBy must be an object or a number, not {type_of(sort_by)}")
@@ -382,7 +387,7 @@ def zip_(values: list[Value]) -> Value:
         if is_nullish(item):
             return None
         if not isinstance(item, list):
-            raise CommandError(34468, f"$zip found a non-array expression in input: {show(item)}")
+            raise CommandError(34468, f"$zip found a non-array expression in input: {render_result(item)}")
         arrays.append(item)
     lengths = [len(array) for array in arrays]
     count = max(lengths) if values[1] is True else min(lengths)

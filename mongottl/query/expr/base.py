@@ -164,10 +164,18 @@ UnaryFunction: TypeAlias = Callable[[Value], Value]
 CollatedFunction: TypeAlias = Callable[[list[Value], Collation | None], Value]
 
 
+# How an operator takes its operands. But for the first kind, those after a null are not evaluated.
+ALL_FIRST: Final = 0  # evaluates all of them first
+IN_ORDER: Final = 1
+ASSOCIATIVE: Final = 2  # also combines constants that follow each other, when it is parsed
+COMMUTATIVE: Final = 3  # also combines all constants, and takes them last
+
+
 class Operator:
     """An entry of the registry.
 
     Either `parser`, or one of the three functions with the number of its arguments.
+    grouping: ALL_FIRST, IN_ORDER, ASSOCIATIVE or COMMUTATIVE.
     """
 
     def __init__(
@@ -179,8 +187,10 @@ class Operator:
         maximum: int = -1,
         foldable: bool = True,
         collated: CollatedFunction | None = None,
+        grouping: int = ALL_FIRST,
     ) -> None:
         self.parser: Final = parser
+        self.grouping: Final = grouping
         self.collated: Final = collated
         self.function: Final = function
         self.unary: Final = unary
@@ -203,32 +213,38 @@ def expression_parser(name: str) -> Callable[[ExpressionParser], ExpressionParse
 
 
 def expression(
-    name: str, minimum: int = 0, maximum: int | None = None, foldable: bool = True
+    name: str,
+    minimum: int = 0,
+    maximum: int | None = None,
+    foldable: bool = True,
+    grouping: int = ALL_FIRST,
 ) -> Callable[[ValueFunction], ValueFunction]:
     """Registers `def function(values: list[Value]) -> Value` for an operator that takes a list of arguments.
 
-    minimum, maximum: number of arguments; without `maximum` exactly `minimum`; maximum -1 for any number.
+    minimum, maximum: number of arguments; without `maximum` exactly `minimum`; maximum -1 for any number. grouping: as
+    that of Operator.
     """
 
     def register(function: ValueFunction) -> ValueFunction:
         limit = minimum if maximum is None else maximum
-        EXPRESSIONS.add(name, Operator(function=function, minimum=minimum, maximum=limit, foldable=foldable))
+        operator = Operator(function=function, minimum=minimum, maximum=limit, foldable=foldable, grouping=grouping)
+        EXPRESSIONS.add(name, operator)
         return function
 
     return register
 
 
 def collated_expression(
-    name: str, minimum: int, maximum: int | None = None
+    name: str, minimum: int, maximum: int | None = None, grouping: int = ALL_FIRST
 ) -> Callable[[CollatedFunction], CollatedFunction]:
     """Registers `def function(values, collation) -> Value` for an operator whose value depends on the collation.
 
-    minimum, maximum: number of arguments, as for `expression`.
+    minimum, maximum, grouping: as for `expression`.
     """
 
     def register(function: CollatedFunction) -> CollatedFunction:
         limit = minimum if maximum is None else maximum
-        EXPRESSIONS.add(name, Operator(collated=function, minimum=minimum, maximum=limit))
+        EXPRESSIONS.add(name, Operator(collated=function, minimum=minimum, maximum=limit, grouping=grouping))
         return function
 
     return register
@@ -270,6 +286,21 @@ class FunctionExpression(Expression):
         return self._foldable
 
 
+class InOrderExpression(FunctionExpression):
+    """An operator that ends at its first null operand: the operands after it are not evaluated."""
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        values: list[Value] = []
+        try:
+            for argument in self.arguments:
+                values.append(argument.evaluate(ev))
+        except CommandError:
+            if values and self.function(values) is None:
+                return None
+            raise
+        return self.function(values)
+
+
 class CollatedExpression(FunctionExpression):
     """An operator that is a function of its operands' values and the collation."""
 
@@ -285,6 +316,21 @@ class CollatedExpression(FunctionExpression):
         values: list[Value] = []
         for argument in self.arguments:
             values.append(argument.evaluate(ev))
+        return self.collated(values, self.collation)
+
+
+class CollatedInOrderExpression(CollatedExpression):
+    """An InOrderExpression whose value also depends on the collation."""
+
+    def evaluate(self, ev: EvaluationContext) -> Value:
+        values: list[Value] = []
+        try:
+            for argument in self.arguments:
+                values.append(argument.evaluate(ev))
+        except CommandError:
+            if values and self.collated(values, self.collation) is None:
+                return None
+            raise
         return self.collated(values, self.collation)
 
 

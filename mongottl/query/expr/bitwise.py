@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.expr.base import expression, is_nullish, unary_expression
+from mongottl.query.expr.base import COMMUTATIVE, expression, is_nullish, unary_expression
 from mongottl.query.expr.numbers import INT, LONG, width
 from mongottl.query.expr.parser import type_of
 
@@ -38,17 +38,17 @@ def _combine(name: str, values: list[Value], operator: int) -> Value:
     return result
 
 
-@expression("$bitAnd", 0, -1)
+@expression("$bitAnd", 0, -1, grouping=COMMUTATIVE)
 def bit_and(values: list[Value]) -> Value:
     return _combine("$bitAnd", values, AND)
 
 
-@expression("$bitOr", 0, -1)
+@expression("$bitOr", 0, -1, grouping=COMMUTATIVE)
 def bit_or(values: list[Value]) -> Value:
     return _combine("$bitOr", values, OR)
 
 
-@expression("$bitXor", 0, -1)
+@expression("$bitXor", 0, -1, grouping=COMMUTATIVE)
 def bit_xor(values: list[Value]) -> Value:
     return _combine("$bitXor", values, XOR)
 

@@ -13,7 +13,7 @@ from mongottl.query.expr.base import (
     expression_parser,
     unary_expression,
 )
-from mongottl.query.expr.parser import parse_arguments
+from mongottl.query.expr.parser import parse_operand
 
 
 class AndExpression(Expression):
@@ -46,28 +46,42 @@ class OrExpression(Expression):
 
 @expression_parser("$and")
 def parse_and(name: str, argument: Value, scope: Scope) -> Expression:
-    """`[a, b, …]`: true unless an operand is false. The list ends at a constant that decides the result."""
-    arguments: list[Expression] = []
-    for operand in parse_arguments(name, argument, scope, 0, -1):
-        if isinstance(operand, Constant) and is_true(operand.value):
-            continue
-        arguments.append(operand)
-        if isinstance(operand, Constant):
-            break
-    return AndExpression(arguments) if arguments else Constant(True)
+    """`[a, b, …]`: true unless an operand is false. With a constant false operand it is constant."""
+    arguments = _undecided(argument, scope, False)
+    return Constant(False) if arguments is None else AndExpression(arguments) if arguments else Constant(True)
 
 
 @expression_parser("$or")
 def parse_or(name: str, argument: Value, scope: Scope) -> Expression:
-    """`[a, b, …]`: true if an operand is true. The list ends at a constant that decides the result."""
+    """`[a, b, …]`: true if an operand is true. With a constant true operand it is constant."""
+    arguments = _undecided(argument, scope, True)
+    return Constant(True) if arguments is None else OrExpression(arguments) if arguments else Constant(False)
+
+
+def _undecided(argument: Value, scope: Scope, deciding: bool) -> list[Expression] | None:
+    """The operands that are not constant; None if one is a constant of the truth value that decides the result.
+
+    The operands after such a constant are parsed, but nothing evaluates them, so operators among them may fail on their
+    constants.
+    """
+    operands: list[Value] = argument if isinstance(argument, list) else [argument]
+    ctx = scope.ctx
     arguments: list[Expression] = []
-    for operand in parse_arguments(name, argument, scope, 0, -1):
-        if isinstance(operand, Constant) and not is_true(operand.value):
+    decided = False
+    folding_error = ctx.folding_error
+    for operand in operands:
+        node = parse_operand(operand, scope)
+        if decided:
             continue
-        arguments.append(operand)
-        if isinstance(operand, Constant):
-            break
-    return OrExpression(arguments) if arguments else Constant(False)
+        if not isinstance(node, Constant):
+            arguments.append(node)
+        elif is_true(node.value) == deciding:
+            decided = True
+            folding_error = ctx.folding_error
+    if not decided:
+        return arguments
+    ctx.folding_error = folding_error
+    return None
 
 
 @unary_expression("$not")

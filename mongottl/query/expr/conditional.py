@@ -130,10 +130,7 @@ def parse_switch(name: str, argument: Value, scope: Scope) -> Expression:
         if key == "branches":
             if not isinstance(value, list):
                 raise CommandError(40061, f"$switch expected an array for 'branches', found: {type_of(value)}")
-            for branch in value:
-                case, then = _parse_branch(branch, scope)
-                cases.append(case)
-                thens.append(then)
+            _parse_branches(value, scope, cases, thens)
         elif key == "default":
             default = parse_operand(value, scope)
         else:
@@ -164,6 +161,25 @@ def _simplified_switch(cases: list[Expression], thens: list[Expression], default
             "One cannot execute a switch statement where all the cases evaluate to false without a default.",
         )
     return default
+
+
+def _parse_branches(branches: list[Value], scope: Scope, cases: list[Expression], thens: list[Expression]) -> None:
+    """Appends the parsed branches to `cases` and `thens`.
+
+    Operators that fail on constants are refused in what may be evaluated: not in the `then` of a constant false case,
+    nor in the branches after a constant true one.
+    """
+    ctx = scope.ctx
+    decided = False
+    for branch in branches:
+        before = ctx.folding_error
+        case, then = _parse_branch(branch, scope)
+        selected = isinstance(case, Constant) and is_true(case.value)
+        if decided or (isinstance(case, Constant) and not selected):
+            ctx.folding_error = before
+        decided = decided or selected
+        cases.append(case)
+        thens.append(then)
 
 
 def _parse_branch(branch: Value, scope: Scope) -> tuple[Expression, Expression]:

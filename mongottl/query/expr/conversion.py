@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final
 
 from mongottl.document.numbers import decimal_of, is_true, to_double, whole, whole_int32
+from mongottl.document.render import render_result
 from mongottl.document.types import (
     ARRAY,
     BINARY,
@@ -55,7 +56,7 @@ from mongottl.query.expr.date.calendar import iso_text
 from mongottl.query.expr.date.text import TextError, parse_date_text
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import DECIMAL_CONTEXT, fits_long, from_decimal, to_decimal, width
-from mongottl.query.expr.parser import MAX_STRING_BYTES, check_string, parse_operand, show, type_of
+from mongottl.query.expr.parser import MAX_STRING_BYTES, check_string, parse_operand, type_of
 
 _CODES: Final[dict[str, int]] = {
     type_name(code): code
@@ -77,6 +78,7 @@ _SPECIAL: Final[dict[str, float]] = {
 }
 
 
+_LAST_SUBTYPE: Final = 9  # of those that MongoDB names: vectors
 _YEAR_0_MS: Final = -62_167_219_200_000
 _YEAR_10000_MS: Final = 253_402_300_800_000
 _TRUNCATING: Final = decimal.Context(
@@ -91,12 +93,12 @@ _TRUNCATING: Final = decimal.Context(
 
 @cache
 def _number_pattern() -> re.Pattern[str]:
-    return re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)$")
+    return re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?)\Z", re.ASCII)
 
 
 @cache
 def _hexadecimal_pattern() -> re.Pattern[str]:
-    return re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?$")
+    return re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?\Z", re.ASCII)
 
 
 class ConversionError(Exception):
@@ -233,10 +235,10 @@ def _to_integer(value: Value, target: int, big_endian: bool) -> Value:
         raise _unsupported(value, target)
     if target == INT32:
         if not INT_MIN <= number <= INT_MAX:
-            raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+            raise ConversionError(f"Conversion would overflow target type: {render_result(value)}")
         return number
     if not fits_long(number):
-        raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+        raise ConversionError(f"Conversion would overflow target type: {render_result(value)}")
     return Int64(number)
 
 
@@ -249,7 +251,7 @@ def _truncated(value: Value) -> int:
     if not number.is_finite():
         raise ConversionError("Attempt to convert NaN or infinity value to integer type")
     if number and number.adjusted() > 20:
-        raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+        raise ConversionError(f"Conversion would overflow target type: {render_result(value)}")
     return int(number)
 
 
@@ -268,7 +270,9 @@ def _integer_in(text: str) -> int:
 def _integer_of_binary(value: BinData, target: int, big_endian: bool) -> int:
     size = len(value.data)
     if size not in (1, 2, 4, 8) or (target == INT32 and size > 4):
-        raise ConversionError(f"Failed to convert '{show(value)}' to {type_name(target)} because of its length {size}")
+        raise ConversionError(
+            f"Failed to convert '{render_result(value)}' to {type_name(target)} because of its length {size}"
+        )
     return int.from_bytes(value.data, "big" if big_endian else "little", signed=True)
 
 
@@ -278,7 +282,7 @@ def _to_double(value: Value, big_endian: bool) -> Value:
     if isinstance(value, Decimal128):
         number = to_double(value)
         if math.isinf(number) and decimal_of(value).is_finite():
-            raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+            raise ConversionError(f"Conversion would overflow target type: {render_result(value)}")
         return number
     if width(value):
         return to_double(value)
@@ -288,7 +292,7 @@ def _to_double(value: Value, big_endian: bool) -> Value:
         return _double_in(value)
     if isinstance(value, BinData):
         if len(value.data) not in (4, 8):
-            raise ConversionError(f"Failed to convert '{show(value)}' to double because of its length")
+            raise ConversionError(f"Failed to convert '{render_result(value)}' to double because of its length")
         code = "f" if len(value.data) == 4 else "d"
         result: float = struct.unpack((">" if big_endian else "<") + code, value.data)[0]
         return result
@@ -351,7 +355,7 @@ def _to_date(value: Value) -> Value:
     if isinstance(value, (float, Decimal128)):
         number = _truncated(value)
         if not fits_long(number):
-            raise ConversionError(f"Conversion would overflow target type: {show(value)}")
+            raise ConversionError(f"Conversion would overflow target type: {render_result(value)}")
         return Date(number)
     if isinstance(value, str):
         try:
@@ -505,7 +509,9 @@ def _target_of(to: Value) -> int:
         )
     number = whole_int32(to)
     if number is None:
-        raise CommandError(ErrorCode.FailedToParse, f"In $convert, numeric 'to' argument is not an integer: {show(to)}")
+        raise CommandError(
+            ErrorCode.FailedToParse, f"In $convert, numeric 'to' argument is not an integer: {render_result(to)}"
+        )
     if number == -1:
         return MIN_KEY
     if number != 0 and (number == MIN_KEY or number not in _CODES.values()):
@@ -529,8 +535,10 @@ def _subtype(value: Value) -> int:
         raise CommandError(4341108, f"$convert requires that 'subtype' be a number, found: {type_of(value)}")
     number = whole(value)
     if number is None:
-        raise CommandError(4341106, f"In $convert, numeric 'subtype' argument is not an integer: {show(value)}")
-    if not (0 <= number <= 8 or 128 <= number <= 255):
+        raise CommandError(
+            4341106, f"In $convert, numeric 'subtype' argument is not an integer: {render_result(value)}"
+        )
+    if not (0 <= number <= _LAST_SUBTYPE or 128 <= number <= 255):
         raise CommandError(
             4341107, f"In $convert, numeric value for 'subtype' does not correspond to a binary subtype: {number}"
         )

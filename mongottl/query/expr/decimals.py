@@ -203,13 +203,19 @@ def inverse_hyperbolic_tangent(x: Decimal) -> Decimal:
 _BINARY_DIGITS: Final = 113
 _DIGITS: Final = 34
 _LEAST_EXPONENT: Final = -6176  # of a Decimal128
+_EXPONENT_STEP: Final = Decimal(11000)
+_MAX_EXPONENT: Final = Decimal(15000)  # of e: beyond the limits of Decimal128
+_MAX_INT32: Final = 2**31 - 1
 _RESULT: Final = decimal.Context(
     prec=_DIGITS, rounding=decimal.ROUND_HALF_EVEN, Emin=-6143, Emax=6144, clamp=1, traps=[]
 )
 
 
-def _to_binary(x: Decimal) -> Decimal:
-    """The nearest number with 113 binary digits, halves to even; up to 80 decimal digits of it."""
+def _to_binary(x: Decimal, cut: bool = False) -> Decimal:
+    """The nearest number with 113 binary digits, halves to even; up to 80 decimal digits of it.
+
+    cut: drops the other digits instead of rounding.
+    """
     if not x.is_finite() or not x:
         return x
     numerator, denominator = x.copy_abs().as_integer_ratio()
@@ -218,7 +224,7 @@ def _to_binary(x: Decimal) -> Decimal:
     if quotient.bit_length() > _BINARY_DIGITS:
         shift -= 1
         quotient, rest, divisor = _divided(numerator, denominator, shift)
-    if 2 * rest > divisor or (2 * rest == divisor and quotient & 1):
+    if not cut and (2 * rest > divisor or (2 * rest == divisor and quotient & 1)):
         quotient += 1
     if shift >= 0:
         nearest = _CONTEXT.divide(Decimal(quotient), Decimal(1 << shift))
@@ -236,9 +242,12 @@ def _divided(numerator: int, denominator: int, shift: int) -> tuple[int, int, in
     return numerator // denominator, numerator % denominator, denominator
 
 
-def _to_all_digits(x: Decimal) -> Decimal:
-    """The result with 34 digits, trailing zeros included; a zero has the smallest exponent and no sign."""
-    rounded = _RESULT.plus(_to_binary(x))
+def _to_all_digits(x: Decimal, binary: bool = True) -> Decimal:
+    """The result with 34 digits, trailing zeros included; a zero has the smallest exponent and no sign.
+
+    binary: whether it is rounded to a binary number first.
+    """
+    rounded = _RESULT.plus(_to_binary(x) if binary else x)
     if not rounded.is_finite():
         return rounded
     if not rounded:
@@ -254,7 +263,20 @@ def natural_exponential(x: Decimal) -> Decimal:
         return _ONE
     if x.is_infinite():
         return Decimal(0) if x.is_signed() else x
-    power = _to_all_digits(_CONTEXT.exp(_to_binary(x)))
+    if x.copy_abs() > _MAX_EXPONENT:
+        return _to_all_digits(Decimal(0)) if x.is_signed() else Decimal("Infinity")
+    # The argument is taken as two binary numbers, and powers near the limits of the binary format in two steps.
+    high = _to_binary(x, cut=True)
+    low = _to_binary(_CONTEXT.subtract(x, high))
+    step = Decimal(0)
+    if high.copy_abs() > _EXPONENT_STEP:
+        step = _EXPONENT_STEP.copy_sign(high)
+        high = _to_binary(_CONTEXT.subtract(high, step))
+    power = _to_binary(_CONTEXT.exp(high))
+    power = _to_binary(_CONTEXT.add(power, _to_binary(_CONTEXT.multiply(power, low))))
+    power = _to_all_digits(power)
+    if step:
+        power = _to_all_digits(_RESULT.multiply(power, _RESULT.plus(_CONTEXT.exp(step))), False)
     return _ONE if power == 1 else power
 
 
@@ -262,16 +284,49 @@ def natural_logarithm(x: Decimal) -> Decimal:
     """ln x of a positive number."""
     if not x.is_finite() or x == 1:
         return Decimal(0) if x == 1 else x
-    return _to_all_digits(_CONTEXT.ln(_to_binary(x)))
+    logarithm, shift = _binary_logarithm(x)
+    if shift:
+        logarithm = _to_binary(_CONTEXT.add(logarithm, _to_binary(_CONTEXT.multiply(Decimal(shift), _LN_10))))
+    return _to_all_digits(logarithm)
 
 
 def common_logarithm(x: Decimal) -> Decimal:
     """log10 x of a positive number; a whole number if the result is one to 34 digits."""
     if not x.is_finite():
         return x
-    logarithm = _to_all_digits(_CONTEXT.log10(x))
+    logarithm, shift = _binary_logarithm(x)
+    logarithm = _to_binary(_CONTEXT.multiply(logarithm, _to_binary(_CONTEXT.divide(_ONE, _LN_10))))
+    if shift:
+        logarithm = _to_binary(_CONTEXT.add(logarithm, Decimal(shift)))
+    logarithm = _to_all_digits(logarithm)
     whole = logarithm.to_integral_value(decimal.ROUND_HALF_EVEN)
     return whole if whole == logarithm else logarithm
+
+
+_LN_10: Final = _CONTEXT.ln(Decimal(10))
+_HALF: Final = Decimal("0.5")
+_BINARY_RANGE: Final = 4464  # powers of ten that binary numbers of 128 bits reach safely
+
+
+def _binary_logarithm(x: Decimal) -> tuple[Decimal, int]:
+    """ln(x / 10**shift) as a binary number, and the shift, which is 0 but near the limits of Decimal128.
+
+    Near 1 the error of the binary argument is taken off the result.
+    """
+    shift = 0
+    limit = Decimal((0, (1,), _BINARY_RANGE))
+    if x > limit:
+        shift = _BINARY_RANGE
+    elif x < _CONTEXT.divide(_ONE, limit):
+        shift = -_BINARY_RANGE
+    binary = _to_binary(x.scaleb(-shift, _CONTEXT) if shift else x)
+    logarithm = _to_binary(_CONTEXT.ln(binary))
+    beyond_one = _to_binary(_CONTEXT.subtract(binary, _ONE))
+    if not shift and beyond_one.copy_abs() < _HALF:
+        error = _to_binary(_CONTEXT.subtract(beyond_one, _to_binary(_CONTEXT.subtract(x, _ONE))))
+        error = _to_binary(_CONTEXT.divide(error, binary))
+        logarithm = _to_binary(_CONTEXT.subtract(logarithm, error))
+    return logarithm, shift
 
 
 def power(base: Decimal, exponent: Decimal) -> Decimal:
@@ -280,7 +335,66 @@ def power(base: Decimal, exponent: Decimal) -> Decimal:
         return _ONE
     if base.is_nan() or exponent.is_nan():
         return _NAN
-    return _to_all_digits(_CONTEXT.power(_to_binary(base), _to_binary(exponent)))
+    size = base.copy_abs()
+    if exponent.is_infinite():
+        if size == 1:
+            return _to_all_digits(_ONE)
+        return Decimal("Infinity") if (size > 1) != exponent.is_signed() else _to_all_digits(Decimal(0))
+    whole = exponent == exponent.to_integral_value()
+    odd = whole and exponent.copy_abs() < _TEN_TO_34 and int(exponent) % 2 == 1
+    negative = base.is_signed() and odd
+    if base.is_infinite() or not base:
+        if exponent.is_signed() != base.is_infinite():
+            return Decimal("-Infinity") if negative else Decimal("Infinity")
+        return _to_all_digits(Decimal(0))
+    if base.is_signed() and not whole:
+        return _NAN
+    if base == 2 or base == 10:
+        return _to_all_digits(_CONTEXT.power(base, exponent))
+    if whole and exponent.copy_abs() <= _MAX_INT32:
+        return _whole_power(base, int(exponent))
+    high, low = _split_logarithm(size)
+    product = _RESULT.multiply(exponent, high)
+    rest = _RESULT.fma(exponent, low, _RESULT.fma(exponent, high, product.copy_negate()))
+    result = natural_exponential(product)
+    if result.is_finite() and result:
+        result = _RESULT.fma(result, rest, result)
+    return _to_all_digits(result.copy_negate() if negative else result, False)
+
+
+_TEN_TO_34: Final = Decimal(10) ** 34
+_HIGH_UNIT: Final = Decimal("1E-28")
+_LOW_UNIT: Final = Decimal("1E-47")
+
+
+def _split_logarithm(x: Decimal) -> tuple[Decimal, Decimal]:
+    """ln x as the sum of two decimals: to 28 places, and the rest to 47; near zero, to 34 digits and the rest."""
+    logarithm = _CONTEXT.ln(x)
+    if logarithm.copy_abs() < _SMALL_LOGARITHM:
+        high = _RESULT.plus(logarithm)
+    else:
+        high = logarithm.quantize(_HIGH_UNIT, decimal.ROUND_DOWN, _CONTEXT)
+    low = _CONTEXT.subtract(logarithm, high)
+    if low.adjusted() > -47:
+        low = low.quantize(_LOW_UNIT, decimal.ROUND_DOWN, _CONTEXT)
+    return high, low
+
+
+_SMALL_LOGARITHM: Final = Decimal("3.7E-9")
+
+
+def _whole_power(base: Decimal, exponent: int) -> Decimal:
+    """Multiplies in decimals of 34 digits, squaring the base from bit to bit of the exponent."""
+    result = _ONE
+    factor = base
+    left = abs(exponent)
+    while left:
+        if left & 1:
+            result = _RESULT.multiply(result, factor)
+        if left > 1:
+            factor = _RESULT.multiply(factor, factor)
+        left >>= 1
+    return _to_all_digits(_RESULT.divide(_ONE, result) if exponent < 0 else result, False)
 
 
 DECIMAL_FUNCTIONS: Final[dict[str, Callable[[Decimal], Decimal]]] = {

@@ -8,6 +8,7 @@ import decimal
 import math
 
 from mongottl.document.numbers import clamp_to_long, decimal_of, is_nan, to_double
+from mongottl.document.render import render_result
 from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.arithmetic import not_numeric
@@ -32,7 +33,7 @@ from mongottl.query.expr.numbers import (
     to_decimal,
     width,
 )
-from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.parser import parse_operand, type_of
 
 
 @unary_expression("$exp")
@@ -58,7 +59,7 @@ def ln(value: Value) -> Value:
     if kind == 0:
         raise not_numeric("$ln", value)
     if not _positive_or_nan(value):
-        raise CommandError(28766, f"$ln's argument must be a positive number, but is {show(value)}")
+        raise CommandError(28766, f"$ln's argument must be a positive number, but is {render_result(value)}")
     if kind == DECIMAL and not is_nan(value):  # a NaN becomes a double, as in mongod
         return from_decimal(natural_logarithm(to_decimal(value)))
     return math.log(to_double(value))
@@ -80,7 +81,7 @@ def log10(value: Value) -> Value:
     if kind == 0:
         raise not_numeric("$log10", value)
     if not _positive_or_nan(value):
-        raise CommandError(28761, f"$log10's argument must be a positive number, but is {show(value)}")
+        raise CommandError(28761, f"$log10's argument must be a positive number, but is {render_result(value)}")
     if kind == DECIMAL and not is_nan(value):
         return from_decimal(common_logarithm(to_decimal(value)))
     return math.log10(to_double(value))
@@ -98,9 +99,9 @@ def log(values: list[Value]) -> Value:
     if width(base) == 0:
         raise CommandError(28757, f"$log's base must be numeric, not {type_of(base)}")
     if not _positive_or_nan(number):
-        raise CommandError(28758, f"$log's argument must be a positive number, but is {show(number)}")
+        raise CommandError(28758, f"$log's argument must be a positive number, but is {render_result(number)}")
     if not _positive_or_nan(base) or to_double(base) == 1.0:
-        raise CommandError(28759, f"$log's base must be a positive number not equal to 1, but is {show(base)}")
+        raise CommandError(28759, f"$log's base must be a positive number not equal to 1, but is {render_result(base)}")
     if is_nan(number) or is_nan(base):
         return math.nan  # a double also for decimals
     if width(number) == DECIMAL or width(base) == DECIMAL:

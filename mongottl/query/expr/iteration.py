@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true, whole_int32
+from mongottl.document.render import render_result
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -17,7 +18,7 @@ from mongottl.query.expr.base import (
     is_nullish,
 )
 from mongottl.query.expr.named import Syntax
-from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.parser import parse_operand, type_of
 from mongottl.query.expr.path import check_user_name
 
 
@@ -134,7 +135,7 @@ def _limit(value: Value) -> int:
     if number is None:
         raise CommandError(
             327391,
-            f"$filter: limit must be represented as a 32-bit integral value: {show(value)}",
+            f"$filter: limit must be represented as a 32-bit integral value: {render_result(value)}",
         )
     if number < 1:
         raise CommandError(327392, f"$filter: limit must be greater than 0: {number}")
@@ -179,7 +180,7 @@ class ReduceExpression(NamedExpression):
         if is_nullish(array):
             return None
         if not isinstance(array, list):
-            raise CommandError(40080, f"$reduce requires that 'input' be an array, found: {show(array)}")
+            raise CommandError(40080, f"$reduce requires that 'input' be an array, found: {render_result(array)}")
         value = self.initial.evaluate(ev)
         for item in array:
             give_way()

@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.interrupt import give_way
+from mongottl.document.render import render_result, render_value
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.errors import CommandError
@@ -19,7 +20,7 @@ from mongottl.query.expr.base import (
     is_nullish,
     unary_expression,
 )
-from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.parser import parse_operand, type_of
 
 
 @expression("$mergeObjects", 0, -1)
@@ -107,7 +108,8 @@ def _key_value(item: Value) -> tuple[str, Value]:
     if isinstance(key, Missing) or isinstance(member, Missing):
         raise CommandError(
             40393,
-            f"$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both keys from: {show(item)}",
+            f"$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both keys from: "
+            f"{render_result(item)}",
         )
     if not isinstance(key, str):
         raise CommandError(
@@ -219,9 +221,9 @@ def _parse_set_field(name: str, argument: Value, scope: Scope, keys: list[tuple[
         )
     node = parse_operand(field, scope)
     if isinstance(field, list) or (isinstance(field, bytes) and len(field) > 5 and not _is_literal(field)):
-        raise CommandError(4161106, f"{name} requires 'field' to evaluate to a constant, but got {show(field)}")
+        raise CommandError(4161106, f"{name} requires 'field' to evaluate to a constant, but got {render_value(field)}")
     if not isinstance(node, Constant):
-        raise CommandError(4161106, f"{name} requires 'field' to evaluate to a constant, but got {show(field)}")
+        raise CommandError(4161106, f"{name} requires 'field' to evaluate to a constant, but got {render_value(field)}")
     if not isinstance(node.value, str):
         raise CommandError(
             4161107, f"{name} requires 'field' to evaluate to type String, but got {type_of(node.value)}"
@@ -235,7 +237,8 @@ def _parse_set_field(name: str, argument: Value, scope: Scope, keys: list[tuple[
 
 
 def _is_literal(field: bytes) -> bool:
-    return fields(field)[0][0].startswith("$")
+    """Whether a value that is not empty is a constant as it stands, without evaluating operators on constants."""
+    return fields(field)[0][0] in ("$literal", "$const")
 
 
 @expression_parser("$setField")

@@ -9,17 +9,23 @@ from typing import Final
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_dollar
+from mongottl.document.render import render_value
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Value, type_code_of, type_name
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.base import (
+    ALL_FIRST,
+    ASSOCIATIVE,
     EXPRESSIONS,
     CollatedExpression,
+    CollatedInOrderExpression,
     Constant,
     EvaluationContext,
     Expression,
     FunctionExpression,
+    InOrderExpression,
+    Operator,
     Scope,
     UnaryExpression,
     fold,
@@ -114,7 +120,7 @@ def _parse_object(value: bytes, scope: Scope) -> Expression:
         if len(members) > 1:
             raise CommandError(
                 15983,
-                "an object representing an expression must have exactly one field: " + show(value),
+                "an object representing an expression must have exactly one field: " + render_value(value),
             )
         return parse_operator(first, members[0][1], scope)
     names: list[str] = []
@@ -124,7 +130,7 @@ def _parse_object(value: bytes, scope: Scope) -> Expression:
         check_dollar(name)
         check_object_name(name)
         if name in seen:
-            raise CommandError(16406, f"duplicate field name specified in object literal: {show(value)}")
+            raise CommandError(16406, f"duplicate field name specified in object literal: {render_value(value)}")
         seen.add(name)
         names.append(name)
         nodes.append(parse_operand(member, scope))
@@ -158,11 +164,55 @@ def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
     arguments = parse_arguments(name, argument, scope, operator.minimum, operator.maximum)
     if operator.unary is not None:
         return fold(UnaryExpression(name, operator.unary, arguments[0]), scope.ctx)
+    if operator.grouping >= ASSOCIATIVE and scope.ctx.folding_fails and len(arguments) > 1:
+        arguments = _grouped(name, operator, arguments, scope.ctx)
+    return fold(_applied(name, operator, arguments, scope.ctx), scope.ctx)
+
+
+def _applied(name: str, operator: Operator, arguments: list[Expression], ctx: ParseContext) -> Expression:
     if operator.collated is not None:
-        return fold(CollatedExpression(name, operator.collated, arguments, scope.ctx.collation), scope.ctx)
+        if operator.grouping == ALL_FIRST:
+            return CollatedExpression(name, operator.collated, arguments, ctx.collation)
+        return CollatedInOrderExpression(name, operator.collated, arguments, ctx.collation)
     if operator.function is None:
         raise AssertionError(f"{name} is registered without a body")
-    return fold(FunctionExpression(name, operator.function, arguments, operator.foldable), scope.ctx)
+    if operator.grouping != ALL_FIRST:
+        return InOrderExpression(name, operator.function, arguments, operator.foldable)
+    return FunctionExpression(name, operator.function, arguments, operator.foldable)
+
+
+def _grouped(name: str, operator: Operator, arguments: list[Expression], ctx: ParseContext) -> list[Expression]:
+    """The operands of an associative operator as mongod's optimiser leaves them, which decides what is evaluated first.
+
+    Operands that apply the same operator are replaced by theirs, and constants that follow each other by one; those of
+    a commutative operator are moved to the end. `{$setUnion: [1, "$missing"]}` is null, not an error.
+    """
+    flat: list[Expression] = []
+    for argument in arguments:
+        if isinstance(argument, FunctionExpression) and argument.name == name:
+            flat.extend(argument.arguments)
+        else:
+            flat.append(argument)
+    found: list[Expression] = []
+    constants: list[Expression] = []
+    for node in flat:
+        if isinstance(node, Constant):
+            constants.append(node)
+            continue
+        if operator.grouping == ASSOCIATIVE:
+            found.extend(_combined(name, operator, constants, ctx))
+            constants = []
+        found.append(node)
+    found.extend(_combined(name, operator, constants, ctx))
+    return found
+
+
+def _combined(name: str, operator: Operator, constants: list[Expression], ctx: ParseContext) -> list[Expression]:
+    """Constants replaced by the operator's value for them; unchanged if it fails, which `fold` remembers."""
+    if len(constants) < 2:
+        return constants
+    node = fold(_applied(name, operator, constants, ctx), ctx)
+    return [node] if isinstance(node, Constant) else constants
 
 
 def _unrecognized(name: str) -> CommandError:
@@ -212,19 +262,3 @@ def check_string(text: str) -> str:
 def type_of(value: Value) -> str:
     """The name of a value's type in error messages; "missing" for MISSING."""
     return type_name(type_code_of(value))
-
-
-def show(value: Value) -> str:
-    """A value as error messages show it, approximately in shell notation."""
-    if isinstance(value, bytes):
-        inner = ", ".join(f"{name}: {show(member)}" for name, member in fields(value))
-        return "{ " + inner + " }" if inner else "{}"
-    if isinstance(value, list):
-        return "[ " + ", ".join(show(item) for item in value) + " ]" if value else "[]"
-    if isinstance(value, str):
-        return f'"{value}"'
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

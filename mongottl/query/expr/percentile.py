@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.numbers import to_double
+from mongottl.document.render import render_result, render_value
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -16,7 +17,7 @@ from mongottl.query.expr.base import (
     expression_parser,
 )
 from mongottl.query.expr.numbers import width
-from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.parser import parse_operand, type_of
 from mongottl.query.expr.ranking import percentile
 
 
@@ -35,7 +36,7 @@ def parse_shares(node: Expression) -> list[float]:
         if not 0.0 <= share <= 1.0:
             raise CommandError(
                 7750303,
-                f"The $percentile 'p' field must be an array of numbers from [0.0, 1.0], found: {show(item)}",
+                f"The $percentile 'p' field must be an array of numbers from [0.0, 1.0], found: {render_result(item)}",
             )
         shares.append(share)
     return shares
@@ -44,7 +45,9 @@ def parse_shares(node: Expression) -> list[float]:
 def parse_percentile_parameters(name: str, argument: Value) -> dict[str, Value]:
     """The parameters of `$percentile` and `$median`, not parsed. 7436100, 40414, 40415, BadValue for bad ones."""
     if not isinstance(argument, bytes):
-        raise CommandError(7436100 if name == "$median" else 7429703, f"{name} needs an object; found {show(argument)}")
+        raise CommandError(
+            7436100 if name == "$median" else 7429703, f"{name} needs an object; found {render_value(argument)}"
+        )
     known = ["input", "method"] if name == "$median" else ["input", "p", "method"]
     raw: dict[str, Value] = {}
     for key, value in fields(argument):

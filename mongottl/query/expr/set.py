@@ -8,6 +8,7 @@ from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
+    COMMUTATIVE,
     CollatedExpression,
     Constant,
     Expression,
@@ -34,7 +35,7 @@ def _ordered(values: dict[bytes, Value]) -> list[Value]:
     return [values[key] for key in sort_in_parts(list(values))]
 
 
-@collated_expression("$setUnion", 0, -1)
+@collated_expression("$setUnion", 0, -1, grouping=COMMUTATIVE)
 def set_union(values: list[Value], collation: Collation | None) -> Value:
     found: dict[bytes, Value] = {}
     for array in values:
@@ -50,7 +51,7 @@ def set_union(values: list[Value], collation: Collation | None) -> Value:
     return _ordered(found)
 
 
-@collated_expression("$setIntersection", 0, -1)
+@collated_expression("$setIntersection", 0, -1, grouping=COMMUTATIVE)
 def set_intersection(values: list[Value], collation: Collation | None) -> Value:
     common: dict[bytes, Value] | None = None
     for array in values:
@@ -61,7 +62,15 @@ def set_intersection(values: list[Value], collation: Collation | None) -> Value:
                 17047, f"All operands of $setIntersection must be arrays. One argument is of type: {type_of(array)}"
             )
         these = _distinct(array, collation)
-        common = these if common is None else {key: common[key] for key in common if key in these}
+        if common is None:
+            common = these
+        else:
+            # Equal values of different types are taken from the shorter one, as by mongod.
+            if len(common) > len(these):
+                common, these = these, common
+            common = {key: common[key] for key in common if key in these}
+        if not common:
+            break  # what follows is not evaluated
     return [] if common is None else _ordered(common)
 
 

@@ -4,6 +4,7 @@ $strLenBytes $strLenCP $substr $substrBytes $substrCP $toLower $toUpper $trim`. 
 from typing import Final
 
 from mongottl.document.numbers import TWO_63, clamp_to_long, decimal_of, whole_int32
+from mongottl.document.render import render_result
 from mongottl.document.types import (
     INT64_MIN,
     Date,
@@ -14,11 +15,19 @@ from mongottl.document.types import (
     Value,
 )
 from mongottl.errors import CommandError
-from mongottl.query.expr.base import Expression, Scope, expression, expression_parser, is_nullish, unary_expression
+from mongottl.query.expr.base import (
+    ASSOCIATIVE,
+    Expression,
+    Scope,
+    expression,
+    expression_parser,
+    is_nullish,
+    unary_expression,
+)
 from mongottl.query.expr.date.calendar import MONTH_NAMES, LocalTime, iso_text
 from mongottl.query.expr.named import Syntax, is_given
 from mongottl.query.expr.numbers import fits_long, width
-from mongottl.query.expr.parser import check_string, show, type_of
+from mongottl.query.expr.parser import check_string, type_of
 
 
 def coerce_to_string(value: Value) -> str:
@@ -51,7 +60,7 @@ def coerce_to_string(value: Value) -> str:
     raise CommandError(16007, f"can't convert from BSON type {type_of(value)} to String")
 
 
-@expression("$concat", 0, -1)
+@expression("$concat", 0, -1, grouping=ASSOCIATIVE)
 def concat(values: list[Value]) -> Value:
     parts: list[str] = []
     for value in values:
@@ -122,7 +131,7 @@ def _search_index(name: str, value: Value, which: str) -> int:
         raise CommandError(
             40096,
             f"{name} requires an integral {which} index, found a value of type: {type_of(value)}, "
-            f"with value: {show(value)}",
+            f"with value: {render_result(value)}",
         )
     if index < 0:
         raise CommandError(40097, f"{name} requires a nonnegative {which} index, found: {index}")
@@ -165,7 +174,7 @@ def _substr_number(value: Value, code: int, which: str) -> int:
     if width(value) == 0:
         raise CommandError(code, f"$substrBytes: {which} must be a numeric type (is BSON type {type_of(value)})")
     if isinstance(value, float) and not (-TWO_63 <= value < TWO_63):
-        raise CommandError(31109, f"Can't coerce out of range value {show(value)} to long")
+        raise CommandError(31109, f"Can't coerce out of range value {render_result(value)} to long")
     if isinstance(value, Decimal128):
         number = decimal_of(value)
         if not number.is_finite() or (number != 0 and number.adjusted() > 19):
@@ -219,7 +228,7 @@ def _code_points(value: Value, which: str, not_number: int, not_int32: int) -> i
     number = whole_int32(value)
     if number is None:
         raise CommandError(
-            not_int32, f"$substrCP: {which} cannot be represented as a 32-bit integral value: {show(value)}"
+            not_int32, f"$substrCP: {which} cannot be represented as a 32-bit integral value: {render_result(value)}"
         )
     return number
 
@@ -259,7 +268,7 @@ def _trimmed(name: str, values: list[Value], left: bool, right: bool) -> Value:
         return None
     if not isinstance(text, str):
         raise CommandError(
-            50699, f"{name} requires its input to be a string, got {show(text)} (of type {type_of(text)})"
+            50699, f"{name} requires its input to be a string, got {render_result(text)} (of type {type_of(text)})"
         )
     chars: Value = _WHITESPACE
     if is_given(values[1]):
@@ -268,7 +277,7 @@ def _trimmed(name: str, values: list[Value], left: bool, right: bool) -> Value:
             return None
     if not isinstance(chars, str):
         raise CommandError(
-            50700, f"{name} requires 'chars' to be a string, got {show(chars)} (of type {type_of(chars)})"
+            50700, f"{name} requires 'chars' to be a string, got {render_result(chars)} (of type {type_of(chars)})"
         )
     if chars == "":
         return text
@@ -313,11 +322,13 @@ def _replaced(name: str, values: list[Value], count: int) -> Value:
     find = values[1]
     replacement = values[2]
     if not isinstance(text, str) and not is_nullish(text):
-        raise CommandError(10503904, f"{name} requires that 'input' be a string, found: {show(text)}")
+        raise CommandError(10503904, f"{name} requires that 'input' be a string, found: {render_result(text)}")
     if not isinstance(find, str) and not is_nullish(find):
-        raise CommandError(10503901, f"{name} requires that 'find' be a string, found: {show(find)}")
+        raise CommandError(10503901, f"{name} requires that 'find' be a string, found: {render_result(find)}")
     if not isinstance(replacement, str) and not is_nullish(replacement):
-        raise CommandError(10503902, f"{name} requires that 'replacement' be a string, found: {show(replacement)}")
+        raise CommandError(
+            10503902, f"{name} requires that 'replacement' be a string, found: {render_result(replacement)}"
+        )
     if not isinstance(text, str) or not isinstance(find, str) or not isinstance(replacement, str):
         return None
     return check_string(text.replace(find, replacement, count))

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.document.numbers import LARGEST_DOUBLE, decimal_of, to_double
+from mongottl.document.render import render_result
 from mongottl.document.types import Decimal128, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import UnaryFunction, expression, is_nullish, unary_expression
 from mongottl.query.expr.decimals import DECIMAL_FUNCTIONS, PI, arc_tangent_2
 from mongottl.query.expr.numbers import DECIMAL, DECIMAL_CONTEXT, from_decimal, to_decimal, width
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 
 
 class TrigonometricFunction:
@@ -47,7 +48,8 @@ class TrigonometricFunction:
         if number == number and not self._takes(value, number):
             raise CommandError(
                 50989,
-                f"cannot apply {self.name} to {show(value)}, value must be in [{self.lowest:g},{self.highest:g}]",
+                f"cannot apply {self.name} to {render_result(value)}, "
+                f"value must be in [{self.lowest:g},{self.highest:g}]",
             )
         if kind == DECIMAL:
             return from_decimal(DECIMAL_FUNCTIONS[self.name](to_decimal(value)))

@@ -13,7 +13,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr import Constant, Expression, parse_expression
+from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.accumulators import (
     AccumulatorState,
     AddToSetState,
@@ -47,11 +47,19 @@ class AccumulatorSpec:
         self.argument: Final = argument
 
     def start(self, key: Value) -> AccumulatorState:
-        """A new state for a group with this key."""
+        """A new state for a group with this key; the key of a window or of a `$bucketAuto` is null."""
         raise NotImplementedError
 
     def describe(self) -> Value:
         return encode({self.name: self.argument.describe()})
+
+
+def of_key(argument: Expression, key: Value) -> Value:
+    """An argument that is evaluated once for each group (`n`, `initArgs`), on the key if that is a document.
+
+    So its fields are named without `_id`. For another key it is evaluated on an empty document.
+    """
+    return argument.evaluate(EvaluationContext(key) if isinstance(key, bytes) else EvaluationContext())
 
 
 class SimpleAccumulator(AccumulatorSpec):
@@ -170,7 +178,15 @@ def _max_state(collation: Collation | None) -> AccumulatorState:
     return ExtremeState(1, collation)
 
 
+def exact_avg_state(collation: Collation | None) -> AccumulatorState:
+    return AvgState(exact=True)
+
+
 def _merge_state(collation: Collation | None) -> AccumulatorState:
+    return MergeObjectsState(40400)
+
+
+def _grouped_merge_state(collation: Collation | None) -> AccumulatorState:
     return MergeObjectsState(5911200)
 
 
@@ -199,8 +215,21 @@ SIMPLE: Final[dict[str, StateFactory]] = {
 }
 
 
+# Those that mongod computes in another way in `$group` and `$bucket` than in the stages that its older engine executes,
+# `$bucketAuto` and `$setWindowFields`.
+_GROUPED: Final[dict[str, StateFactory]] = {"$avg": exact_avg_state, "$mergeObjects": _grouped_merge_state}
+
+
 def _parse_simple(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
-    return SimpleAccumulator(field, name, parse_unary(name, argument, ctx), SIMPLE[name], ctx.collation)
+    factory = _GROUPED.get(name, SIMPLE[name])
+    return SimpleAccumulator(field, name, parse_unary(name, argument, ctx), factory, ctx.collation)
+
+
+def ungrouped(spec: AccumulatorSpec, ctx: ParseContext) -> AccumulatorSpec:
+    """The accumulator as stages other than `$group` and `$bucket` compute it."""
+    if spec.name not in _GROUPED:
+        return spec
+    return SimpleAccumulator(spec.field, spec.name, spec.argument, SIMPLE[spec.name], ctx.collation)
 
 
 for _name in SIMPLE:

@@ -6,10 +6,10 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode
 from mongottl.document.numbers import whole
+from mongottl.document.render import render_value
 from mongottl.document.types import INT64_MAX, Int64, Value, integer
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.parser import show
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.match.tree import always_true
 from mongottl.query.pipeline.run_context import RunContext
@@ -106,7 +106,7 @@ def parse_skip(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if count is None or count < 0:
         raise CommandError(
             5107200,
-            f"invalid argument to $skip stage: Expected a non-negative number in: $skip: {show(argument)}",
+            f"invalid argument to $skip stage: Expected a non-negative number in: $skip: {render_value(argument)}",
         )
     return [SkipSpec(count)]
 
@@ -158,7 +158,7 @@ def parse_limit(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if count is None or count < 0:
         raise CommandError(
             5107201,
-            f"invalid argument to $limit stage: Expected a non-negative number in: $limit: {show(argument)}",
+            f"invalid argument to $limit stage: Expected a non-negative number in: $limit: {render_value(argument)}",
         )
     if count == 0:
         raise CommandError(15958, "the limit must be positive")

@@ -7,6 +7,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of, compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
+from mongottl.document.render import render_result, render_value
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
@@ -14,8 +15,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
 from mongottl.query.expr.numbers import width
-from mongottl.query.expr.parser import show, type_of
-from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator
+from mongottl.query.expr.parser import type_of
+from mongottl.query.pipeline.accumulators import AccumulatorSpec, parse_accumulator, ungrouped
 from mongottl.query.pipeline.granularity import Granularity, granularity_of
 from mongottl.query.pipeline.group import GroupSpec, accumulator_limit_exceeded, growth_limit
 from mongottl.query.pipeline.run_context import RunContext
@@ -90,7 +91,8 @@ def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
             node = parse_expression(value, ctx)
             if not isinstance(node, Constant):
                 raise CommandError(
-                    40195, f"The $bucket 'default' field must be a constant expression, but found: {show(value)}."
+                    40195,
+                    f"The $bucket 'default' field must be a constant expression, but found: {render_value(value)}.",
                 )
             default = node.value
         elif key == "output":
@@ -129,7 +131,8 @@ def _group_by(value: Value, ctx: ParseContext, code: int, name: str) -> Expressi
             return parse_expression(value, ctx)
     raise CommandError(
         code,
-        f"The {name} 'groupBy' field must be defined as a $-prefixed path or an expression, but found: {show(value)}.",
+        f"The {name} 'groupBy' field must be defined as a $-prefixed path or an expression, "
+        f"but found: {render_value(value)}.",
     )
 
 
@@ -143,7 +146,8 @@ def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
         if not isinstance(node, Constant) or (isinstance(item, str) and item.startswith("$$")):
             raise CommandError(
                 40191,
-                f"The $bucket 'boundaries' field must be an array of constant values, but found value: {show(item)}.",
+                f"The $bucket 'boundaries' field must be an array of constant values, "
+                f"but found value: {render_value(item)}.",
             )
         boundaries.append(node.value)
     if len(boundaries) < 2:
@@ -163,7 +167,7 @@ def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
             raise CommandError(
                 40194,
                 f"The 'boundaries' option to $bucket must be sorted, but elements {i - 1} and {i} are not in ascending "
-                f"order ({show(low)} is not less than {show(high)}).",
+                f"order ({render_result(low)} is not less than {render_result(high)}).",
             )
     return boundaries
 
@@ -356,7 +360,7 @@ def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 raise CommandError(
                     40242,
                     f"The $bucketAuto 'buckets' field must be representable as a 32-bit integer, but found "
-                    f"{show(value)}.",
+                    f"{render_result(value)}.",
                 )
             if number <= 0:
                 raise CommandError(
@@ -364,7 +368,7 @@ def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 )
             buckets = number
         elif key == "output":
-            output = _output(value, ctx, 40244, "$bucketAuto")
+            output = [ungrouped(spec, ctx) for spec in _output(value, ctx, 40244, "$bucketAuto")]
         elif key == "granularity":
             if not isinstance(value, str):
                 raise CommandError(

@@ -19,11 +19,12 @@ from mongottl.document.build import encode
 from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import to_double
+from mongottl.document.render import render_value
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, SORT_KEY
 from mongottl.query.pipeline.facet import FeedSource
 from mongottl.query.pipeline.run_context import RunContext
@@ -336,8 +337,8 @@ def _weights(given_weights: dict[str, Value], names: list[str]) -> list[float]:
         if name not in names:
             raise CommandError(9967500, f"{NAME} has a weight for '{name}', which is no input pipeline")
         if isinstance(value, bool) or not is_number(value):
-            raise CommandError(13118, f"{NAME} pipeline weight must be a number, and is {show(value)}")
+            raise CommandError(13118, f"{NAME} pipeline weight must be a number, and is {render_value(value)}")
         weight = to_double(value)
         if not weight >= 0:
-            raise CommandError(9460300, f"{NAME} pipeline weight must be non-negative, and is {show(value)}")
+            raise CommandError(9460300, f"{NAME} pipeline weight must be non-negative, and is {render_value(value)}")
     return [to_double(given_weights[name]) if name in given_weights else 1.0 for name in names]

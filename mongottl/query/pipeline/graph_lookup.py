@@ -6,6 +6,7 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.render import render_result
 from mongottl.document.set_path import with_value
 from mongottl.document.types import DOCUMENT, Int64, Missing, Regex, Undefined, Value
 from mongottl.document.walk import fields, get_value
@@ -14,7 +15,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import Expression, parse_expression
 from mongottl.query.expr.accumulators import size_of
 from mongottl.query.expr.numbers import width
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.effect import Effect
@@ -255,7 +256,7 @@ def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
                 raise CommandError(40100, f"maxDepth must be numeric, found type: {type_of(value)}")
             depth = whole(value)
             if depth is None:
-                raise CommandError(40102, f"maxDepth could not be represented as a long long: {show(value)}")
+                raise CommandError(40102, f"maxDepth could not be represented as a long long: {render_result(value)}")
             if depth < 0:
                 raise CommandError(40101, f"maxDepth requires a nonnegative argument, found: {depth}")
             max_depth = depth

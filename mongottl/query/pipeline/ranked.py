@@ -6,6 +6,7 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.numbers import to_double, whole
+from mongottl.document.render import render_result, render_value
 from mongottl.document.types import Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -15,10 +16,9 @@ from mongottl.query.expr.accumulators import AccumulatorState, GatheredState, si
 from mongottl.query.expr.base import is_nullish
 from mongottl.query.expr.digest import Digest
 from mongottl.query.expr.numbers import width
-from mongottl.query.expr.parser import show
 from mongottl.query.expr.percentile import parse_percentile_parameters, parse_shares
 from mongottl.query.expr.ranking import smallest
-from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator
+from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator, of_key
 from mongottl.query.sort import SortPattern, parse_sort
 
 # States that keep some of many values drop the others when they exceed this, or twice the size of the kept ones.
@@ -179,8 +179,7 @@ class CountedAccumulator(AccumulatorSpec):
         self.n: Final = n
 
     def start(self, key: Value) -> AccumulatorState:
-        value = self.n.evaluate(EvaluationContext(encode({"_id": key})))
-        count = check_n(value)
+        count = check_n(of_key(self.n, key))
         if self.name == "$firstN":
             return FirstNState(count)
         if self.name == "$lastN":
@@ -197,7 +196,7 @@ def check_n(value: Value) -> int:
     """A positive whole number. 7548606 for other values."""
     number = whole(value)
     if number is None:
-        raise CommandError(7548606, f"Value for 'n' must be of integral type, but found {show(value)}")
+        raise CommandError(7548606, f"Value for 'n' must be of integral type, but found {render_result(value)}")
     if number <= 0:
         raise CommandError(7548606, f"'n' must be greater than 0, found {number}")
     return number
@@ -205,7 +204,7 @@ def check_n(value: Value) -> int:
 
 def _named(name: str, argument: Value, known: list[str]) -> dict[str, Value]:
     if not isinstance(argument, bytes):
-        raise CommandError(5787801, f"specification must be an object; found {name}: {show(argument)}")
+        raise CommandError(5787801, f"specification must be an object; found {name}: {render_value(argument)}")
     parameters: dict[str, Value] = {}
     for key, value in fields(argument):
         if key not in known:
@@ -235,7 +234,7 @@ def _parse_top(field: str, name: str, argument: Value, ctx: ParseContext) -> Acc
     """`{sortBy, output}` and, for the N-forms, `n`. 5788001 to 5788005 for a bad shape."""
     many = name.endswith("N")
     if not isinstance(argument, bytes):
-        raise CommandError(5788001, f"specification must be an object; found {name}: {show(argument)}")
+        raise CommandError(5788001, f"specification must be an object; found {name}: {render_value(argument)}")
     parameters: dict[str, Value] = {}
     for key, value in fields(argument):
         if key not in ("sortBy", "output") and not (many and key == "n"):

@@ -4,12 +4,12 @@ from typing import Final
 
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.render import render_result
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Value
 from mongottl.document.walk import ElementCursor, decode_array
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, Scope, parse_expression
-from mongottl.query.expr.parser import show
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, MappedSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
@@ -63,7 +63,7 @@ def redact(doc: bytes, expression: Expression, slot: int, ev: EvaluationContext)
         raise CommandError(
             17053,
             "$redact's expression should not return anything aside from the variables $$KEEP, $$DESCEND, and $$PRUNE, "
-            f"but returned {show(verdict)}",
+            f"but returned {render_result(verdict)}",
         )
     builder = DocumentBuilder()
     cursor = ElementCursor(doc, 0)

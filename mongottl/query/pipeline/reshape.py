@@ -8,12 +8,13 @@ from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.path import check_field_path
+from mongottl.document.render import render_result, render_value
 from mongottl.document.types import ARRAY, DOCUMENT, Value
 from mongottl.document.walk import ElementCursor, fields
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import FieldExpression
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
@@ -136,7 +137,7 @@ def _add_field(tree: FieldTree, parts: list[str], value: Value, path: str, ctx: 
             raise CommandError(
                 40181,
                 "an expression specification must contain exactly one field, the name of the expression. Found"
-                f" {len(members)} fields in {show(value)}, while parsing object '{path}'",
+                f" {len(members)} fields in {render_value(value)}, while parsing object '{path}'",
             )
     if tree.position(last) >= 0:
         raise _conflict(path)
@@ -240,7 +241,7 @@ class ReplaceRootSource(MappedSource):
             raise CommandError(
                 40228,
                 "'newRoot' expression must evaluate to an object, but resulting value was: "
-                f"{show(value)}. Type of resulting value: '{type_of(value)}'.",
+                f"{render_result(value)}. Type of resulting value: '{type_of(value)}'.",
             )
         return copy_metadata(document, value) if self._keeps_metadata else value
 

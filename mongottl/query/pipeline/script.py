@@ -10,11 +10,11 @@ from mongottl.document.types import JavaScript, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
-from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
+from mongottl.query.expr import Constant, Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.script import function_text
-from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator
+from mongottl.query.pipeline.accumulators import AccumulatorSpec, accumulator, of_key
 
 if TYPE_CHECKING:
     from mongottl.javascript.scripts import Scripts
@@ -98,7 +98,7 @@ class ScriptAccumulator(AccumulatorSpec):
         self._specification: Final = specification
 
     def start(self, key: Value) -> AccumulatorState:
-        arguments = self._init_arguments.evaluate(EvaluationContext(encode({"_id": key})))
+        arguments = of_key(self._init_arguments, key)
         if not isinstance(arguments, list):
             raise CommandError(4544711, f"The initArgs of $accumulator must be an array, found {type_of(arguments)}")
         return ScriptState(self._functions, self._functions.scripts.call(self._init, arguments))

@@ -8,6 +8,7 @@ from mypy_extensions import i64
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import encode, encode_value
 from mongottl.document.path import FieldPath, check_field_path
+from mongottl.document.render import render_value
 from mongottl.document.set_path import set_path
 from mongottl.document.types import (
     ARRAY,
@@ -22,7 +23,7 @@ from mongottl.document.types import (
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, DocumentSource, TransformSource
@@ -221,7 +222,7 @@ def parse_unwind(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if path == "":
         raise CommandError(28812, "no path specified to $unwind stage")
     if not isinstance(path, str) or not path.startswith("$"):
-        raise CommandError(28818, f"path option to $unwind stage should be prefixed with a '$': {show(path)}")
+        raise CommandError(28818, f"path option to $unwind stage should be prefixed with a '$': {render_value(path)}")
     if "\0" in path:
         raise CommandError(16419, "field path must not contain embedded null characters")
     check_field_path(path[1:])

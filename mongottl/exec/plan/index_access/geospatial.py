@@ -257,14 +257,15 @@ class NearPath(AccessPath):
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         near = self.near
+        unit = self.places.nearness.unit
         stage = "GEO_NEAR_2DSPHERE" if self.index.descriptor.kind.name == SPHERE else "GEO_NEAR_2D"
         return NearStage(
             self.collection,
             self.index,
             self.places,
             near.path,
-            near.min_distance,
-            near.max_distance,
+            near.min_distance * unit,
+            near.max_distance * unit,
             self.match,
             self.metadata,
             stage,

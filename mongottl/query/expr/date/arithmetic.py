@@ -7,6 +7,7 @@ time.
 from typing import Final
 
 from mongottl.document.numbers import whole
+from mongottl.document.render import render_result
 from mongottl.document.types import INT64_MIN, Date, Int64, ObjectId, Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -31,7 +32,7 @@ from mongottl.query.expr.date.calendar import (
 from mongottl.query.expr.date.parts import date_ms, zone_of
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import fits_long, width
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 
 # Units that are multiples of months, days, and milliseconds.
 _MONTHS: Final[dict[str, int]] = {"month": 1, "quarter": 3, "year": 12}
@@ -132,7 +133,7 @@ class DateAddExpression(NamedExpression):
         if count is None:
             raise CommandError(5166405, f"{self.name} expects integer amount of time units")
         if self.sign < 0 and count == INT64_MIN:
-            raise CommandError(6045000, f"invalid {self.name} 'amount' parameter value: {show(amount)}")
+            raise CommandError(6045000, f"invalid {self.name} 'amount' parameter value: {render_result(amount)}")
         # Out of BSON's range of dates for every start, so not computed.
         if abs(count) * _shortest_ms(unit_name) > 1 << 65:
             raise CommandError(5976500, f"invalid {self.name} 'amount' parameter value: {count} {unit_name}")
@@ -260,7 +261,7 @@ class DateTruncExpression(NamedExpression):
         size = whole(bin_size) if width(bin_size) else None
         if size is None:
             raise CommandError(
-                5439017, f"$dateTrunc requires 'binSize' to be a 64-bit integer, but got {show(bin_size)}"
+                5439017, f"$dateTrunc requires 'binSize' to be a 64-bit integer, but got {render_result(bin_size)}"
             )
         if size <= 0:
             raise CommandError(5439018, f"$dateTrunc requires 'binSize' to be greater than 0, but got {size}")

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mongottl.document.render import render_result
 from mongottl.document.types import Date, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -31,7 +32,7 @@ from mongottl.query.expr.date.text import (
     parse_formatted,
 )
 from mongottl.query.expr.named import Syntax
-from mongottl.query.expr.parser import show, type_of
+from mongottl.query.expr.parser import type_of
 
 _TO_STRING: Final = Syntax(18629, 18534, [("date", 18628)], ["format", "timezone", "onNull"])
 _DEFAULT_UTC_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%LZ"
@@ -172,7 +173,7 @@ class DateFromStringExpression(NamedExpression):
             raise CommandError(
                 ErrorCode.ConversionFailure,
                 f"$dateFromString requires that 'dateString' be a string, found: {type_of(text)} with value "
-                f"{show(text)}",
+                f"{render_result(text)}",
             )
         if zone is None or (self.format is not None and format is None):
             return None

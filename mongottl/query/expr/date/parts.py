@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from mongottl.document.build import encode
 from mongottl.document.numbers import whole
+from mongottl.document.render import render_result, render_value
 from mongottl.document.types import Date, Int64, ObjectId, Timestamp, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -31,7 +32,7 @@ from mongottl.query.expr.date.text import (
 )
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import fits_long
-from mongottl.query.expr.parser import parse_operand, show, type_of
+from mongottl.query.expr.parser import parse_operand, type_of
 
 
 def date_ms(value: Value) -> int:
@@ -163,7 +164,7 @@ def _parse_part(name: str, argument: Value, scope: Scope) -> Expression:
                 raise CommandError(40535, f"unrecognized option to {name}: {key}")
             parameters[key] = parse_operand(value, scope)
         if "date" not in parameters:
-            raise CommandError(40539, f"missing 'date' argument to {name}, provided: {show(argument)}")
+            raise CommandError(40539, f"missing 'date' argument to {name}, provided: {render_value(argument)}")
     else:
         parameters["date"] = parse_operand(argument, scope)
     return PartExpression(name, parameters, _PARTS[name])
@@ -255,7 +256,7 @@ class DateFromPartsExpression(NamedExpression):
         number = whole(value)
         if number is None:
             raise CommandError(
-                40515, f"'{key}' must evaluate to an integer, found {type_of(value)} with value {show(value)}"
+                40515, f"'{key}' must evaluate to an integer, found {type_of(value)} with value {render_result(value)}"
             )
         if key in ("year", "isoWeekYear") and not 1 <= number <= 9999:
             raise CommandError(40523, f"'{key}' must evaluate to an integer in the range 1 to 9999, found {number}")

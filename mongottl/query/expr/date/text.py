@@ -269,7 +269,7 @@ def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
                 seen.append(part)
                 pattern += f"(?P<{part}>{digits})"
         i += 1
-    found = re.fullmatch(pattern, text)
+    found = re.fullmatch(pattern, text, re.ASCII)
     if found is None:
         raise TextError(f"the text does not fit the format '{format}'")
     parts: dict[str, str | None] = dict(found.groupdict())

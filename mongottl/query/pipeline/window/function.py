@@ -19,7 +19,13 @@ from mongottl.query.expr import EvaluationContext, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState, StdDevState
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
-from mongottl.query.pipeline.accumulators import ACCUMULATORS, SIMPLE, AccumulatorSpec, SimpleAccumulator
+from mongottl.query.pipeline.accumulators import (
+    ACCUMULATORS,
+    SIMPLE,
+    AccumulatorSpec,
+    SimpleAccumulator,
+    exact_avg_state,
+)
 from mongottl.query.pipeline.window.frame import Frame, Partition, default_frame, parse_frame
 from mongottl.query.registry import Registry
 from mongottl.query.sort import SortPattern
@@ -206,6 +212,8 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
         if frame.slides and (name == "$stdDevPop" or name == "$stdDevSamp"):
             sliding = _sliding_pop if name == "$stdDevPop" else _sliding_samp
             spec = SimpleAccumulator(field, name, spec.argument, sliding, None)
+        if frame.slides and name == "$avg":
+            spec = SimpleAccumulator(field, name, spec.argument, exact_avg_state, None)
         return WindowAccumulator(spec, frame)
     accumulator = ACCUMULATORS.get(name)
     if accumulator is None or name in _NOT_IN_WINDOWS:

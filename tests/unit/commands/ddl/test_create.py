@@ -35,6 +35,10 @@ def shown(running: Running) -> dict[str, Any]:
         ({"validationLevel": "off"}, {"validationLevel": "off"}),
         ({"storageEngine": {"wiredTiger": {"configString": ""}}},) * 2,
         ({"indexOptionDefaults": {"storageEngine": {"wiredTiger": {}}}},) * 2,
+        # The names that serverStatus may announce.
+        ({"storageEngine": {"memory": {}}},) * 2,
+        ({"storageEngine": {"sqlite": {"configString": ""}}},) * 2,
+        ({"indexOptionDefaults": {"storageEngine": {"memory": {}}}},) * 2,
         ({"changeStreamPreAndPostImages": {"enabled": 1}}, {"changeStreamPreAndPostImages": {"enabled": True}}),
         ({"temp": True}, {"temp": True}),
     ],

@@ -151,6 +151,8 @@ def test_at_most_64_indexes(running: Running) -> None:
         (create(spec(storageEngine=1)), 14),
         (create(spec(storageEngine={})), 67),
         (create(spec(storageEngine={"wiredTiger": 1})), 2),
+        (create(spec(storageEngine={"memory": 1})), 2),
+        (create(spec(storageEngine={"mmapv1": {}})), 72),
         (create(spec(storageEngine={"other": {}})), 72),
     ],
 )

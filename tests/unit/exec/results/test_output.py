@@ -305,5 +305,11 @@ def test_explain_checks_but_does_not_write(server: Running) -> None:
     aggregate(server, {"$merge": "target"}, explain=True)
     aggregate(server, {"$out": "target"}, explain=True)
     assert names(server) == ["source"]
+    for stage in ({"$merge": "target"}, {"$out": "target"}):
+        explained = {"aggregate": "source", "pipeline": [stage], "cursor": {}}
+        for verbosity in ("executionStats", "allPlansExecution"):
+            assert server.refusal({"explain": explained, "verbosity": verbosity}).code == 51029
+        server.run({"explain": explained, "verbosity": "queryPlanner"})
+    assert names(server) == ["source"]
     refused = {"$merge": {"into": "target", "on": "a"}}
     assert server.refusal({"aggregate": "source", "pipeline": [refused], "explain": True}).code == 51183

@@ -11,6 +11,9 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, parse_expression
 
+GREATEST = Decimal128("9.999999999999999999999999999999999E+6144")
+SMALLEST = Decimal128("1E-6176")
+
 # A value of every type but the strings.
 VALUES: dict[str, Any] = {
     "double": 1.5,
@@ -139,6 +142,24 @@ def value_of(expression: dict[str, Any]) -> Any:
         ({"$log": [Decimal128("100"), 10]}, "2"),
         ({"$sigmoid": Decimal128("NaN")}, "NaN"),
         ({"$sigmoid": Decimal128("1")}, "0.7310585786300048792511592418218362"),
+        ({"$sigmoid": Decimal128("0.4999999999999999999999999999999999")}, "0.6224593312018545646389005657455083"),
+        ({"$pow": [GREATEST, 1]}, "9.999999999999999999999999999999999E+6144"),
+        ({"$pow": [GREATEST, 2]}, "Infinity"),
+        ({"$pow": [Decimal128("-9.999999999999999999999999999999999E+6144"), 3]}, "-Infinity"),
+        ({"$pow": [GREATEST, -1]}, "1.0000000000000000000000000000000E-6145"),
+        ({"$pow": [SMALLEST, 1]}, "1E-6176"),
+        ({"$pow": [SMALLEST, -1]}, "Infinity"),
+        ({"$pow": [SMALLEST, 2]}, "0E-6176"),
+        ({"$pow": [-2, Decimal128("Infinity")]}, "Infinity"),
+        ({"$pow": [Decimal128("-0.5"), Decimal128("Infinity")]}, "0E-6176"),
+        ({"$pow": [-1, Decimal128("-Infinity")]}, "1.000000000000000000000000000000000"),
+        ({"$pow": [Decimal128("-Infinity"), Decimal128("0.5")]}, "Infinity"),
+        ({"$pow": [Decimal128("1.1"), 2]}, "1.210000000000000000000000000000000"),
+        ({"$pow": [Decimal128("7"), Decimal128("0.5")]}, "2.645751311064590590501615753639260"),
+        ({"$exp": Decimal128("1E+6144")}, "Infinity"),
+        ({"$exp": Decimal128("-1E+6144")}, "0E-6176"),
+        ({"$ln": GREATEST}, "14149.38539644841072829055748903542"),
+        ({"$log10": SMALLEST}, "-6176"),
         # No place for the ones within 34 digits.
         ({"$ceil": Decimal128("9E+6144")}, "NaN"),
         ({"$floor": Decimal128("-Infinity")}, "NaN"),

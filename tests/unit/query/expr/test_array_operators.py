@@ -268,7 +268,7 @@ def test_iteration(check: Check, operator: str, parameters: dict[str, object], e
         ("$in", [1, "$n"], 40081),
         ("$in", [1, "$missing"], 40081),
         ("$in", [1], 16020),
-        ("$indexOfArray", ["$l", 1, "x"], 40096),
+        ("$indexOfArray", ["$l", 1, "x"], 9711600),
         ("$indexOfArray", ["$l", 1, 0.5], 9711600),
         ("$indexOfArray", ["$l", 1, 0, -1], 9711601),
         ("$indexOfArray", ["$l"], 28667),

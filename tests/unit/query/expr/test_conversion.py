@@ -100,6 +100,7 @@ def test_shorthands(check: Check, operator: str, value: object, expected: object
         ({"input": Binary(b"\x02\x01"), "to": "int"}, 258),
         ({"input": "68656c", "to": "binData", "format": "hex"}, Binary(b"hel")),
         ({"input": "aGk=", "to": {"type": "binData", "subtype": 5}, "format": "base64"}, Binary(b"hi", 5)),
+        ({"input": "aGk=", "to": {"type": "binData", "subtype": 9}, "format": "base64"}, Binary(b"hi", 9)),
         ({"input": Binary(b"hi"), "to": "string", "format": "hex"}, "6869"),
         ({"input": Binary(UUID.bytes, 4), "to": "string", "format": "auto"}, str(UUID)),
     ],
@@ -131,6 +132,14 @@ def test_convert(check: Check, parameters: dict[str, object], expected: object) 
         ({"$convert": {"input": "x", "to": "binData", "format": "zzz"}}, 4341125),
         ({"$convert": {"input": 1, "to": "binData", "byteOrder": "middle"}}, 9130002),
         ({"$convert": {"input": 1, "to": {"type": "binData", "subtype": 99}}}, 4341107),
+        ({"$convert": {"input": 1, "to": {"type": "binData", "subtype": 10}}}, 4341107),
+        # Digits of other scripts, and a line feed at the end.
+        ({"$toDecimal": "\u0661\u0662"}, ErrorCode.ConversionFailure),
+        ({"$toDouble": "\uff11"}, ErrorCode.ConversionFailure),
+        ({"$toDouble": "1\n"}, ErrorCode.ConversionFailure),
+        ({"$toDecimal": "1\n"}, ErrorCode.ConversionFailure),
+        ({"$toLong": "\u0661"}, ErrorCode.ConversionFailure),
+        ({"$dateFromString": {"dateString": "\u0662020-01-01", "format": "%Y-%m-%d"}}, ErrorCode.ConversionFailure),
         ({"$convert": {"input": Binary(b"x"), "to": {"type": "binData", "subtype": 4}}}, ErrorCode.ConversionFailure),
     ],
 )

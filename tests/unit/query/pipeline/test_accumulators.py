@@ -157,6 +157,42 @@ def test_ranked(accumulator: object, expected: object) -> None:
     check(GAME, accumulator, expected)
 
 
+GREATEST = Int64(2**63 - 1)
+LEAST = Int64(-(2**63))
+
+
+def test_avg_adds_int64_exactly_in_groups_and_sliding_windows() -> None:
+    """Elsewhere as doubles, whose sum is 0: mongod has two engines."""
+    check(holding([GREATEST, LEAST]), {"$avg": "$v"}, -0.5)
+    check(holding([GREATEST, GREATEST]), {"$avg": "$v"}, 2.0**63)
+    check([{"v": [GREATEST, LEAST]}], {"$first": {"$avg": "$v"}}, 0.0)
+    documents = [{"_id": i, "v": v} for i, v in enumerate([GREATEST, LEAST])]
+    for bounds, expected in (([-1, 0], -0.5), (["unbounded", "current"], 0.0)):
+        output = {"a": {"$avg": "$v", "window": {"documents": bounds}}}
+        found = pipeline(documents, {"$setWindowFields": {"sortBy": {"_id": 1}, "output": output}})
+        assert found[-1]["a"] == expected
+    bucket = {"$bucketAuto": {"groupBy": "$none", "buckets": 1, "output": {"a": {"$avg": "$v"}}}}
+    assert pipeline(documents, bucket)[0]["a"] == 0.0
+
+
+def test_the_code_of_merge_objects_depends_on_the_engine() -> None:
+    merged = {"m": {"$mergeObjects": "$v"}}
+    for stage, code in (
+        ({"$group": {"_id": None, **merged}}, 5911200),
+        ({"$bucket": {"groupBy": "$v", "boundaries": [0, 2], "output": merged}}, 5911200),
+        ({"$bucketAuto": {"groupBy": "$none", "buckets": 1, "output": merged}}, 40400),
+    ):
+        with pytest.raises(CommandError) as caught:
+            pipeline([{"v": 1}], stage)
+        assert caught.value.code == code
+
+
+def pipeline(documents: list[dict[str, Any]], stage: dict[str, Any]) -> list[dict[str, Any]]:
+    specs = parse_pipeline([bson.encode(stage)], ParseContext())
+    source = ListSource([bson.encode(doc) for doc in documents], 2)
+    return [bson.decode(found) for found in drain(open_pipeline(specs, source, RunContext()))]
+
+
 @pytest.mark.parametrize(
     ("name", "values", "n", "expected"),
     [

@@ -231,10 +231,24 @@ def test_ranked_accumulators(accumulator: object, expected: object) -> None:
 
 
 def test_n_may_depend_on_the_group() -> None:
+    """On the key itself, if it is a document: `$k`, not `$_id.k`."""
     documents = [{"k": key, "v": v} for v, key in enumerate("abab")]
-    n = {"$cond": [{"$eq": ["$_id", "a"]}, 1, 2]}
-    found = run(documents, {"$group": {"_id": "$k", "x": {"$firstN": {"input": "$v", "n": n}}}})
-    assert found == [{"_id": "a", "x": [0]}, {"_id": "b", "x": [1, 3]}]
+    n = {"$cond": [{"$eq": ["$k", "a"]}, 1, 2]}
+    found = run(documents, {"$group": {"_id": {"k": "$k"}, "x": {"$firstN": {"input": "$v", "n": n}}}})
+    assert found == [{"_id": {"k": "a"}, "x": [0]}, {"_id": {"k": "b"}, "x": [1, 3]}]
+    found = run(
+        documents, {"$group": {"_id": {"k": "$k"}, "x": {"$topN": {"output": "$v", "sortBy": {"v": 1}, "n": n}}}}
+    )
+    assert found == [{"_id": {"k": "a"}, "x": [0]}, {"_id": {"k": "b"}, "x": [1, 3]}]
+
+
+@pytest.mark.parametrize("key", ["$k", None, ["$k"]])
+def test_n_is_evaluated_on_an_empty_document_where_the_key_is_none(key: object) -> None:
+    n = {"$ifNull": ["$k", {"$ifNull": ["$_id", 2]}]}
+    found = run(
+        [{"k": 1, "v": v} for v in range(3)], {"$group": {"_id": key, "x": {"$lastN": {"input": "$v", "n": n}}}}
+    )
+    assert [group["x"] for group in found] == [[1, 2]]
 
 
 FOREIGN: Documents = [

@@ -1,0 +1,55 @@
+"""Values in error messages, in mongod's two notations: of parts of commands, and of what expressions compute."""
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.datetime_ms import DatetimeMS
+
+from mongottl.document.render import render_result, render_value
+from mongottl.document.types import MISSING
+from mongottl.document.walk import get_value
+
+OID = ObjectId("5f0000000000000000000001")
+
+
+@pytest.mark.parametrize(
+    ("value", "part", "result"),
+    [
+        (Regex("[,;]", "i"), "/[,;]/i", "/[,;]/i"),
+        (DatetimeMS(0), "new Date(0)", "1970-01-01T00:00:00.000Z"),
+        (DatetimeMS(951_782_400_123), "new Date(951782400123)", "2000-02-29T00:00:00.123Z"),
+        (DatetimeMS(-62_167_219_200_000), "new Date(-62167219200000)", "0000-01-01T00:00:00.000Z"),
+        (DatetimeMS(253_402_300_799_999), "new Date(253402300799999)", "9999-12-31T23:59:59.999Z"),
+        (DatetimeMS(2**63 - 1), "new Date(9223372036854775807)", "illegal date"),
+        (MinKey(), "MinKey", "MinKey"),
+        (MaxKey(), "MaxKey", "MaxKey"),
+        (b"\x01\xff", "BinData(0, 01FF)", 'BinData(0, "01FF")'),
+        (bson.Binary(b"", 9), "BinData(9, )", 'BinData(9, "")'),
+        (OID, f"ObjectId('{OID}')", str(OID)),
+        (1.0, "1.0", "1"),
+        (123_456_789.0, "123456789.0", "1.23457e+08"),
+        (-0.5, "-0.5", "-0.5"),
+        (float("inf"), "inf.0", "inf"),
+        (7, "7", "7"),
+        (Int64(7), "7", "7"),
+        (Decimal128("1.50"), "1.50", "1.50"),
+        (True, "true", "true"),
+        (None, "null", "null"),
+        ("x", '"x"', '"x"'),
+        (Timestamp(1, 2), "Timestamp(1, 2)", "Timestamp(1, 2)"),
+        (Code("f()"), "f()", 'Code("f()")'),
+        ([1, "a"], '[ 1, "a" ]', '[1, "a"]'),
+        ([], "[]", "[]"),
+        ({"a": 1, "b": {}}, "{ a: 1, b: {} }", "{a: 1, b: {}}"),
+    ],
+)
+def test_values(value: Any, part: str, result: str) -> None:
+    decoded = get_value(bson.encode({"v": value}), "v")
+    assert render_value(decoded) == part
+    assert render_result(decoded) == result
+
+
+def test_a_missing_value() -> None:
+    assert render_result(MISSING) == "MISSING"
