@@ -26,3 +26,17 @@ def test_an_application_that_logs_in(modules: str, guarded: mongottl.RunningServ
     """With a password, over plain sockets and over TLS."""
     ended = parts_that_work(["node", HERE / "node" / "client.js"], guarded.uri, NODE_PATH=modules)
     assert ended == [*NODE_PARTS, "wrongPassword"]
+
+
+@pytest.mark.parametrize("version", ["5.0", "7.0"])
+def test_gridfs_in_the_dialect_cosmos(modules: str, version: str) -> None:
+    """Its own indexes serve its sorts, in versions that the driver connects to."""
+    with mongottl.start_server(dialect="cosmos", server_version=version) as server:
+        done = parts_that_work(["node", HERE / "node" / "gridfs.js"], server.uri, NODE_PATH=modules)
+    assert done == ["upload", "downloadById", "downloadByName", "renameAndDelete"]
+
+
+def test_an_account_without_hello(modules: str) -> None:
+    with mongottl.start_server(dialect="cosmos", cosmos_account="shop", cosmos_refuse=("hello",)) as server:
+        done = parts_that_work(["node", HERE / "node" / "gridfs.js"], server.uri, NODE_PATH=modules)
+    assert done[0] == "upload"
