@@ -105,6 +105,12 @@ VARIANTS: Final = {
         (),
         "MicrosoftDocs/azure-docs#90395 (2022), which the product's team took for a defect",
     ),
+    "shard-key-command-error": Variant(
+        "An insert without a value of the shard key fails as a command, by a text without the path, in place of a write"
+        " error.",
+        (),
+        "microsoft/vscode-cosmosdb#1341 (2020)",
+    ),
     "silent-nested-index": Variant(
         "A compound or unique index on nested paths is not made, and no error tells of it.",
         (),

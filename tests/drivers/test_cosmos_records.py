@@ -30,7 +30,6 @@ NOT_SHOWN = {
     62: "The quota of a serverless account: accounts have no quota of storage here.",
     82: "Of 2019; whether a version that is offered answers so is not known.",
     83: "Of 3.4, which is not offered.",
-    95: "Of 2020; later records have a write error.",
     100: "The cause was not found.",
     104: "Of an account of 3.2, which is not offered.",
 }

@@ -99,6 +99,8 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
         except ClaimedByTransaction:
             pass  # `_insert_many` waits
         except CommandError as error:
+            if ends_command(op, error):
+                raise
             errors.add(0, error)
             op.count_statements("insert")
             return errors.add_to({"n": 0})

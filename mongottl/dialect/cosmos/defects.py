@@ -9,11 +9,12 @@ from mongottl.account import Account
 from mongottl.dialect.cosmos.wording import internal_error
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, WriteError
 
 _NULL_PROJECTION: Final = "null-projection"
 _MISSING_COLLECTION: Final = "missing-collection"
 _UPSERT_CONFLICT: Final = "upsert-conflict"
+_SHARD_KEY_COMMAND_ERROR: Final = "shard-key-command-error"
 
 
 def check_null_projection(account: Account, pipeline: list[Value]) -> None:
@@ -50,3 +51,11 @@ def upsert_error(account: Account | None, error: CommandError) -> CommandError:
     if account is not None and account.refuses(_UPSERT_CONFLICT):
         return CommandError(ErrorCode.ConflictingOperationInProgress, "Error=117, Details='")
     return error
+
+
+def missing_shard_key(account: Account | None, path: str) -> CommandError:
+    """ShardKeyNotFound (61) for a document without a value of the shard key: of the statement, or of the command."""
+    text = "document does not contain shard key"
+    if account is not None and account.refuses(_SHARD_KEY_COMMAND_ERROR):
+        return CommandError(ErrorCode.ShardKeyNotFound, text)
+    return WriteError(ErrorCode.ShardKeyNotFound, f"{text} at '{path}'")

@@ -8,6 +8,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.shard_key import ShardKey
+from mongottl.dialect.cosmos.defects import missing_shard_key
 from mongottl.dialect.cosmos.limits import shard_key_too_long
 from mongottl.document.types import MISSING
 from mongottl.document.walk import get_value
@@ -28,9 +29,7 @@ def check_has_shard_key(op: OperationContext, shard_key: ShardKey, document: byt
     value = shard_key.value_of(document)
     if value is None:
         if _refuses(op, "missing-shard-key"):
-            raise WriteError(
-                ErrorCode.ShardKeyNotFound, f"document does not contain shard key at '{shard_key.path.dotted}'"
-            )
+            raise missing_shard_key(op.service.dialect.account, shard_key.path.dotted)
     elif 0 < op.service.max_shard_key_bytes < len(value) - _AROUND_STRING:
         raise shard_key_too_long()
 

@@ -641,6 +641,15 @@ RECORDS = [
         ],
     ),
     Fact(
+        95,
+        "microsoft/vscode-cosmosdb#1341 (2020)",
+        [
+            collection(shardKey="pk"),
+            insert({"_id": 1}, answer=refused(61, "ShardKeyNotFound", "document does not contain shard key")),
+        ],
+        settings={"refuse": ["shard-key-command-error"]},
+    ),
+    Fact(
         96,
         "MicrosoftDocs/azure-docs#87716 (2022): an array on the path, but for the article before the text",
         [
