@@ -682,8 +682,8 @@ class LogSettings:
 
 @dataclass
 class MemoryLimits:
-    """The memory that one operation may use, in bytes, and whether it may use the disk beyond that; see
-    `PARAMETERS`."""
+    """The memory that one operation may use, in bytes, and whether it may use the disk beyond that, and what all
+    messages that arrive may use; see `PARAMETERS`."""
 
     allow_disk_use: bool = True
     sort_bytes: int = 100 << 20
@@ -697,13 +697,16 @@ class MemoryLimits:
     densify_bytes: int = 100 << 20
     push_bytes: int = 100 << 20
     add_to_set_bytes: int = 100 << 20
+    pre_auth_message_bytes: int = 16 << 10
+    incoming_bytes: int = 256 << 20
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of mongod that `setParameter` changes while the server runs.
+    """A parameter that `setParameter` changes while the server runs.
 
-    name: mongod's. field: the attribute of `MemoryLimits`: a number from `minimum` to the largest int64, or a switch.
+    name: mongod's, or our own if mongod has no such limit. field: the attribute of `MemoryLimits`: a number from
+    `minimum` to the largest int64, or a switch.
     """
 
     name: str
@@ -770,6 +773,17 @@ PARAMETERS: Final[tuple[Parameter, ...]] = (
         "internalQueryMaxAddToSetBytes",
         "add_to_set_bytes",
         "Memory of one `$addToSet` of a group; more is an error (146).",
+    ),
+    Parameter(
+        "preAuthMaximumMessageSizeBytes",
+        "pre_auth_message_bytes",
+        "With --auth, the longest message of a client that has not logged in; a longer one ends its connection.",
+        minimum=1 << 10,
+    ),
+    Parameter(
+        "internalIncomingMessagesMaxBytes",
+        "incoming_bytes",
+        "Memory of all messages that are not answered yet; beyond it, long ones are read one after the other.",
     ),
 )
 

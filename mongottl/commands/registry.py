@@ -101,7 +101,7 @@ class CommandSpec:
         self.names = (name, *aliases)
         self.function = function
         self.request = request
-        self.parser: RequestParser = parser_for(name, request, strict, raw_data)
+        self.parser: RequestParser = parser_for(name, request, strict, raw_data, access.by_anyone)
         self.family = function.__module__.rpartition(".")[2]
         self.names_collection = "collection" in request._fields
         # The field that has the statements of a batch of updates or deletes; empty for other commands.

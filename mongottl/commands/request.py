@@ -189,13 +189,21 @@ class RequestParser:
 
     fields: wire name and kind of each field, in the order of the request's fields. defaults: of the last fields; the
     first ones are required. strict: whether unknown fields are refused (in a handshake they are not). raw_data: whether
-    the command takes `rawData`.
+    the command takes `rawData`. by_anyone: whether clients may run it that are not logged in: values that have no
+    effect are then not decoded, since that takes long for some arrays.
     """
 
     def __init__(
-        self, command: str, fields: list[Field], defaults: list[Value], strict: bool = True, raw_data: bool = False
+        self,
+        command: str,
+        fields: list[Field],
+        defaults: list[Value],
+        strict: bool = True,
+        raw_data: bool = False,
+        by_anyone: bool = False,
     ) -> None:
         self.command = command
+        self._by_anyone = by_anyone
         self._strict = strict
         self._raw_data = raw_data
         self._fields = fields
@@ -254,7 +262,8 @@ class RequestParser:
         type_code: i64 = cursor.type_code
         if which < 0 or (which == 14 and not self._raw_data):
             if not self._strict:
-                generic.extra_fields[cursor.name()] = cursor.decoded()
+                if not self._by_anyone:
+                    generic.extra_fields[cursor.name()] = cursor.decoded()
                 return
             raise unknown_field(f"{self.command}.{cursor.name()}")
         if which == 1:
@@ -281,7 +290,8 @@ class RequestParser:
         elif which == 6:
             generic.max_time_ms = self._max_time_ms(body, cursor)
         elif which == 7:
-            generic.comment = cursor.decoded()
+            if not self._by_anyone:
+                generic.comment = cursor.decoded()
         elif which == 8:
             self._expect(cursor, type_code == DOCUMENT, "object")
             generic.read_concern = read_embedded(body, cursor.value)
@@ -339,7 +349,7 @@ class RequestParser:
                 )
             return read_string(body, cursor.value)
         if kind == ONE_KIND:
-            return cursor.decoded()
+            return None if self._by_anyone else cursor.decoded()
         if kind == IGNORED_KIND or ((type_code == NULL or type_code == UNDEFINED) and kind < _FIRST_WITHOUT_NULL):
             return None if kind == ANY_KIND else MISSING
         if type_code == UNDEFINED and kind == GIVEN_BOOL_KIND:
@@ -347,7 +357,7 @@ class RequestParser:
         if kind == DOCUMENT_KIND and type_code == DOCUMENT:
             return read_embedded(body, cursor.value)
         if kind == WHOLE_KIND or kind == INTEGER_KIND:
-            number = self._integral(cursor, cursor.decoded())
+            number = self._integral(cursor)
             if number < 0 and kind == WHOLE_KIND:
                 raise CommandError(
                     ErrorCode.BadValue, f"BSON field '{cursor.name()}' value must be >= 0, actual value '{number}'"
@@ -393,16 +403,19 @@ class RequestParser:
             )
         raise self._wrong_type(cursor, _EXPECTED[kind])
 
-    def _integral(self, cursor: ElementCursor, value: Value) -> int:
+    def _integral(self, cursor: ElementCursor) -> int:
         """A number as an int. TypeMismatch (14) if it is no number."""
-        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal128)):
+        type_code: i64 = cursor.type_code
+        if type_code != INT32 and type_code != INT64 and type_code != DOUBLE and type_code != DECIMAL128:
             raise self._wrong_type(cursor, "[long, int, decimal, double]")
+        value = cursor.decoded()
+        assert isinstance(value, (int, float, Decimal128))
         return clamp_to_long(value)
 
     def _exact(self, cursor: ElementCursor) -> int:
         """A whole number. TypeMismatch (14) if it is no number, FailedToParse (9) if it has a fraction."""
+        number = self._integral(cursor)
         value = cursor.decoded()
-        number = self._integral(cursor, value)
         if whole(value) is None:
             raise CommandError(ErrorCode.FailedToParse, f"Expected an integer: {cursor.name()}: {value}")
         return number
@@ -447,10 +460,12 @@ def _bool_or_uuid(value: Value) -> Value:
     return value
 
 
-def parser_for(command: str, request: type[Any], strict: bool = True, raw_data: bool = False) -> RequestParser:
+def parser_for(
+    command: str, request: type[Any], strict: bool = True, raw_data: bool = False, by_anyone: bool = False
+) -> RequestParser:
     """The parser of a request class."""
     fields = fields_of(request)
-    return RequestParser(command, fields, list(request._field_defaults.values()), strict, raw_data)
+    return RequestParser(command, fields, list(request._field_defaults.values()), strict, raw_data, by_anyone)
 
 
 def fields_of(request: type[Any]) -> list[Field]:

@@ -26,6 +26,7 @@ from mongottl.errors import HttpRequestError, ProtocolError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
 from mongottl.server.driving import SLICE_S, perform
+from mongottl.server.incoming import Incoming
 from mongottl.server.poller import Pause
 from mongottl.server.shell import Shell
 from mongottl.server.transport import Transport
@@ -35,6 +36,7 @@ from mongottl.wire.connection import WireConnection
 from mongottl.wire.encode import encode_reply, encode_reply_to
 from mongottl.wire.messages import (
     CHECKSUM_PRESENT,
+    MAX_MESSAGE_SIZE,
     MORE_TO_COME,
     NOT_COMPRESSED,
     NeedData,
@@ -43,6 +45,8 @@ from mongottl.wire.messages import (
 )
 
 RECEIVE_SIZE: Final = 64 * 1024
+# The same of a client that has not logged in where users are checked.
+STRANGER_RECEIVE_SIZE: Final = 16 * 1024
 # A task that has run this long answers clients that wait, and after SLICE_S it lets other tasks run.
 LOOK_EVERY_S: Final = 0.00025
 # A command that ends within this time is answered by the poller, and never gets to the connection's task.
@@ -90,6 +94,11 @@ class Connection:
         self._wire = WireConnection()
         self._last_reply_id = 0
         self._clock = server.clock
+        # The message that has come in part, or is not answered yet, if its memory counts.
+        self._incoming: Incoming | None = None
+        # Where users are checked, the length of messages depends on whether the client has logged in.
+        self._authorizes = server.service.authorizes
+        self._receive_size = RECEIVE_SIZE
         # What the poller has begun and left to the task: an error, or a message with as much of its answer as there is.
         self._error: Exception | None = None
         self._message: Request | None = None
@@ -117,6 +126,8 @@ class Connection:
             log.exception("network", "Connection failed", error, self._name, remote=self._client.remote)
         finally:
             self._end_pause()
+            if self._incoming is not None:
+                self._settle_message()
             if self._tls is not None:
                 self._tls.close()
 
@@ -130,6 +141,7 @@ class Connection:
             # If the connection were closed with bytes unread, the client could lose the answer.
             dropped = 0
             while dropped < _HTTP_DROPPED_BYTES:
+                await trio.lowlevel.checkpoint()
                 try:
                     data = self._socket.recv(RECEIVE_SIZE)
                 except BlockingIOError:
@@ -201,20 +213,33 @@ class Connection:
             message = self._message
             if message is not None:
                 await self._go_on(message)
+                if self._incoming is not None:
+                    self._settle_message()
                 continue
+            if self._authorizes:
+                self._bound_messages()
             if wire.next_is_compressed:
+                await self._reserve_decompressed()
                 received = await trio.to_thread.run_sync(wire.next_message)
             else:
                 while wire.next_is_long and not wire.prepare_next():
                     await trio.lowlevel.checkpoint()
                 received = wire.next_message()
             if not isinstance(received, NeedData):
+                if self._incoming is not None:
+                    self._server.incoming.note_whole(self._incoming)
                 if not await self._answer(received):
                     burst = 0
                     continue  # at once: what pauses is resumed only while this task waits in the poller
+                if self._incoming is not None:
+                    self._settle_message()
             else:
+                if (wire.unread_size or self._incoming is not None) and not self._may_receive():
+                    burst = 0
+                    await self._wait_for_memory()
+                    continue
                 try:
-                    data = transport.recv(RECEIVE_SIZE)
+                    data = transport.recv(self._receive_size)
                 except BlockingIOError:
                     if self._server.stopping.is_set():
                         return
@@ -255,22 +280,28 @@ class Connection:
         transport = self._transport
         full = True  # whether the latest chunk was as long as can be, so that more may be there
         for _ in range(BURST):
+            if self._authorizes:
+                self._bound_messages()
             if wire.next_is_compressed or wire.next_is_long:
                 return False
             message = wire.next_message()
             if isinstance(message, NeedData):
+                if (wire.unread_size or self._incoming is not None) and not self._may_receive():
+                    return False
                 if not full:
                     return True
                 try:
-                    data = transport.recv(RECEIVE_SIZE)
+                    data = transport.recv(self._receive_size)
                 except BlockingIOError:
                     return True
                 if not data:
                     return False
-                full = len(data) == RECEIVE_SIZE
+                full = len(data) >= self._receive_size
                 metrics.bytes_in += len(data)
                 wire.receive_data(data)
                 continue
+            if self._incoming is not None:
+                server.incoming.note_whole(self._incoming)
             if server.durability.holds_writers and dispatcher.may_write(message):
                 self._message = message
                 return False
@@ -307,7 +338,52 @@ class Connection:
             self._message = message
             self._unsent = reply[sent:]
             return False
+        if self._incoming is not None:
+            self._settle_message()
         return True
+
+    def _settle_message(self) -> None:
+        """Gives back the memory of a message that is answered."""
+        assert self._incoming is not None
+        self._server.incoming.forget(self._incoming)
+        self._incoming = None
+
+    def _may_receive(self) -> bool:
+        """Counts what there is of a message that is not whole; whether more of it may be received at once."""
+        messages = self._server.incoming
+        wire = self._wire
+        size_bytes = wire.unread_size
+        if size_bytes == 0:
+            if self._incoming is not None:
+                self._settle_message()
+            return True
+        return messages.may_read(self._begun_message(), size_bytes, wire.next_whole_size)
+
+    def _begun_message(self) -> Incoming:
+        if self._incoming is None:
+            self._incoming = Incoming(self._name, self._client.remote, self.stop_reading)
+        return self._incoming
+
+    async def _reserve_decompressed(self) -> None:
+        """Waits for the memory of a compressed message that is whole: a few bytes may become 48 MB."""
+        if not self._server.incoming.may_take(self._begun_message(), self._wire.next_whole_size):
+            await self._wait_for_memory()
+
+    async def _wait_for_memory(self) -> None:
+        """Waits until memory for the message that has begun is set aside."""
+        assert self._incoming is not None
+        login = self._client.login
+        host = self._client.remote.rpartition(":")[0]
+        await self._server.incoming.wait_turn(self._incoming, host if login is None else f"{login.user} {host}")
+
+    def _bound_messages(self) -> None:
+        """Bounds the length of messages before a login, as mongod does."""
+        if self._client.login is not None:
+            self._wire.max_message_bytes = MAX_MESSAGE_SIZE
+            self._receive_size = RECEIVE_SIZE
+        else:
+            self._wire.max_message_bytes = self._server.service.limits.pre_auth_message_bytes
+            self._receive_size = STRANGER_RECEIVE_SIZE
 
     def _pauses(self, message: Request, outcome: bytes | Steps[bytes]) -> bool:
         """Whether a command waits for a signal, which it then does in the poller.

@@ -57,6 +57,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Connection refused: too many new connections": 9900019,
     "TLS handshake failed": 9900014,
     "TLS ended before the first byte": 9900018,
+    "Connection closed: its client sends a message too slowly": 9900025,
     "A request of the page failed": 9900015,
     "The page could not be made": 9900016,
     "A request for the certificate failed": 9900017,

@@ -3,6 +3,7 @@
     open_server(config)                     start, give the Server, stop at the end of the block
       ├── accept loop                        one task a connection
       ├── poller                             server/poller: readable sockets of idle connections
+      ├── incoming messages                  server/incoming: closes connections whose clients send too slowly
       ├── reaper                             server/reaper
       ├── flusher                            server/durability: log to disk every 100 ms while there are commits
       └── janitor                            server/janitor: idle cursors and sessions
@@ -198,6 +199,7 @@ class Server:
             nursery.start_soon(trio.to_thread.run_sync, scram.load)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.shell.poller.resume_due)
+        nursery.start_soon(self.shell.incoming.run)
         nursery.start_soon(self.reaper.run)
         nursery.start_soon(self.durability.run)
         nursery.start_soon(run_janitor, self.service, self.log)
@@ -226,6 +228,7 @@ class Server:
         self._close_listeners()
         for connection in list(self._connections):
             connection.stop_reading()
+        self.shell.incoming.end()
         with trio.move_on_after(max(0.0, self.service.stop_due_s - self.clock.monotonic_s())):
             while self._connections:
                 await trio.sleep(0.005)

@@ -8,6 +8,7 @@ from mongottl.clock import Clock
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
+from mongottl.server.incoming import Incoming, IncomingMessages
 from mongottl.server.log import Log
 from mongottl.server.poller import Poller
 
@@ -45,5 +46,15 @@ class Shell:
         self.log = log
         self.clock = service.clock
         self.poller = Poller(service.clock)
+        self.incoming = IncomingMessages(service.limits, service.metrics, service.clock, self._log_slow)
         self.stopping = trio.Event()
         self.tls_hosts = TlsHosts(service.clock)
+
+    def _log_slow(self, incoming: Incoming) -> None:
+        self.log.warning(
+            "network",
+            "Connection closed: its client sends a message too slowly",
+            incoming.name,
+            remote=incoming.remote,
+            received=incoming.received_bytes,
+        )

@@ -73,9 +73,13 @@ Other = TypeVar("Other")
 
 
 class ReceiveBuffer(Generic[Other]):
-    """The received bytes of one stream, split into messages."""
+    """The received bytes of one stream, split into messages.
+
+    max_message_bytes: the longest message that is taken, also of what it has when it is decompressed.
+    """
 
     def __init__(self) -> None:
+        self.max_message_bytes: int = MAX_MESSAGE_SIZE
         self._buffer = b""
         self._pos = 0
         self._more = bytearray()
@@ -107,6 +111,21 @@ class ReceiveBuffer(Generic[Other]):
         return len(self._buffer) - self._pos + self._collected
 
     @property
+    def next_whole_size(self) -> int:
+        """Bytes of the next message when it is whole, and of what it has when it is decompressed, as far as its header
+        tells; 0 before that is there, and for an impossible one."""
+        have = len(self._buffer) - self._pos
+        if have < HEADER_SIZE:
+            return 0
+        buffer = self._buffer
+        pos = self._pos
+        length: int = read_i32_le(buffer, pos)
+        if read_i32_le(buffer, pos + 12) == OP_COMPRESSED and have >= _COMPRESSED_HEADER_SIZE:
+            plain: int = read_i32_le(buffer, pos + 20)
+            length += max(0, min(plain, MAX_MESSAGE_SIZE))
+        return max(0, length)
+
+    @property
     def next_is_compressed(self) -> bool:
         """Whether the next message is here as a whole and is one that takes long to decompress."""
         if self._error:
@@ -122,7 +141,7 @@ class ReceiveBuffer(Generic[Other]):
             return False
         length: int = read_i32_le(self._buffer, pos)
         size: int = read_i32_le(self._buffer, pos + 20)
-        return length <= have + self._collected and size >= LONG_COMPRESSED_BYTES
+        return length <= have + self._collected and LONG_COMPRESSED_BYTES <= size <= self.max_message_bytes
 
     @property
     def next_is_long(self) -> bool:
@@ -133,7 +152,7 @@ class ReceiveBuffer(Generic[Other]):
         if len(self._buffer) - pos < HEADER_SIZE or read_i32_le(self._buffer, pos + 12) != OP_MSG:
             return False
         length: int = read_i32_le(self._buffer, pos)
-        return LONG_MESSAGE_BYTES <= length <= min(MAX_MESSAGE_SIZE, self.unread_size)
+        return LONG_MESSAGE_BYTES <= length <= min(self.max_message_bytes, self.unread_size)
 
     def prepare_next(self) -> bool:
         """Does a part of the work for the next message; only while `next_is_long`. False if there is more to prepare
@@ -170,6 +189,8 @@ class ReceiveBuffer(Generic[Other]):
         length: int = read_i32_le(self._buffer, self._pos)
         if length < HEADER_SIZE or length > MAX_MESSAGE_SIZE:
             raise self._not_a_message(f"messageLength {length} is not between {HEADER_SIZE} and {MAX_MESSAGE_SIZE}")
+        if length > self.max_message_bytes:
+            raise ProtocolError(f"messageLength {length} is above the limit before a login, {self.max_message_bytes}")
         if have < length:
             if have + self._collected < length:
                 return -1
@@ -236,7 +257,7 @@ class ReceiveBuffer(Generic[Other]):
             return opcode, buffer, start, end, NOT_COMPRESSED
         opcode = compressed_opcode(buffer, start, end)
         self._check_opcode(opcode)
-        plain = decompress_message(buffer, start, end)
+        plain = decompress_message(buffer, start, end, self.max_message_bytes)
         self._consume(end)
         return opcode, plain, 0, len(plain), buffer[start + 24]
 

@@ -218,14 +218,15 @@ def compressed_opcode(buffer: bytes, start: int, end: int) -> int:
     return opcode
 
 
-def decompress_message(buffer: bytes, start: int, end: int) -> bytes:
+def decompress_message(buffer: bytes, start: int, end: int, max_bytes: int = MAX_MESSAGE_SIZE) -> bytes:
     """The message inside the OP_COMPRESSED in `buffer[start:end]`, with the header that it had before.
 
-    The caller must call `compressed_opcode` first. The uncompressedSize is checked before anything is decompressed.
+    max_bytes: the longest message that is taken. The caller must call `compressed_opcode` first. The uncompressedSize
+    is checked before anything is decompressed.
     """
     size: int = read_i32_le(buffer, start + 20)
-    if size < 0 or size > MAX_MESSAGE_SIZE - HEADER_SIZE:
-        raise ProtocolError(f"OP_COMPRESSED: uncompressedSize {size} is not between 0 and {MAX_MESSAGE_SIZE - 16}")
+    if size < 0 or size > max_bytes - HEADER_SIZE:
+        raise ProtocolError(f"OP_COMPRESSED: uncompressedSize {size} is not between 0 and {max_bytes - HEADER_SIZE}")
     compressor = buffer[start + 24]
     contents = decompress(compressor, buffer[start + 25 : end], size)
     header = (

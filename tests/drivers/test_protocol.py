@@ -43,6 +43,9 @@ class Raw:
         self.wire = ClientWireConnection()
         self.request_id = 0
 
+    def close(self) -> None:
+        self.socket.close()
+
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 

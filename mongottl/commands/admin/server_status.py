@@ -211,6 +211,11 @@ def _own(op: OperationContext) -> dict[str, Value]:
             "fileBytes": Int64(service.cursors.counted_file_bytes),
             "closed": Int64(service.cursors.ended_total),
         },
+        "incomingMessages": {
+            "bytes": Int64(op.service.metrics.incoming_bytes),
+            "waiting": op.service.metrics.incoming_waiting,
+            "closed": Int64(op.service.metrics.incoming_closed),
+        },
     }
 
 

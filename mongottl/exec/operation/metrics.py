@@ -40,6 +40,11 @@ class Metrics:
         self.write_conflicts = 0
         # Operations that wait now: for a transaction, for fsyncUnlock, or for the copy of a collection.
         self.queued_writers = 0
+        # Memory set aside for messages that are not answered yet, connections that wait for some, and those that were
+        # closed because their clients sent too slowly (`server/incoming`).
+        self.incoming_bytes = 0
+        self.incoming_waiting = 0
+        self.incoming_closed = 0
         # Logins by mechanism.
         self.logins: dict[str, Logins] = {}
         self.usage = UsageRegistry()

@@ -124,15 +124,17 @@ class TlsTransport:
         return distinguished_name(certificate["subject"]) if certificate else ""  # type: ignore[arg-type]
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """See `Transport.recv`. Returns what one chunk of the socket contains, whatever `size` is."""
-        data = self._ready or self._receive()
+        """See `Transport.recv`. Returns what one chunk of the socket of `size` bytes contains, with what had come of
+        its first record."""
+        data = self._ready or self._receive(size if not flags & socket.MSG_PEEK else _RECEIVE_SIZE)
         self._ready = data if flags & socket.MSG_PEEK else b""
         return data
 
-    def _receive(self) -> bytes:
-        """The decrypted bytes of the socket's next chunk that has some; empty at the end of the stream."""
+    def _receive(self, size: int) -> bytes:
+        """The decrypted bytes of the socket's next chunk of up to `size` bytes that has some; empty at the end of the
+        stream."""
         while not self._ended:
-            chunk = self._socket.recv(_RECEIVE_SIZE)
+            chunk = self._socket.recv(size)
             if not chunk:
                 # OpenSSL is not told: it would take an end without close_notify for an attack and end the connection
                 # with an alert, but replies may still be sent.
