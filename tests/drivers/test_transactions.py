@@ -852,3 +852,24 @@ def test_a_commit_is_answered_again_after_a_restart(tmp_path: Path, lsid: Docume
         assert failure(lambda: bare.admin(commit | statement(lsid, 7))) == (251, True)
         assert bare.command(insert | {"lsid": lsid, "txnNumber": Int64(6)})["retriedStmtIds"] == [0]
         bare.close()
+
+
+def test_moving_the_clock_ends_transactions(server: mongottl.RunningServer, database: Database[Documents]) -> None:
+    """`transactionLifetimeLimitSeconds` is 60 by default; what the transaction has claimed is free at once."""
+    coll = database.c
+    coll.insert_one({"_id": 1, "n": 0})
+    with database.client.start_session() as session:
+        session.start_transaction()
+        coll.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
+        server.clock.advance(50)
+        assert coll.find_one({"_id": 1}, session=session) == {"_id": 1, "n": 1}
+        server.clock.advance(20)
+        coll.update_one({"_id": 1}, {"$inc": {"n": 10}})
+        with pytest.raises(OperationFailure) as caught:
+            coll.find_one({"_id": 1}, session=session)
+        assert caught.value.code == 251
+        assert caught.value.has_error_label(TRANSIENT)
+        with pytest.raises(OperationFailure) as caught:
+            session.commit_transaction()
+        assert caught.value.code == 251
+    assert coll.find_one() == {"_id": 1, "n": 10}

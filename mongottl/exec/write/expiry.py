@@ -18,6 +18,7 @@ from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.stored_clock import keep_clock
+from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.storage.interface import NO_BYTE_LIMIT, EngineUnavailable, Record, RecordStore, WriteConflict
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.ttl.policy import (
@@ -100,9 +101,10 @@ def reap_due(service: ServiceContext) -> Steps[int]:
 
 
 def reap_after_clock_change(service: ServiceContext) -> Steps[int]:
-    """Keeps where the clock stands after it was moved, purges everything that is due, and wakes what waits for a time;
-    how many documents were purged meanwhile, by whomever."""
+    """Keeps where the clock stands after it was moved, aborts the transactions that have outlived their time, purges
+    everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
     keep_clock(service)
+    abort_expired(service)
     before = service.metrics.ttl_deleted_documents
     yield from reap_due(service)
     yield from _reap_dates(service)
