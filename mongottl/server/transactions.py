@@ -34,14 +34,17 @@ from mongottl.errors import (
 )
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.session_ids import session_key
 from mongottl.exec.operation.sessions import Session
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.transaction_unit import abort, abort_expired, begin
+from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.transaction_unit import abort, abort_expired, abort_open, begin
 from mongottl.exec.operation.transaction_unit import enter as enter_transaction
-from mongottl.exec.operation.transactions import COMMITTED, Transaction
+from mongottl.exec.operation.transactions import COMMITTED, Transaction, WaitingChange
 from mongottl.exec.write.waiting import wait_to_look
 
+# How long a later statement of a transaction waits for a command that changes a collection.
+LOCK_WAIT_S: Final = 0.005
 _LEVELS: Final = ("", "local", "majority", "snapshot")
 
 
@@ -182,32 +185,75 @@ def _committed(number: int) -> CommandError:
 
 def await_users(op: OperationContext, request: Any) -> Steps[None]:
     """Waits until no transaction uses a collection that the command names, or of its database if it names none; or any
-    collection, if its request says `whole_server`.
+    collection, if its request says `whole_server`. Transactions that begin meanwhile wait for the command.
 
     MaxTimeMSExpired (50), Interrupted (11601).
     """
     service = op.service
-    while True:
-        abort_expired(service)
-        users = [user for user in service.transactions.open() if _uses(user, op, request)]
-        if not users:
-            return
-        signal = Signal()
-        users[0].own.on_release(signal.notify)
-        op.waits_for = signal
-        op.check_interrupt()
-        yield wait_to_look(op, signal)
-        op.waits_for = None
-
-
-def _uses(transaction: Transaction, op: OperationContext, request: Any) -> bool:
-    if getattr(request, "whole_server", False):
-        return bool(transaction.collections)
+    waiting = service.transactions.waiting_changes
+    whole_server = getattr(request, "whole_server", False)
     named = {op.used_namespace, getattr(request, "source", ""), getattr(request, "to", "")} - {""}
-    for collection in transaction.collections.values():
-        if collection.namespace in named or (not named and collection.database == op.database):
-            return True
-    return False
+    change = WaitingChange("" if whole_server else op.database, set() if whole_server else named)
+    waiting.append(change)
+    try:
+        while True:
+            abort_expired(service)
+            users = [user for user in service.transactions.open() if change.is_used_by(user)]
+            if not users:
+                return
+            signal = Signal()
+            users[0].own.on_release(signal.notify)
+            op.waits_for = signal
+            op.check_interrupt()
+            yield wait_to_look(op, signal)
+            op.waits_for = None
+    finally:
+        op.waits_for = None
+        waiting.remove(change)
+        for waiter in change.signals:
+            waiter.notify()
+
+
+def change_ahead(service: ServiceContext, generic: GenericArguments, op: OperationContext) -> WaitingChange | None:
+    """The waiting command that goes before a statement of a transaction, because it changes the collection that the
+    statement names; None if there is none, or if it waits for this very transaction."""
+    namespace = op.used_namespace
+    latest = None
+    if generic.lsid is not None and not generic.start_transaction:
+        latest = service.transactions.latest(session_key(generic.lsid, op.client.login))
+    for change in service.transactions.waiting_changes:
+        if change.covers(namespace) and (latest is None or not change.is_used_by(latest)):
+            return change
+    return None
+
+
+def await_change(generic: GenericArguments, op: OperationContext) -> Steps[None]:
+    """Waits for the commands that go before a statement of a transaction.
+
+    The first statement waits as long as they do. A later one, whose transaction holds others up meanwhile, waits
+    LOCK_WAIT_S as in mongod (maxTransactionLockRequestTimeoutMillis): LockTimeout (24), and the transaction is aborted.
+    """
+    service = op.service
+    given_up_s = service.clock.monotonic_s() + LOCK_WAIT_S
+    while (change := change_ahead(service, generic, op)) is not None:
+        op.check_interrupt()
+        signal = Signal()
+        change.signals.append(signal)
+        op.waits_for = signal
+        if generic.start_transaction:
+            yield wait_to_look(op, signal)
+        else:
+            left_s = given_up_s - service.clock.monotonic_s()
+            if left_s <= 0.0:
+                assert op.session_key is not None
+                abort_open(service, op.session_key)
+                raise CommandError(
+                    ErrorCode.LockTimeout,
+                    f"Unable to acquire a lock on '{op.used_namespace}' within {int(LOCK_WAIT_S * 1000)}ms: a command"
+                    " that changes the collection waits",
+                )
+            yield Wait(left_s, signal)
+        op.waits_for = None
 
 
 def _newest(session: Session | None, latest: Transaction | None) -> int:

@@ -2,6 +2,7 @@
 
 import datetime
 import socket
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -873,3 +874,94 @@ def test_moving_the_clock_ends_transactions(server: mongottl.RunningServer, data
             session.commit_transaction()
         assert caught.value.code == 251
     assert coll.find_one() == {"_id": 1, "n": 10}
+
+
+DDL: dict[str, Documents] = {
+    "createIndexes": {"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n_1"}]},
+    "dropIndexes": {"dropIndexes": "c", "index": "m_1"},
+    "collMod": {"collMod": "c", "validationLevel": "moderate"},
+    "drop": {"drop": "c"},
+    "dropDatabase": {"dropDatabase": 1},
+    "renameCollection": {"renameCollection": "", "to": ""},
+}
+
+
+@pytest.mark.parametrize("name", DDL)
+def test_a_change_goes_before_transactions_that_begin_later(
+    server: mongottl.RunningServer, database: Database[Documents], name: str
+) -> None:
+    """As in mongod's lock queue: it waits for those that use the collection, and they may go on meanwhile; others wait
+    for it, at their beginning, or else for 5 ms."""
+    database.c.insert_one({"_id": 1})
+    database.c.create_index("m")
+    database.other.insert_one({"_id": 1})
+    command = DDL[name]
+    if name == "renameCollection":
+        command = {name: f"{database.name}.c", "to": f"{database.name}.new", "$db": "admin"}
+    lsids: list[Documents] = [{"id": bson.Binary(uuid.uuid4().bytes, 4)} for _ in range(3)]
+    older, strange, later = (Bare(server, database.name) for _ in range(3))
+    changing = Bare(server, database.name)
+    outside = database.client[f"{database.name}_2"].c
+    outside.insert_one({"_id": 1})
+    with ThreadPoolExecutor() as pool:
+        older.command({"insert": "c", "documents": [{"_id": 2}]} | statement(lsids[0], 1, startTransaction=True))
+        strange.command({"find": "c", "$db": outside.database.name} | statement(lsids[1], 1, startTransaction=True))
+        change = pool.submit(changing.command, command)
+        until(lambda: waiting(database, name))
+        begun = pool.submit(
+            later.command, {"insert": "c", "documents": [{"_id": 3}]} | statement(lsids[2], 1, startTransaction=True)
+        )
+        until(lambda: waiting(database, "insert"))
+        older.command({"insert": "c", "documents": [{"_id": 4}]} | statement(lsids[0], 1))
+        older.command({"find": "other"} | statement(lsids[0], 1))
+        assert failure(lambda: strange.command({"find": "c"} | statement(lsids[1], 1))) == (24, True)
+        assert not change.done()
+        assert not begun.done()
+        older.admin({"commitTransaction": 1} | statement(lsids[0], 1))
+        assert change.result(PATIENCE_S)["ok"] == 1
+        assert begun.result(PATIENCE_S)["n"] == 1
+        later.admin({"commitTransaction": 1} | statement(lsids[2], 1))
+        assert failure(lambda: strange.admin({"commitTransaction": 1} | statement(lsids[1], 1))) == (251, True)
+    expected = {3} if name in ("drop", "dropDatabase", "renameCollection") else {1, 2, 3, 4}
+    assert {document["_id"] for document in database.c.find()} == expected
+    for bare in (older, strange, later, changing):
+        bare.close()
+    database.client.drop_database(outside.database.name)
+
+
+def waiting(database: Database[Documents], name: str) -> bool:
+    """Whether such a command is registered as running: it waits to begin."""
+    running = database.client.admin.aggregate([{"$currentOp": {"allUsers": True}}])
+    return any(name in one.get("command", {}) for one in running)
+
+
+def test_changes_do_not_starve_beside_short_transactions(
+    server: mongottl.RunningServer, database: Database[Documents]
+) -> None:
+    """12 clients run one short transaction after the other on a collection that is changed meanwhile."""
+    database.c.insert_many([{"_id": number, "n": 0} for number in range(12)])
+    ends = threading.Event()
+
+    def run(number: int) -> None:
+        with pymongo.MongoClient[Documents](server.uri) as client, client.start_session() as session:
+            coll = client[database.name].c
+            while not ends.is_set():
+
+                def step(session: ClientSession) -> None:
+                    coll.update_one({"_id": number}, {"$inc": {"n": 1}}, session=session)
+                    coll.find_one({"_id": number}, session=session)
+
+                session.with_transaction(step)
+
+    with ThreadPoolExecutor() as pool:
+        clients = [pool.submit(run, number) for number in range(12)]
+        try:
+            until(lambda: database.client.admin.command("serverStatus")["transactions"]["currentOpen"] > 3)
+            for _ in range(3):
+                database.command("createIndexes", "c", indexes=[{"key": {"n": 1}, "name": "n_1"}], maxTimeMS=60_000)
+                database.command("collMod", "c", validationLevel="moderate", maxTimeMS=60_000)
+                database.command("dropIndexes", "c", index="n_1", maxTimeMS=60_000)
+        finally:
+            ends.set()
+        for one in clients:
+            one.result(PATIENCE_S)

@@ -12,6 +12,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import Timestamp
 from mongottl.exec.operation.sessions import SessionRegistry
+from mongottl.exec.operation.signal import Signal
 from mongottl.oplog.entry import OplogEntry
 from mongottl.storage.snapshot.write_set import WriteSet
 
@@ -74,10 +75,34 @@ class Transaction:
         self.collections[collection.number] = collection
 
 
+class WaitingChange:
+    """A command that changes collections and waits for the transactions that use them. Transactions that begin later,
+    or use such a collection for the first time, wait for it, as in mongod's lock queue.
+
+    namespaces: of the collections; without any, all of the database, and of the whole server if that is empty.
+    """
+
+    def __init__(self, database: str, namespaces: set[str]) -> None:
+        self._database: Final = database
+        self._namespaces: Final = namespaces
+        self.signals: Final[list[Signal]] = []
+
+    def covers(self, namespace: str) -> bool:
+        """Whether it changes this collection."""
+        if self._namespaces:
+            return namespace in self._namespaces
+        return not self._database or namespace.startswith(f"{self._database}.")
+
+    def is_used_by(self, transaction: Transaction) -> bool:
+        """Whether it waits for the transaction."""
+        return any(self.covers(collection.namespace) for collection in transaction.collections.values())
+
+
 class TransactionRegistry:
-    """The latest transaction of each session, and counts for serverStatus."""
+    """The latest transaction of each session, and counts for serverStatus. waiting_changes: in their order."""
 
     def __init__(self) -> None:
+        self.waiting_changes: list[WaitingChange] = []
         self._latest: dict[bytes, Transaction] = {}
         self._open: dict[bytes, Transaction] = {}
         self.started_total = 0
