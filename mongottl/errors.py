@@ -139,6 +139,7 @@ class ErrorCode(IntEnum):
     UnsupportedOpQueryCommand = 352
     CannotConvertIndexToUnique = 359
     CollectionUUIDMismatch = 361
+    UserWritesBlocked = 371
     QueryRejectedBySettings = 411
     SocketException = 9001
     NotWritablePrimary = 10107

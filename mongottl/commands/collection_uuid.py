@@ -5,34 +5,21 @@ Source: MongoDB's list of error codes (CollectionUUIDMismatch), and the document
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import BinData, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 
 
-def check_form(command: str, uuid: Value) -> None:
-    """Checks that the value of `collectionUUID` is a UUID: TypeMismatch (14), InvalidUUID (207)."""
-    if uuid is not None:
-        check_field_form(f"{command}.collectionUUID", uuid)
-
-
-def check_field_form(field: str, uuid: Value) -> None:
-    """Checks that the value of a field is a UUID: TypeMismatch (14), InvalidUUID (207)."""
-    if not isinstance(uuid, BinData) or uuid.subtype != 4:
-        raise wrong_type(field, uuid, "UUID")
-    if len(uuid.data) != 16:
+def check_uuid_value(uuid: Value) -> None:
+    """InvalidUUID (207) for a value that is no UUID, whatever its type."""
+    if not isinstance(uuid, BinData) or uuid.subtype != 4 or len(uuid.data) != 16:
         raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
 
 
 def check_uuid(
     op: OperationContext, command: str, uuid: Value, database: str, name: str, collection: Collection | None
 ) -> None:
-    """CollectionUUIDMismatch (361) unless the collection is the one that `collectionUUID` names.
-
-    Also raises the errors of `check_form`.
-    """
-    check_form(command, uuid)
+    """CollectionUUIDMismatch (361) unless the collection is the one that `collectionUUID` names."""
     if uuid is None:
         return
     if collection is None or collection.uuid != uuid:

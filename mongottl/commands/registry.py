@@ -16,8 +16,8 @@ from mongottl.commands.access import Access
 from mongottl.commands.families import FAMILIES
 from mongottl.commands.request import RequestParser, fields_of, parser_for
 from mongottl.document.build import encode_fields
-from mongottl.document.types import Value
-from mongottl.document.walk import fields
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import fields, get_value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.usage import LatencyGroup
@@ -57,6 +57,7 @@ class CommandSpec:
     commits or aborts one. repeats_commit: is answered again for a transaction that has been committed.
     judges_oplog: decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
     exclusive: changes collections or indexes, and if it does waits until no transaction uses the collection.
+    writes_anywhere: runs on one database and writes to collections of any.
     uses_cursors: is about open cursors; its database is the one in which the command ran that opened them.
     """
 
@@ -94,6 +95,7 @@ class CommandSpec:
         exclusive: bool,
         judges_oplog: bool,
         uses_cursors: bool,
+        writes_anywhere: bool,
     ) -> None:
         self.name = name
         # The version of MongoDB that introduced it.
@@ -140,6 +142,7 @@ class CommandSpec:
         self.exclusive = exclusive
         self.judges_oplog = judges_oplog
         self.uses_cursors = uses_cursors
+        self.writes_anywhere = writes_anywhere
 
     def is_write(self, body: bytes) -> bool:
         """Whether the command with this body writes."""
@@ -150,6 +153,14 @@ class CommandSpec:
         if not self.secret_fields:
             return body
         return encode_fields([(name, "xxx" if name in self.secret_fields else value) for name, value in fields(body)])
+
+    def shown(self, op: OperationContext) -> bytes:
+        """The command of an operation for others to see: without passwords, and with the comment of its cursor if it
+        has none of its own."""
+        body = self.without_secrets(op.body)
+        if op.comment is None or get_value(body, "comment") is not MISSING:
+            return body
+        return encode_fields([*fields(body), ("comment", op.comment)])
 
     def takes_default_time_limit(self, body: bytes) -> bool:
         """Whether the cluster parameter `defaultMaxTimeMS` applies: to reads that may give `maxTimeMS` for themselves.
@@ -247,6 +258,7 @@ def command(
     exclusive: bool = False,
     judges_oplog: bool = False,
     uses_cursors: bool = False,
+    writes_anywhere: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
 
@@ -286,6 +298,7 @@ def command(
             exclusive=exclusive,
             judges_oplog=judges_oplog,
             uses_cursors=uses_cursors,
+            writes_anywhere=writes_anywhere,
         )
         COMMANDS.add(spec)
         return function
@@ -328,7 +341,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     coordinateCommitTransaction
     createSearchIndexes
     dbCheck
-    dropConnections
     dropSearchIndex
     enableSharding
     flushRouterConfig
@@ -360,12 +372,9 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     replSetSyncFrom
     resetPlacementHistory
     reshardCollection
-    rotateCertificates
     setAllowMigrations
-    setFeatureCompatibilityVersion
     setProfilingFilterGlobally
     setShardVersion
-    setUserWriteBlockMode
     shardConnPoolStats
     shardDrainingStatus
     shardingState

@@ -54,6 +54,8 @@ ONE_KIND: Final = 12  # the command's name as a field, without a collection: any
 UNSUPPORTED_KIND: Final = 13  # a field of mongod that is refused by name
 NUMBER_KIND: Final = 14  # any number, decoded
 STRICT_BOOL_KIND: Final = 15  # bool only
+UUID_KIND: Final = 16  # binary data of subtype 4
+INT32_KIND: Final = 17  # an int32, no other number
 # From this kind on null is a wrong type; for the others it counts as an absent field.
 _FIRST_WITHOUT_NULL: Final = 20
 HINT_KIND: Final = 20  # document or string
@@ -63,6 +65,7 @@ GIVEN_DOCUMENT_KIND: Final = 23
 PIPELINE_KIND: Final = 24  # list of raw documents
 COUNT_LIMIT_KIND: Final = 25  # an integral number of either sign
 BOOL_OR_UUID_KIND: Final = 26  # a bool, or binary data of subtype 4
+GIVEN_DOCUMENTS_KIND: Final = 27  # list of raw documents, none of which may be null
 
 _UUID_SUBTYPE: Final = 4
 _UUID_BYTES: Final = 16
@@ -78,9 +81,12 @@ _EXPECTED: Final = {
     ARRAY_KIND: "array",
     DOCUMENTS_KIND: "array",
     STRICT_BOOL_KIND: "bool",
+    UUID_KIND: "UUID",
+    INT32_KIND: "int",
     GIVEN_BOOL_KIND: "bool",
     GIVEN_DOCUMENT_KIND: "object",
     BOOL_OR_UUID_KIND: "[bool, binData]",
+    GIVEN_DOCUMENTS_KIND: "array",
 }
 
 
@@ -107,11 +113,14 @@ ONE: Final = ONE_KIND
 UNSUPPORTED: Final = UNSUPPORTED_KIND
 ANY: Final = ANY_KIND
 STRICT_BOOL: Final = STRICT_BOOL_KIND
+UUID: Final = UUID_KIND
+INT32_FIELD: Final = INT32_KIND
 GIVEN_BOOL: Final = GIVEN_BOOL_KIND
 GIVEN_DOCUMENT: Final = GIVEN_DOCUMENT_KIND
 PIPELINE: Final = PIPELINE_KIND
 COUNT_LIMIT: Final = COUNT_LIMIT_KIND
 BOOL_OR_UUID: Final = BOOL_OR_UUID_KIND
+GIVEN_DOCUMENTS: Final = GIVEN_DOCUMENTS_KIND
 
 
 class GenericArguments:
@@ -370,13 +379,19 @@ class RequestParser:
                 return is_true(cursor.decoded())
         elif kind == TEXT_KIND and type_code == STRING:
             return read_string(body, cursor.value)
-        elif kind == DOCUMENTS_KIND and type_code == ARRAY:
-            return self._documents(body, cursor)
+        elif (kind == DOCUMENTS_KIND or kind == GIVEN_DOCUMENTS_KIND) and type_code == ARRAY:
+            return self._documents(body, cursor, kind == DOCUMENTS_KIND)
         elif kind == ARRAY_KIND and type_code == ARRAY:
             return cursor.decoded()
         elif kind == STRICT_BOOL_KIND or kind == GIVEN_BOOL_KIND:
             if type_code == BOOL:
                 return body[cursor.value] != 0
+        elif kind == UUID_KIND and type_code == BINARY:
+            uuid = cursor.decoded()
+            if isinstance(uuid, BinData) and uuid.subtype == _UUID_SUBTYPE:
+                return _bool_or_uuid(uuid)
+        elif kind == INT32_KIND and type_code == INT32:
+            return cursor.decoded()
         elif kind == HINT_KIND:
             if type_code == STRING or type_code == DOCUMENT:
                 return cursor.decoded()
@@ -437,12 +452,13 @@ class RequestParser:
                 raise CommandError(ErrorCode.TypeMismatch, "Each element of the 'pipeline' array must be an object")
         return value
 
-    def _documents(self, body: bytes, cursor: ElementCursor) -> list[Value]:
-        """The documents of an array; null and undefined elements are skipped, as an absent field's value is."""
+    def _documents(self, body: bytes, cursor: ElementCursor, skips_null: bool) -> list[Value]:
+        """The documents of an array. skips_null: whether null and undefined elements are skipped, as an absent field's
+        value is."""
         documents: list[Value] = []
         elements = ElementCursor(body, cursor.value)
         while elements.next():
-            if elements.type_code == NULL or elements.type_code == UNDEFINED:
+            if skips_null and (elements.type_code == NULL or elements.type_code == UNDEFINED):
                 continue
             if elements.type_code != DOCUMENT:
                 raise CommandError(

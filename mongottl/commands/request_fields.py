@@ -10,23 +10,24 @@ A request class gives the default, since an annotation cannot.
 from typing import Annotated
 
 from mongottl.commands.request import (
-    ANY,
     ARRAY_FIELD,
     BOOL_FIELD,
     DOCUMENT_FIELD,
     HINT,
+    INT32_FIELD,
     STRICT_BOOL,
     UNSUPPORTED,
+    UUID,
     Field,
 )
-from mongottl.document.types import Value
+from mongottl.document.types import BinData, Value
 
 # Fields of reads and writes that select documents.
 Sort = Annotated[bytes, Field("sort", DOCUMENT_FIELD)]
 Hint = Annotated[Value, Field("hint", HINT)]
 Collation = Annotated[bytes, Field("collation", DOCUMENT_FIELD)]
 Let = Annotated[bytes, Field("let", DOCUMENT_FIELD)]
-CollectionUuid = Annotated[Value, Field("collectionUUID", ANY)]
+CollectionUuid = Annotated[BinData | None, Field("collectionUUID", UUID)]
 
 # Fields of update statements.
 Multi = Annotated[bool, Field("multi", STRICT_BOOL)]
@@ -38,5 +39,5 @@ Ordered = Annotated[bool, Field("ordered", STRICT_BOOL)]
 BypassValidation = Annotated[bool, Field("bypassDocumentValidation", BOOL_FIELD)]
 BypassTimestamps = Annotated[bool, Field("bypassEmptyTsReplacement", STRICT_BOOL)]
 StatementIds = Annotated[list[Value] | None, Field("stmtIds", ARRAY_FIELD)]
-StatementId = Annotated[Value, Field("stmtId", ANY)]
+StatementId = Annotated[int | None, Field("stmtId", INT32_FIELD)]
 EncryptionInformation = Annotated[Value, Field("encryptionInformation", UNSUPPORTED)]

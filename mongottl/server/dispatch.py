@@ -58,6 +58,7 @@ from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.steps import Flush, Steps, Wait
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
+from mongottl.security.privileges import CLUSTER
 from mongottl.server import transactions, waits
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
@@ -74,6 +75,8 @@ _OK: Final = 1.0
 _RETRY_POLL_S: Final = 0.002
 # From this length on, a message is validated in steps.
 LONG_MESSAGE_BYTES: Final = 256 * 1024
+# The commands that write users and roles, which `admin` has, whatever the database.
+_ACCOUNT_FAMILIES: Final = ("roles", "users")
 # Commands up to this length are shown in errors.
 _MAX_SHOWN_BYTES: Final = 2048
 # The first field of the wrapper of a command in an OP_QUERY.
@@ -307,6 +310,8 @@ class Dispatcher:
         if (service.exclusive or service.fsync_locks) and waits.is_locked(op) and spec.is_write(op.body):
             self._join_session(generic, op)
             return self._begin_later(waits.until_unlocked(op), spec, op, carry_out, is_queued=True)
+        if service.write_block.reason is not None and spec.is_write(op.body):
+            _check_write_block(spec, op)
         if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
             raise refused_write()
         if waits.is_published(op.used_namespace):
@@ -503,7 +508,7 @@ class Dispatcher:
         """Registers an operation for currentOp and killOp, without passwords."""
         operations = self.service.operations
         started_s = self.service.clock.monotonic_s()
-        return operations.begin(op, spec.without_secrets(op.body), spec.counter, started_s, not spec.handshake)
+        return operations.begin(op, spec.shown(op), spec.counter, started_s, not spec.handshake)
 
     def _keep_busy(self, key: bytes, steps: Steps[bytes]) -> Steps[bytes]:
         session = self.service.sessions.find(key)
@@ -749,6 +754,15 @@ def _note_statement_errors(observation: Observation, errors: list[Value]) -> Non
         code = entry.get("code") if isinstance(entry, dict) else None
         if isinstance(code, int):
             observation.record_statement_error(code)
+
+
+def _check_write_block(spec: CommandSpec, op: OperationContext) -> None:
+    """UserWritesBlocked (371) for a write that setUserWriteBlockMode blocks."""
+    block = op.service.write_block
+    if spec.family in _ACCOUNT_FAMILIES or not (spec.writes_anywhere or block.blocks(op.database)):
+        return
+    if not (op.service.authorizes and op.may(CLUSTER, "bypassWriteBlockingMode")):
+        raise block.refusal()
 
 
 def _check_connection(op: OperationContext) -> None:

@@ -90,7 +90,7 @@ def _described(
         "op": "remove" if spec.counter == "delete" else spec.counter,
         "ns": op.used_namespace or f"{op.database}.$cmd",
     }
-    body = spec.without_secrets(op.body)
+    body = spec.shown(op)
     comment = get_value(body, "comment")
     commands = [_statement(statement, comment) for statement in _statements(spec, op)] or [_command(body)]
     ending: dict[str, Value] = {

@@ -91,6 +91,8 @@ class Server:
         self.stop_requested = trio.Event()
         self.service.request_stop = self.stop_requested.set
         self._next_ended_log_s = 0.0
+        if tls is not None:
+            self.service.rotate_certificates = tls.reload
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._page: Page | None = None

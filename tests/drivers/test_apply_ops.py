@@ -57,7 +57,7 @@ def test_what_has_happened_already_or_is_gone_again(database: Database[Documents
     apply(
         database,
         on(database, "i", {"_id": 1, "b": 2}),
-        on(database, "u", {"_id": 2, "b": 3}, o2={"_id": 2}),
+        on(database, "u", {"_id": 2, "b": 3}, o2={"_id": 2}, b=True),
         on(database, "u", {"$v": 2, "diff": {"u": {"a": 2}}}, o2={"_id": 3}),
         on(database, "d", {"_id": 4}),
         {**on(database, "d", {"_id": 4}), "ns": f"{database.name}.missing"},
@@ -167,12 +167,67 @@ def test_the_first_error_ends_it(database: Database[Documents]) -> None:
     assert database.t.count_documents({}) == 1
 
 
+def test_a_replacement_of_a_missing_document_does_not_end_it(database: Database[Documents]) -> None:
+    database.create_collection("t")
+    replace = on(database, "u", {"_id": 2, "a": 1}, o2={"_id": 2})
+    error = failure(database, on(database, "i", {"_id": 1}), replace, on(database, "i", {"_id": 3}), allowAtomic=False)
+    assert error.code == 8 and error.details is not None
+    assert (error.details["applied"], error.details["results"]) == (3, [True, False, True])
+    assert list(database.t.find()) == [{"_id": 1}, {"_id": 3}]
+
+
+@pytest.mark.parametrize("value", [None, True, 0, "x", [], {}, Regex("a")])
+def test_fields_that_are_ignored(database: Database[Documents], value: Any) -> None:
+    database.create_collection("t")
+    insert = on(database, "i", {"_id": 1}, unknown=value, h=value)
+    assert apply(database, insert, allowAtomic=value, unknown=value)["applied"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"prepare": False}, 2),
+        ({"prepare": 1}, 14),
+        ({"partialTxn": False}, 31056),
+        ({"count": True}, 14),
+        ({"count": 1}, 31240),
+        ({"preCondition": []}, 6711600),
+        ({"alwaysUpsert": True}, 6711601),
+        ({"alwaysUpsert": 0}, 14),
+        ({"alwaysUpsert": False}, None),
+        ({"alwaysUpsert": None, "prepare": None, "partialTxn": None, "count": None}, None),
+    ],
+)
+def test_options_of_earlier_versions(database: Database[Documents], options: Documents, code: int | None) -> None:
+    if code is None:
+        assert apply(database, **options)["applied"] == 0
+    else:
+        assert failure(database, **options).code == code
+
+
+@pytest.mark.parametrize("value", [None, True, 1, "x", {}, [None], [1]])
+def test_the_operations_are_an_array_of_documents(database: Database[Documents], value: Any) -> None:
+    with pytest.raises(OperationFailure) as caught:
+        database.client.admin.command({"applyOps": value})
+    assert caught.value.code == 14
+
+
 @pytest.mark.parametrize(
     ("entry", "code"),
     [
-        ({"op": "x", "o": {"_id": 1}}, 2),
+        ({"op": "x", "o": {"_id": 1}}, 9),
+        ({"op": 1, "o": {"_id": 1}}, 14),
+        ({"op": None, "o": {"_id": 1}}, 14),
+        ({"op": "i", "o": {"_id": 1}, "ns": 1}, 14),
+        ({"op": "i", "o": [1]}, 14),
+        ({"op": "u", "o": {"a": 1}, "o2": 1}, 14),
+        ({"op": "u", "o": {"a": 1}}, 14),
+        ({"op": "u", "o": {"a": 1}, "o2": {"_id": 1}, "b": 1}, 14),
+        ({"op": "i", "o": {"_id": 1}, "fromMigrate": 1}, 14),
+        ({"op": "i", "o": {"_id": 1}, "ts": 1}, 14),
+        ({"op": "i", "o": {"_id": 1}, "wall": 1}, 14),
         ({"op": "i", "o": {"a": 1}}, 4),
-        ({"op": "u", "o": {"a": 1}}, 4),
+        ({"op": "u", "o": {"a": 1}, "o2": {}}, 4),
         ({"op": "d", "o": {"a": 1}}, 4),
         ({"op": "i", "o": {"_id": 1}, "ns": "nowhere.t"}, 26),
         ({"op": "u", "o": {"_id": 1}, "o2": {"_id": 1}, "ns": "nowhere.t"}, 26),
@@ -186,15 +241,14 @@ def test_the_first_error_ends_it(database: Database[Documents]) -> None:
         ({"op": "u", "o": {"$v": 2, "diff": {"sl": {"a": True, "l": -1}}}, "o2": {"_id": 1}}, 9),
         ({"op": "u", "o": {"$v": 2, "diff": {"sl": {"a": True, "l": True}}}, "o2": {"_id": 1}}, 9),
         ({"op": "u", "o": {"$v": 2, "diff": {"sl": {"a": True, "l": "1"}}}, "o2": {"_id": 1}}, 9),
-        ({"op": "i", "o": {"_id": 1}, "ui": "x"}, 14),
-        ({"op": "i", "o": {"_id": 1}, "ui": Binary(b"1" * 16, 3)}, 14),
+        ({"op": "i", "o": {"_id": 1}, "ui": "x"}, 207),
+        ({"op": "i", "o": {"_id": 1}, "ui": Binary(b"1" * 16, 3)}, 207),
         ({"op": "c", "o": {"create": "x"}, "ns": "d.$cmd", "ui": Binary(b"1234", 4)}, 207),
         ({"op": "c", "o": {"createIndexes": "t", "v": 2, "key": {"a": 1}, "name": "a_1"}, "ns": "d.$cmd"}, 115),
         ({"op": "c", "o": {"ping": 1}, "ns": "d.$cmd"}, 2),
         ({"op": "c", "o": {"create": 1}, "ns": "d.$cmd"}, 73),
         ({"op": "c", "o": {"applyOps": 1}, "ns": "d.$cmd"}, 14),
-        ({"op": "i", "o": {"_id": 1}, "unknown": 1}, 40415),
-        ({"op": "i"}, 40414),
+        ({"op": "i"}, 14),
     ],
 )
 def test_entries_that_are_refused(database: Database[Documents], entry: Documents, code: int) -> None:

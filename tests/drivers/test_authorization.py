@@ -21,7 +21,9 @@ from mongottl.commands.request import (
     COLLECTION,
     DOCUMENT_FIELD,
     DOCUMENTS,
+    GIVEN_DOCUMENTS,
     PIPELINE,
+    STRICT_BOOL,
     TEXT,
     Field,
     GenericArguments,
@@ -140,6 +142,8 @@ BY_KIND: dict[int, Any] = {
     TEXT: "test.c",
     DOCUMENT_FIELD: {},
     DOCUMENTS: [],
+    GIVEN_DOCUMENTS: [],
+    STRICT_BOOL: False,
     ARRAY_FIELD: [],
     PIPELINE: [],
 }

@@ -59,7 +59,7 @@ def test_setting_and_unsetting(admin: Database[Documents]) -> None:
         ({"defaultWriteConcern": "majority"}, 14),
         ({"defaultWriteConcern": {"w": 0}}, 2),
         ({"defaultWriteConcern": {"w": 3}}, 2),
-        ({"defaultWriteConcern": {"w": "nowhere"}}, 2),
+        ({"defaultWriteConcern": {"w": "nowhere"}}, 79),
         ({"defaultWriteConcern": {"w": -1}}, 9),
         ({"defaultWriteConcern": {"other": 1}}, 40415),
         ({"nothing": 1}, 40415),

@@ -231,11 +231,26 @@ class LockInfoRequest(NamedTuple):
     "lockInfo",
     LockInfoRequest,
     access=on_cluster("serverStatus"),
-    help="Lists the locks that are held; there are none, since operations run one at a time.",
+    help="Lists the locks that are held: by fsync, and on collections that are copied.",
     admin_only=True,
 )
 def lock_info(op: OperationContext, request: LockInfoRequest) -> Reply:
-    return {"lockInfo": []}
+    """`{lockInfo: [{resourceId, granted: [{mode, …}], pending: []}]}`. Other commands hold no locks: they run in steps,
+    one at a time."""
+    service = op.service
+    locks: list[Value] = []
+    if service.fsync_locks:
+        locks.append(_described_lock("Global", "", "S", service.fsync_locks))
+    locks += [_described_lock("Collection", namespace, "X", 1) for namespace in sorted(service.exclusive)]
+    return {"lockInfo": locks}
+
+
+def _described_lock(resource: str, name: str, mode: str, holders: int) -> dict[str, Value]:
+    """A lock as lockInfo lists it. name: of the collection, "" for the lock on everything."""
+    granted: list[Value] = [
+        {"mode": mode, "convertMode": "NONE", "enqueueAtFront": False, "compatibleFirst": False} for _ in range(holders)
+    ]
+    return {"resourceId": f"{{{resource}, {name or 1}}}", "granted": granted, "pending": []}
 
 
 class TopRequest(NamedTuple):

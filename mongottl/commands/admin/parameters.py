@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from mongottl.commands.access import on_cluster
+from mongottl.commands.admin.compatibility import compatibility_version
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.commands.security.login import KNOWN_MECHANISMS
@@ -295,9 +296,12 @@ def _known_mechanisms(op: OperationContext) -> Value:
     return [*(KNOWN_MECHANISMS if features is None else features.known(MECHANISM, KNOWN_MECHANISMS))]
 
 
-def _fixed(value: Value) -> ServerParameter:
-    return ServerParameter(lambda op: value)
+def _fixed(value: Value, at_startup: bool = False) -> ServerParameter:
+    return ServerParameter(lambda op: value, at_startup)
 
+
+# Lifetime of a key that signs cluster times, in seconds: three months, as in mongod.
+_KEY_LIFETIME_S: Final = 7_776_000
 
 SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     **{setting.parameter: _setting(setting.field) for setting in SETTINGS if setting.parameter},
@@ -309,7 +313,7 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "authSchemaVersion": _fixed(AUTH_SCHEMA_VERSION),
     "authenticationMechanisms": ServerParameter(_known_mechanisms),
     "cursorTimeoutMillis": ServerParameter(lambda op: op.service.config.cursor_timeout_s * 1000, at_startup=True),
-    "featureCompatibilityVersion": ServerParameter(lambda op: {"version": op.service.config.announced_version()}),
+    "featureCompatibilityVersion": ServerParameter(lambda op: {"version": compatibility_version(op)}),
     "ingressConnectionEstablishmentBurstCapacitySecs": _rate(
         "ingressConnectionEstablishmentBurstCapacitySecs", "burst_s", 0
     ),
@@ -323,6 +327,8 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "internalQueryJavaScriptFnTimeoutMillis": ServerParameter(
         lambda op: op.service.script_limit_ms, at_startup=True, write=_set_script_limit
     ),
+    "KeysRotationIntervalSec": _fixed(_KEY_LIFETIME_S, at_startup=True),
+    "ShardingTaskExecutorPoolReplicaSetMatching": _fixed("automatic", at_startup=True),
     "localLogicalSessionTimeoutMinutes": _fixed(30),
     "logComponentVerbosity": ServerParameter(_component_verbosity, write=_set_component_verbosity),
     "logLevel": ServerParameter(lambda op: op.service.log_settings.verbosity, write=_set_log_level),

@@ -13,11 +13,10 @@ from mongottl.commands.concerns import parse_read_concern, parse_write_concern
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, STRICT_BOOL, Field
 from mongottl.document.build import encode
-from mongottl.document.types import Date, Timestamp, Value
-from mongottl.document.walk import fields, is_empty
+from mongottl.document.types import MISSING, Date, Value
+from mongottl.document.walk import fields, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.query.timestamps import timestamp_seconds
 
 _IMPLICIT_READ: Final = encode({"level": "local"})
 _IMPLICIT_WRITE: Final = encode({"w": "majority", "wtimeout": 0})
@@ -60,8 +59,12 @@ class SetDefaultRWConcernRequest(NamedTuple):
 def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernRequest) -> Reply:
     """An empty read concern removes the default; a default write concern cannot be removed: IllegalOperation (20).
 
-    BadValue (2) without either, for a level that cannot be a default, and for a write concern without acknowledgement.
+    BadValue (2) without either, for a level that cannot be a default, and for a write concern without acknowledgement
+    or without `w`; UnknownReplWriteConcern (79) for an unknown mode, in the command's own write concern, too.
     """
+    own = get_value(op.body, "writeConcern") if op.body else MISSING
+    if isinstance(own, bytes):
+        _check_mode(get_value(own, "w"))
     if request.read is None and request.write is None:
         raise CommandError(
             ErrorCode.BadValue,
@@ -77,6 +80,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
     defaults.read = read
     defaults.write = write
     defaults.updated_ms = op.now_ms
+    defaults.updated_at = op.service.cluster_clock.tick(op.now_ms)
     return described_defaults(op)
 
 
@@ -100,6 +104,10 @@ def _checked_write(concern: bytes, is_set: bool) -> bytes | None:
             )
         return None
     parsed = parse_write_concern(COMMANDS["setDefaultRWConcern"], concern, True)
+    members = get_value(concern, "w")
+    if members is MISSING:
+        raise CommandError(ErrorCode.BadValue, "The default write concern must have 'w'")
+    _check_mode("" if members is None else members)
     if parsed.silent:
         raise CommandError(ErrorCode.BadValue, "Unacknowledged write concern is not suitable for the default")
     if parsed.error is not None:
@@ -112,14 +120,23 @@ def _checked_write(concern: bytes, is_set: bool) -> bytes | None:
     return encode(checked)
 
 
+def _check_mode(members: Value) -> None:
+    """UnknownReplWriteConcern (79) for the name of a mode that a replica set of one member does not have."""
+    if isinstance(members, str) and members != "majority":
+        raise CommandError(
+            ErrorCode.UnknownReplWriteConcern,
+            f"No write concern mode named '{members}' found in replica set configuration",
+        )
+
+
 def described_defaults(op: OperationContext) -> dict[str, Value]:
     defaults = op.service.concern_defaults
     reply: dict[str, Value] = {
         "defaultReadConcern": defaults.read or _IMPLICIT_READ,
         "defaultWriteConcern": defaults.write or _IMPLICIT_WRITE,
     }
-    if defaults.updated_ms:
-        reply["updateOpTime"] = Timestamp(timestamp_seconds(defaults.updated_ms), 1)
+    if defaults.updated_at is not None:
+        reply["updateOpTime"] = defaults.updated_at
         reply["updateWallClockTime"] = Date(defaults.updated_ms)
     reply["defaultWriteConcernSource"] = "global" if defaults.write is not None else "implicit"
     reply["defaultReadConcernSource"] = "global" if defaults.read is not None else "implicit"

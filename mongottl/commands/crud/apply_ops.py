@@ -2,7 +2,8 @@
 with the UUIDs that they had, and to apply the oplog of the time during which a dump was made.
 
 What an operation asks for may have happened already, or be gone again, since the dump may have been made before or
-after it: a document that is inserted may exist, one that is changed or deleted may be missing.
+after it: a document that is inserted may exist, one that is deleted or changed by a diff may be missing. The document
+that an update replaces has to exist, unless the operation has `b: true`.
 
 Source: MongoDB's applyOps command reference, and the requests of its database tools.
 """
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, split_namespace
 from mongottl.commands.access import cluster_needs, needing, write_needs
-from mongottl.commands.collection_uuid import check_field_form
+from mongottl.commands.collection_uuid import check_uuid_value
 from mongottl.commands.crud.update import upsert_or_update
 from mongottl.commands.crud.write_batch import check_batch, ends_command
 from mongottl.commands.ddl.collections import RenameCollectionRequest
@@ -21,21 +22,23 @@ from mongottl.commands.ddl.create import CreateRequest, create_with_uuid
 from mongottl.commands.ddl.databases import DropDatabaseRequest
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import COMMANDS, CommandSpec, Reply, command
-from mongottl.commands.request import (
-    ANY,
-    DOCUMENT_FIELD,
-    DOCUMENTS,
-    IGNORED,
-    TEXT,
-    Field,
-    GenericArguments,
-    RequestParser,
-    parser_for,
-)
+from mongottl.commands.request import GIVEN_DOCUMENTS, INTEGER, STRICT_BOOL, Field, GenericArguments
 from mongottl.commands.request_fields import BypassValidation
+from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
-from mongottl.document.types import MISSING, BinData, Value
-from mongottl.document.walk import find_field, first_field_name, get_value
+from mongottl.document.types import (
+    BOOL,
+    DATE,
+    DOCUMENT,
+    MISSING,
+    STRING,
+    TIMESTAMP,
+    BinData,
+    Value,
+    type_code_of,
+    type_name,
+)
+from mongottl.document.walk import fields, find_field, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
@@ -47,11 +50,22 @@ from mongottl.query.update import LoggedReplacement, parse_logged_update
 from mongottl.security.privileges import INSERT, REMOVE, UPDATE, Need
 
 _MAX_NESTING: Final = 10
+# mongod's codes for options that it has no longer.
+_NO_PARTIAL: Final = 31056
+_NO_COUNT: Final = 31240
+_NO_PRECONDITION: Final = 6711600
+_NO_UPSERT: Final = 6711601
 
 
 class ApplyOpsRequest(NamedTuple):
-    operations: Annotated[list[bytes], Field("applyOps", DOCUMENTS)]
+    """Other fields are ignored, among them `allowAtomic`: the operations have not been atomic since MongoDB 7.0."""
+
+    operations: Annotated[list[bytes], Field("applyOps", GIVEN_DOCUMENTS)]
     bypass: BypassValidation = False
+    always_upsert: Annotated[bool, Field("alwaysUpsert", STRICT_BOOL)] = False
+    prepare: Annotated[bool | None, Field("prepare", STRICT_BOOL)] = None
+    partial: Annotated[bool | None, Field("partialTxn", STRICT_BOOL)] = None
+    size: Annotated[int | None, Field("count", INTEGER)] = None
 
     @property
     def whole_server(self) -> bool:
@@ -60,29 +74,30 @@ class ApplyOpsRequest(NamedTuple):
 
 
 class LoggedOperation(NamedTuple):
-    """The fields of an entry of the oplog. kind: "i"nsert, "u"pdate, "d"elete, "c"ommand or "n" (nothing is done)."""
+    """The fields of an entry of the oplog that matter here.
 
-    kind: Annotated[str, Field("op", TEXT)]
-    namespace: Annotated[str, Field("ns", TEXT)]
-    document: Annotated[bytes, Field("o", DOCUMENT_FIELD)]
-    key: Annotated[bytes, Field("o2", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    uuid: Annotated[Value, Field("ui", ANY)] = None
-    # What says when and by whom it was logged.
-    time: Annotated[Value, Field("ts", IGNORED)] = None
-    term: Annotated[Value, Field("t", IGNORED)] = None
-    hash: Annotated[Value, Field("h", IGNORED)] = None
-    version: Annotated[Value, Field("v", IGNORED)] = None
-    wall_time: Annotated[Value, Field("wall", IGNORED)] = None
-    session: Annotated[Value, Field("lsid", IGNORED)] = None
-    txn_number: Annotated[Value, Field("txnNumber", IGNORED)] = None
-    statement_id: Annotated[Value, Field("stmtId", IGNORED)] = None
-    previous: Annotated[Value, Field("prevOpTime", IGNORED)] = None
-    multi_op_type: Annotated[Value, Field("multiOpType", IGNORED)] = None
-    migrated: Annotated[Value, Field("fromMigrate", IGNORED)] = None
-    version_context: Annotated[Value, Field("versionContext", IGNORED)] = None
+    kind: "i"nsert, "u"pdate, "d"elete, "c"ommand or "n" (nothing is done). upsert: the field `b`, of an update.
+    """
+
+    kind: str
+    namespace: str
+    document: bytes
+    key: bytes
+    uuid: BinData | None
+    upsert: bool
 
 
-_OPERATION: Final[RequestParser] = parser_for("applyOps.applyOps", LoggedOperation)
+# The types of an entry's fields. Others, which say when and by whom it was logged, are ignored.
+_FIELD_TYPES: Final[dict[str, int]] = {
+    "op": STRING,
+    "ns": STRING,
+    "o": DOCUMENT,
+    "o2": DOCUMENT,
+    "b": BOOL,
+    "fromMigrate": BOOL,
+    "ts": TIMESTAMP,
+    "wall": DATE,
+}
 _DOCUMENT_KINDS: Final = ("i", "u", "d")
 
 # The commands that are carried out, with the errors which say that what they ask for has happened already.
@@ -144,26 +159,33 @@ def _command_needs(op: OperationContext, operation: LoggedOperation, database: s
     writes=True,
     admin_only=True,
     exclusive=True,
+    strict=False,
+    writes_anywhere=True,
 )
 def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
     """`{applied: <how many>, results: [true, …]}`. The first operation that fails ends it: the reply has its error, and
     `applied` and `results` with it.
 
-    An insert of a document that exists replaces it. The new document of an update is inserted if there is none to
-    replace; a diff then has no effect. The documents that it writes begin to live anew.
+    An insert of a document that exists replaces it. A replacement of one that is missing fails, but those after it are
+    carried out before the command ends with UnknownError (8); a diff has no effect then. The documents that it writes
+    begin to live anew.
 
     A command is for the collection with the UUID of `ui`, if it is given; it has no effect if there is none.
 
-    BadValue (2) for an operation of an unknown kind, CommandNotSupported (115) for index builds, NamespaceNotFound (26)
-    for inserts and updates in a collection that does not exist, or whose UUID is not the one of `ui`.
+    FailedToParse (9) for an operation of an unknown kind, TypeMismatch (14) for fields of wrong types,
+    CommandNotSupported (115) for index builds, NamespaceNotFound (26) for inserts and updates in a collection that does
+    not exist, or whose UUID is not the one of `ui`. BadValue (2), 31056, 31240, 6711600 and 6711601 for `prepare`,
+    `partialTxn`, `count`, `preCondition` and `alwaysUpsert: true`, which earlier versions of MongoDB had.
     """
+    _check_options(op, request)
     operations = _flattened(op, request.operations, 0)
     op.bypass_validation = request.bypass
     results: list[Value] = []
     home = op.database
     for operation in operations:
+        applied = False
         try:
-            yield from _apply(op, operation)
+            applied = yield from _apply(op, operation)
         except CommandError as error:
             if ends_command(op, error):
                 raise
@@ -172,10 +194,61 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
             raise CommandError(error.code, error.message, details, error.labels) from error
         finally:
             op.database = home
-        results.append(True)
+        results.append(applied)
         op.check_interrupt()
         yield None
+    if not all(results):
+        raise CommandError(
+            ErrorCode.UnknownError,
+            "applyOps had one or more errors applying ops",
+            {"applied": len(results), "results": results},
+        )
     return {"applied": len(results), "results": results}
+
+
+def _check_options(op: OperationContext, request: ApplyOpsRequest) -> None:
+    """Refuses options of earlier versions of MongoDB."""
+    if request.prepare is not None:
+        raise CommandError(ErrorCode.BadValue, "applyOps command can't have 'prepare' field")
+    if request.partial is not None:
+        raise CommandError(_NO_PARTIAL, "applyOps command can't have 'partialTxn' field")
+    if request.size is not None:
+        raise CommandError(_NO_COUNT, "applyOps command can't have 'count' field")
+    if "preCondition" in op.extra_fields:
+        raise CommandError(_NO_PRECONDITION, "applyOps command no longer supports the 'preCondition' option")
+    if request.always_upsert:
+        raise CommandError(_NO_UPSERT, "applyOps command no longer supports the 'alwaysUpsert' option")
+
+
+def _parsed(document: bytes) -> LoggedOperation:
+    """An entry of the oplog. TypeMismatch (14) without `op`, `ns` or `o`, or with a field of a wrong type."""
+    given: dict[str, Value] = {}
+    for name, value in fields(document):
+        expected = _FIELD_TYPES.get(name)
+        if expected is not None and value is not None and type_code_of(value) != expected:
+            raise wrong_type(f"applyOps.applyOps.{name}", value, type_name(expected))
+        if name == "ui" and value is not None:
+            check_uuid_value(value)
+        if value is not None:
+            given[name] = value
+    kind = given.get("op")
+    for name in ("op",) if kind == "n" else ("op", "ns", "o", *(("o2",) if kind == "u" else ())):
+        if name not in given:
+            raise CommandError(
+                ErrorCode.TypeMismatch, f"an operation of applyOps has no {type_name(_FIELD_TYPES[name])} '{name}'"
+            )
+    key = given.get("o2", EMPTY_DOCUMENT)
+    uuid = given.get("ui")
+    what = given.get("o", EMPTY_DOCUMENT)
+    assert isinstance(what, bytes) and isinstance(key, bytes)
+    return LoggedOperation(
+        str(kind),
+        str(given.get("ns", "")),
+        what,
+        key,
+        uuid if isinstance(uuid, BinData) else None,
+        given.get("b") is True,
+    )
 
 
 def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list[LoggedOperation]:
@@ -186,31 +259,30 @@ def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list
         check_batch(op, len(documents))
     found: list[LoggedOperation] = []
     for document in documents:
-        operation = LoggedOperation._make(_OPERATION.parse(document, [], None))
-        if operation.uuid is not None:
-            check_field_form("applyOps.applyOps.ui", operation.uuid)
+        operation = _parsed(document)
         if operation.kind == "c" and first_field_name(operation.document) == "applyOps":
             inner = get_value(operation.document, "applyOps")
             if not isinstance(inner, list) or not all(isinstance(item, bytes) for item in inner):
                 raise CommandError(ErrorCode.TypeMismatch, "applyOps wants an array of documents")
             found += _flattened(op, [item for item in inner if isinstance(item, bytes)], depth + 1)
         elif operation.kind not in (*_DOCUMENT_KINDS, "c", "n"):
-            raise CommandError(ErrorCode.BadValue, f"Unrecognized op type '{operation.kind}' in an oplog entry")
+            raise CommandError(ErrorCode.FailedToParse, f"Unrecognized op type '{operation.kind}' in an oplog entry")
         else:
             found.append(operation)
     return found
 
 
-def _apply(op: OperationContext, operation: LoggedOperation) -> Steps[None]:
+def _apply(op: OperationContext, operation: LoggedOperation) -> Steps[bool]:
+    """Carries out an operation. Whether there was what it changes, where that is required."""
     if operation.kind == "n":
-        return
+        return True
     op.database, name = split_namespace(operation.namespace, op.catalog.naming)
     op.check_database()
     if operation.namespace == OPLOG:
         raise refused_write()
     if operation.kind == "c":
         yield from _apply_command(op, operation)
-        return
+        return True
     check_collection_name(op.database, name)
     collection = _collection(op, name, operation)
     if operation.kind == "d":
@@ -224,7 +296,8 @@ def _apply(op: OperationContext, operation: LoggedOperation) -> Steps[None]:
     elif operation.kind == "i":
         yield from _insert(op, collection, operation.document)
     else:
-        yield from _update(op, collection, operation)
+        return (yield from _update(op, collection, operation))
+    return True
 
 
 def _collection(op: OperationContext, name: str, operation: LoggedOperation) -> Collection | None:
@@ -278,13 +351,17 @@ def _insert(op: OperationContext, collection: Collection, document: bytes) -> St
     yield from upsert_or_update(op, collection.name, selection, LoggedReplacement(document), context, False)
 
 
-def _update(op: OperationContext, collection: Collection, operation: LoggedOperation) -> Steps[None]:
+def _update(op: OperationContext, collection: Collection, operation: LoggedOperation) -> Steps[bool]:
+    """Whether there was the document that it replaces."""
     driver = parse_logged_update(operation.document)
     selection = _by_id(op, collection, operation.key)
     result = yield from update_one(op, selection, driver)
-    if not result.matched and driver.kind == "replacement":
+    if result.matched or driver.kind != "replacement":
+        return True
+    if operation.upsert:
         context = context_of(op, collection.name)
         yield from upsert_or_update(op, collection.name, selection, driver, context, False)
+    return operation.upsert
 
 
 def _parsed_command(operation: LoggedOperation) -> tuple[CommandSpec, Any]:
@@ -304,7 +381,7 @@ def _apply_command(op: OperationContext, operation: LoggedOperation) -> Steps[No
     uuid = operation.uuid
     try:
         if isinstance(request, CreateRequest):
-            create_with_uuid(op, request, uuid if isinstance(uuid, BinData) else None)
+            create_with_uuid(op, request, uuid)
             return
         if isinstance(request, RenameCollectionRequest) and isinstance(request.drop_target, BinData) and uuid is None:
             # The collection that is dropped has another UUID here, unless those of the dump are kept.

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.commands.access import cluster_needs, namespace_needs, needing, write_needs
-from mongottl.commands.collection_uuid import check_form, check_uuid_of
+from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.crud.delete import DeleteStatement, deleted_by, run_delete
 from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
 from mongottl.commands.crud.update import UpdateStatement, result_of, run_update
@@ -199,6 +199,7 @@ def _bulk_write_needs(op: OperationContext, request: BulkWriteRequest) -> list[N
     stable=True,
     raw_data=True,
     in_transaction=True,
+    writes_anywhere=True,
 )
 def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
     """`{cursor: {firstBatch: [{ok, idx, n, nModified, upserted: {_id}, code, errmsg}]}, nErrors, nInserted, …}`.
@@ -223,7 +224,6 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
             check_raw_data(op, database, name)
         namespaces.append((database, name))
         uuids.append(namespace.collection_uuid)
-        check_form(_NAMESPACE.command, namespace.collection_uuid)
     operations = yield from in_turns(op, lambda: _parsed_all(op, request, namespaces))
     options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
     return (yield from _run(op, request, operations, namespaces, uuids, options.batch_size, write))

@@ -17,8 +17,8 @@ from mongottl.commands.query_context import context_of, natural_order, timeless_
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field, GenericArguments
 from mongottl.document.bson_field import checked_word, missing_field, unknown_field, wrong_type
-from mongottl.document.types import Value
-from mongottl.document.walk import fields, first_field_name, is_empty
+from mongottl.document.types import MISSING, Value
+from mongottl.document.walk import fields, first_field_name, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.query_settings import IndexHints, QuerySettings
@@ -110,10 +110,13 @@ def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], s
     if query not in QUERY_SHAPES:
         raise CommandError(UNKNOWN_QUERY, f"{name} does not support the query: '{query}'")
     spec = COMMANDS[query]
+    database = get_value(given, "$db")
+    if database is MISSING or database is None:
+        raise missing_field(f"{name}.$db")
+    if database == "":
+        raise CommandError(ErrorCode.InvalidNamespace, "Invalid namespace: the database of a query is empty")
     generic = GenericArguments()
     request: Any = spec.request._make(spec.parser.parse(given, [], generic))
-    if not generic.database:
-        raise missing_field(f"{name}.$db")
     check_database_name(generic.database)
     if generic.database in SYSTEM_DATABASES:
         raise CommandError(
@@ -153,7 +156,7 @@ def _check_query(op: OperationContext, database: str, request: Any) -> None:
 def _take(settings: QuerySettings, given: bytes) -> None:
     """Applies the given settings. 40415 for an unknown one, TypeMismatch (14) for a wrong type."""
     for name, value in fields(given):
-        if value is None and name in ("indexHints", "queryFramework", "reject"):
+        if value is None and name in ("indexHints", "queryFramework"):
             continue
         if name == "indexHints":
             settings.hints = _hints(value)
@@ -188,6 +191,8 @@ def _hint(hint: bytes) -> IndexHints:
     allowed: list[Value] | None = None
     named = False
     for name, value in fields(hint):
+        if value is None and name in ("ns", "allowedIndexes"):
+            continue
         if name == "ns":
             if not isinstance(value, bytes):
                 raise wrong_type("indexHints.ns", value, "object")
@@ -195,6 +200,8 @@ def _hint(hint: bytes) -> IndexHints:
             for part, text in fields(value):
                 if part not in ("db", "coll"):
                     raise unknown_field(f"indexHints.ns.{part}")
+                if text is None:
+                    continue
                 if not isinstance(text, str):
                     raise wrong_type(f"indexHints.ns.{part}", text, "string")
                 if part == "db":

@@ -151,7 +151,7 @@ def ends_command(op: OperationContext, error: CommandError) -> bool:
 
 
 def number_statements(
-    op: OperationContext, command: str, size: int, statement_id: Value, statement_ids: list[Value] | None = None
+    op: OperationContext, command: str, size: int, statement_id: int | None, statement_ids: list[Value] | None = None
 ) -> RetryableWrite | None:
     """Checks `stmtId` and `stmtIds` and gives the statements their ids; None if the command is no retryable write.
 
@@ -161,7 +161,7 @@ def number_statements(
     write = op.recovery_unit.retryable_write
     if statement_id is None and statement_ids is None:
         return write
-    base = 0 if statement_id is None else _as_statement_id(f"{command}.stmtId", statement_id)
+    base = 0 if statement_id is None else statement_id
     if base + size - 1 > INT_MAX:
         raise CommandError(ErrorCode.InvalidOptions, f"The ids of {size} statements from {base} on exceed {INT_MAX}")
     ids = None if statement_ids is None else _as_statement_ids(command, size, statement_ids)

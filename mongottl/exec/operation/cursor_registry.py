@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import Final, TypeVar
 
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.sessions import SessionRegistry
@@ -25,6 +26,7 @@ class OpenCursor(ABC):
     killed: it was closed.
     outlives_collection: whether it is a change stream, which tells that its collection is gone.
     signal: wakes the getMore that waits for documents now, or None.
+    comment: of the command that opened it, which a getMore without one inherits.
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
     transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
     concern `snapshot`.
@@ -46,6 +48,7 @@ class OpenCursor(ABC):
         self.time_left_s = -1.0
         self.signal: Signal | None = None
         self.owner: UserName | None = None
+        self.comment: Value = None
         self.needs: list[Need] = []
         self.transaction: Transaction | None = None
         self.kept_snapshot: KeptSnapshot | None = None

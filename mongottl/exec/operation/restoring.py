@@ -83,6 +83,7 @@ RESTORED: Final = frozenset(
         "request_units",  # what is left of the second's budgets; the sums go on
         "unarmed",
         "wheel",
+        "write_block",
     }
 )
 ENDED: Final = frozenset(
@@ -119,6 +120,7 @@ KEPT: Final = frozenset(
         "purging",
         "request_stop",
         "restoring",
+        "rotate_certificates",
         "saved_states",
         "spill_space",
         "started_monotonic_s",
@@ -247,6 +249,7 @@ def _put_back(service: ServiceContext, state: SavedServer) -> None:
     for namespace in service.catalog.reload(before, changed):
         service.metrics.usage.remove(namespace)
     service.cluster_parameters.reload()
+    service.write_block.reload()
     service.databases.reload()
     _restore_settings(service, state.settings)
     clock = service.clock
@@ -276,7 +279,7 @@ def _settings(service: ServiceContext) -> ServerSettings:
     concerns = service.concern_defaults
     settings.index_filters = service.catalog.index_filters()
     settings.log = (log.quiet, log.verbosity, dict(log.components))
-    settings.concerns = (concerns.read, concerns.write, concerns.updated_ms)
+    settings.concerns = (concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at)
     settings.connection_rate = service.connection_rate.setting()
     settings.scram_iterations = dict(service.accounts.iterations)
     settings.spent = service.request_units.spent()
@@ -298,7 +301,7 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     log.quiet, log.verbosity = settings.log[0], settings.log[1]
     log.components = dict(settings.log[2])
     concerns = service.concern_defaults
-    concerns.read, concerns.write, concerns.updated_ms = settings.concerns
+    concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at = settings.concerns
     service.connection_rate.restore(settings.connection_rate)
     service.accounts.iterations = dict(settings.scram_iterations)
     service.request_units.restore_spent(settings.spent)

@@ -5,6 +5,7 @@ from typing import Final
 from mongottl.account import AccountSettings
 from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.config import MemoryLimits
+from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.failpoints import FailPointSetting
 from mongottl.exec.operation.profiler import Profiler
@@ -36,7 +37,7 @@ class ServerSettings:
         # Of the log: quiet, verbosity, levels of components.
         self.log: tuple[bool, int, dict[str, int]] = (False, 0, {})
         # The default concerns: read, write, when they were set.
-        self.concerns: tuple[bytes | None, bytes | None, int] = (None, None, 0)
+        self.concerns: tuple[bytes | None, bytes | None, int, Timestamp | None] = (None, None, 0, None)
         self.connection_rate: tuple[bool, int, float, int] = (False, 0, 0.0, 0)
         self.scram_iterations: dict[str, int] = {}
         # The settings of the Cosmos DB account; None in another dialect.

@@ -39,6 +39,7 @@ from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
 from mongottl.exec.operation.stored_sessions import StoredSessions
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
+from mongottl.exec.operation.write_block import UserWriteBlock
 from mongottl.oplog.entry import OplogEntry, is_logged, no_operation
 from mongottl.oplog.log import OPLOG_NUMBER, Oplog
 from mongottl.oplog.records import DATABASE, NAME, OplogRecords
@@ -68,12 +69,16 @@ _MAX_WRITE_BATCH_SIZE: Final = 100_000
 
 
 class ConcernDefaults:
-    """The defaults set by setDefaultRWConcern, as raw documents; None where not set. updated_ms: 0 for never."""
+    """The defaults set by setDefaultRWConcern, as raw documents; None where not set.
+
+    updated_ms, updated_at: wall time and cluster time of the last change; 0 and None for never.
+    """
 
     def __init__(self) -> None:
         self.read: bytes | None = None
         self.write: bytes | None = None
         self.updated_ms = 0
+        self.updated_at: Timestamp | None = None
 
 
 class ServiceContext:
@@ -156,6 +161,7 @@ class ServiceContext:
         self.log_settings = LogSettings(config.quiet, config.verbosity)
         self.concern_defaults = ConcernDefaults()
         self.cluster_parameters = ClusterParameters(self.catalog)
+        self.write_block = UserWriteBlock(self.catalog)
         # Of the dialect `cosmos`; in another there are none.
         self.databases = ProvisionedDatabases(self.catalog)
         self.spill_space = TemporaryFiles(config.data_dir)
@@ -194,6 +200,8 @@ class ServiceContext:
         self.requires_api_version = False
         # The parameter automationServiceDescriptor.
         self.automation_descriptor = ""
+        # Reads the files of the server's certificate again. OSError, with a text, if they cannot be used.
+        self.rotate_certificates: Callable[[], None] = _nothing
         # Stops the server, as a signal does.
         self.request_stop: Callable[[], None] = _nothing
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.

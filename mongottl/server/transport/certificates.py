@@ -40,9 +40,16 @@ class CertificateError(OSError):
 class ServerTls:
     """What the server needs to speak TLS. ca_file: the certificate that clients have to trust, or None if unknown."""
 
-    def __init__(self, context: ssl.SSLContext, ca_file: str | None) -> None:
+    def __init__(self, context: ssl.SSLContext, ca_file: str | None, certificate: str, key: str | None) -> None:
         self.context = context
         self.ca_file = ca_file
+        self._certificate = certificate
+        self._key = key
+
+    def reload(self) -> None:
+        """Reads the certificate's files again, for new connections. CertificateError for bad files, without effect."""
+        _load(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), self._certificate, self._key)
+        _load(self.context, self._certificate, self._key)
 
 
 def server_tls(config: ServerConfig) -> ServerTls | None:
@@ -58,6 +65,19 @@ def server_tls(config: ServerConfig) -> ServerTls | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
+    _load(context, certificate, key)
+    if config.tls_ca is not None:
+        try:
+            context.load_verify_locations(config.tls_ca)
+        except (OSError, ValueError) as error:
+            raise CertificateError(f"cannot use the certificate authority {config.tls_ca}: {_why(error)}") from error
+        optional = config.tls_allow_connections_without_certificates
+        context.verify_mode = ssl.CERT_OPTIONAL if optional else ssl.CERT_REQUIRED
+    return ServerTls(context, ca_file, certificate, key)
+
+
+def _load(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
+    """Loads the certificate and its key from their files. CertificateError."""
     if key is not None:
         try:
             open(key, "rb").close()  # the error of loading both would not say which file it is about
@@ -70,14 +90,6 @@ def server_tls(config: ServerConfig) -> ServerTls | None:
         raise CertificateError(f"cannot use the certificate {certificate}: {why}") from error
     except (OSError, ValueError) as error:
         raise CertificateError(f"cannot use the certificate {certificate}: {_why(error)}") from error
-    if config.tls_ca is not None:
-        try:
-            context.load_verify_locations(config.tls_ca)
-        except (OSError, ValueError) as error:
-            raise CertificateError(f"cannot use the certificate authority {config.tls_ca}: {_why(error)}") from error
-        optional = config.tls_allow_connections_without_certificates
-        context.verify_mode = ssl.CERT_OPTIONAL if optional else ssl.CERT_REQUIRED
-    return ServerTls(context, ca_file)
 
 
 def _no_password() -> str:
