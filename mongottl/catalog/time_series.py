@@ -13,7 +13,7 @@ from typing import Final
 
 from mongottl.document.bson_field import checked_word
 from mongottl.document.build import encode
-from mongottl.document.types import DATE, Value
+from mongottl.document.types import DATE, MISSING, Date, Value
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode, WriteError
 
@@ -41,6 +41,19 @@ class TimeSeries:
                 ErrorCode.BadValue,
                 f"'{self.time_field}' must be present and contain a valid BSON UTC datetime value",
             )
+
+    def in_bucket_order(self, documents: list[bytes]) -> list[bytes]:
+        """Measurements that are inserted together, in the order in which a scan of mongod's buckets returns them: by
+        time among those with the same metadata. As given if one has no date as its time."""
+        groups: dict[bytes, list[tuple[int, int]]] = {}
+        for position, document in enumerate(documents):
+            time = get_value(document, self.time_field)
+            if not isinstance(time, Date):
+                return documents
+            meta = get_value(document, self.meta_field) if self.meta_field else MISSING
+            group = b"" if meta is MISSING else encode({"": meta})
+            groups.setdefault(group, []).append((time.ms, position))
+        return [documents[position] for group in groups.values() for _, position in sorted(group)]
 
     def is_meta(self, path: str) -> bool:
         """Whether a path is the meta field or is below it."""

@@ -161,9 +161,10 @@ def _check_cluster_times(level: Value, after: Timestamp | None, at: Timestamp | 
             )
         if at is not None:
             raise CommandError(ErrorCode.InvalidOptions, "Specifying a timestamp for both clocks is not supported")
-    for name, given in (("afterClusterTime", after), ("atClusterTime", at)):
-        if given is not None and given.time == 0 and given.inc == 0:
-            raise CommandError(ErrorCode.InvalidOptions, f"{name} cannot be a null timestamp")
+    if after is not None and after.time == 0 and after.inc == 0:
+        raise CommandError(ErrorCode.InvalidOptions, "afterClusterTime cannot be a null timestamp")
+    if at is not None and at.time == 0:  # a timestamp of second 0 counts as null, whatever its increment
+        raise CommandError(ErrorCode.InvalidOptions, "atClusterTime cannot be a null timestamp")
 
 
 class WriteConcern:

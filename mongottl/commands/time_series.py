@@ -74,6 +74,11 @@ def check_time_series_index(series: TimeSeries, descriptor: IndexDescriptor) -> 
         raise _invalid("Sparse indexes are not supported on measurements of time-series collections")
     if descriptor.expire_after_s is not None and descriptor.partial_filter is None:
         raise _invalid("TTL indexes on time-series collections need a partialFilterExpression on the metaField")
+    partial = descriptor.partial_filter
+    if descriptor.expire_after_s is not None and partial is not None and not _is_about_meta(series, partial):
+        raise _invalid(
+            "The partialFilterExpression of a TTL index on a time-series collection must be on its metaField"
+        )
     if descriptor.is_id or not (kind in _INDEX_KINDS or (only_meta and kind in _META_INDEX_KINDS)):
         raise CommandError(
             ErrorCode.CannotCreateIndex, f"Index {descriptor.name} is not supported on time-series collections"

@@ -121,6 +121,7 @@ class SetClusterParameterRequest(NamedTuple):
     access=on_cluster("setClusterParameter"),
     help="Sets a cluster parameter; only defaultMaxTimeMS and changeStreamOptions have an effect.",
     admin_only=True,
+    strict=False,
 )
 def set_cluster_parameter(op: OperationContext, request: SetClusterParameterRequest) -> Reply:
     """`{setClusterParameter: {<name>: {<field>: <value>, …}}}`: fields that are not given get their defaults.

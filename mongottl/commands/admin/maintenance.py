@@ -10,9 +10,9 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import USERS, on_cluster
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import ANY, BOOL_FIELD, INTEGER, ONE, Field
+from mongottl.commands.request import BOOL_FIELD, INT32_FIELD, INTEGER, ONE, Field
 from mongottl.document.bson_field import wrong_type
-from mongottl.document.types import Int64, Value
+from mongottl.document.types import Int64, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Flush, Steps
@@ -25,7 +25,7 @@ class FsyncRequest(NamedTuple):
     command: Annotated[Value, Field("fsync", ONE)]
     lock: Annotated[bool, Field("lock", BOOL_FIELD)] = False
     # How long mongod waits for operations that hold locks; here none does.
-    lock_timeout_ms: Annotated[Value, Field("fsyncLockAcquisitionTimeoutMillis", ANY)] = None
+    lock_timeout_ms: Annotated[int | None, Field("fsyncLockAcquisitionTimeoutMillis", INT32_FIELD)] = None
 
 
 @command(
@@ -37,9 +37,6 @@ class FsyncRequest(NamedTuple):
 )
 def fsync(op: OperationContext, request: FsyncRequest) -> Steps[Reply]:
     """`{numFiles: 1}`, or `{info, lockCount, seeAlso}` with `lock`."""
-    timeout = request.lock_timeout_ms
-    if timeout is not None and (isinstance(timeout, (bool, Int64)) or not isinstance(timeout, int)):
-        raise wrong_type("fsync.fsyncLockAcquisitionTimeoutMillis", timeout, "int")
     service = op.service
     if request.lock:
         service.fsync_locks += 1
@@ -85,7 +82,7 @@ def fsync_unlock(op: OperationContext, request: FsyncUnlockRequest) -> Reply:
 
 
 class LogRotateRequest(NamedTuple):
-    command: Annotated[Value, Field("logRotate", ANY)]
+    target: Annotated[Value, Field("logRotate", ONE)]
 
 
 @command(
@@ -94,9 +91,14 @@ class LogRotateRequest(NamedTuple):
     access=on_cluster("logRotate"),
     help="Does nothing: the log goes to standard error, and whoever reads that rotates it.",
     admin_only=True,
-    strict=False,
 )
 def log_rotate(op: OperationContext, request: LogRotateRequest) -> Reply:
+    """A bool, a number or "server". TypeMismatch (14) for another type, NoSuchKey (4) for another log."""
+    target = request.target
+    if not isinstance(target, (bool, str)) and not is_number(target):
+        raise wrong_type("logRotate.logRotate", target, "[bool, long, int, decimal, double, string]")
+    if isinstance(target, str) and target != "server":
+        raise CommandError(ErrorCode.NoSuchKey, f"Unknown log type for rotate: {target}")
     return {}
 
 

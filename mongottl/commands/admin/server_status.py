@@ -10,6 +10,7 @@ import sys
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.build_info import is_compiled
+from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.commands.access import on_cluster
 from mongottl.commands.admin.handshake import replica_set_state
 from mongottl.commands.admin.rw_concern_defaults import described_defaults
@@ -68,7 +69,7 @@ def _process(op: OperationContext) -> dict[str, Value]:
     return {
         "host": service.config.advertise_host or op.client.local,
         "version": service.config.full_version(),
-        "process": "mongos" if service.config.is_sharded else "mongottl",
+        "process": _process_name(op),
         "pid": Int64(os.getpid()),
         "uptime": float(int(uptime_s)),
         "uptimeMillis": Int64(int(uptime_s * 1000)),
@@ -77,6 +78,13 @@ def _process(op: OperationContext) -> dict[str, Value]:
         "extra_info": _extra_info(),
         "mem": _memory(),
     }
+
+
+def _process_name(op: OperationContext) -> str:
+    """In the dialect `mongodb` the name by which monitoring agents know a server."""
+    if op.service.config.is_sharded:
+        return "mongos"
+    return "mongod" if op.service.dialect.name == "mongodb" else "mongottl"
 
 
 def _load(op: OperationContext) -> dict[str, Value]:
@@ -113,6 +121,7 @@ def _load(op: OperationContext) -> dict[str, Value]:
             "bytesOut": Int64(metrics.bytes_out),
             "numRequests": Int64(metrics.requests),
         },
+        "locks": _locks(op),
         "opLatencies": {
             "reads": {"latency": Int64(reads.micros), "ops": Int64(reads.count)},
             "writes": {"latency": Int64(writes.micros), "ops": Int64(writes.count)},
@@ -129,9 +138,43 @@ def _load(op: OperationContext) -> dict[str, Value]:
     }
 
 
+def _locks(op: OperationContext) -> dict[str, Value]:
+    """How often operations have used what mongod locks, by mode: "r" to read and "w" to write. Each operation runs by
+    itself between its steps, so there is no lock that it could wait for but that of fsync, which `R` counts."""
+    counts = op.service.metrics.operations
+    writes = counts["insert"] + counts["update"] + counts["delete"]
+    used: dict[str, Value] = {"r": Int64(sum(counts.values()) - writes), "w": Int64(writes)}
+    everywhere: dict[str, Value] = {**used, "R": Int64(op.service.fsync_locks)}
+    return {
+        "Global": {"acquireCount": everywhere},
+        "Database": {"acquireCount": used},
+        "Collection": {"acquireCount": used},
+    }
+
+
+def _catalog_statistics(op: OperationContext) -> dict[str, Value]:
+    """Number of collections and views, by kind; those of the server itself are internal."""
+    counts = dict.fromkeys(
+        ("collections", "capped", "clustered", "timeseries", "views", "internalCollections", "internalViews"), 0
+    )
+    for collection in op.catalog.all_collections():
+        if collection.database in SYSTEM_DATABASES or collection.name.startswith("system."):
+            counts["internalCollections"] += 1
+            continue
+        counts["collections"] += collection.time_series is None
+        counts["timeseries"] += collection.time_series is not None
+        counts["capped"] += collection.options.capped
+        counts["clustered"] += collection.options.clustered_index is not None
+    for database in op.catalog.database_names():
+        views = len(op.catalog.views(database))
+        counts["internalViews" if database in SYSTEM_DATABASES else "views"] += views
+    return dict(counts)
+
+
 def _storage(op: OperationContext) -> dict[str, Value]:
     service = op.service
     return {
+        "catalogStats": _catalog_statistics(op),
         "defaultRWConcern": described_defaults(op),
         **({} if service.config.is_sharded else {"repl": replica_set_state(op)}),
         "security": {

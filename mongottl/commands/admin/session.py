@@ -31,7 +31,13 @@ class StartSessionRequest(NamedTuple):
     command: Annotated[Value, Field("startSession", ONE)]
 
 
-@command("startSession", StartSessionRequest, access=USERS, help="Starts a logical session and returns its id.")
+@command(
+    "startSession",
+    StartSessionRequest,
+    access=USERS,
+    help="Starts a logical session and returns its id.",
+    strict=False,
+)
 def start_session(op: OperationContext, request: StartSessionRequest) -> Reply:
     data = bytearray(os.urandom(16))
     data[6] = (data[6] & 0x0F) | 0x40

@@ -53,7 +53,7 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
     database, name = split_namespace(request.namespace, op.catalog.naming)
     check_collection_name(database, name)
     started_s = op.service.clock.monotonic_s()
-    collection = op.catalog.lookup(database, name, time_series=True)
+    collection = op.catalog.lookup(database, name)
     size = count = 0
     if is_empty(request.min_key) != is_empty(request.max_key):
         raise CommandError(ErrorCode.BadValue, "only one of min or max specified")

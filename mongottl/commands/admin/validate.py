@@ -13,10 +13,10 @@ from mongottl.commands.access import collection_needs, needing, on_collection
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
-    BOOL_FIELD,
     COLLECTION,
     DOCUMENT_FIELD,
     ONE,
+    STRICT_BOOL,
     TEXT,
     Field,
     RequestParser,
@@ -304,8 +304,8 @@ class ValidateDBMetadataRequest(NamedTuple):
 
 class ApiParameters(NamedTuple):
     version: Annotated[str, Field("version", TEXT)]
-    strict: Annotated[bool, Field("strict", BOOL_FIELD)] = False
-    deprecation_errors: Annotated[bool, Field("deprecationErrors", BOOL_FIELD)] = False
+    strict: Annotated[bool, Field("strict", STRICT_BOOL)] = False
+    deprecation_errors: Annotated[bool, Field("deprecationErrors", STRICT_BOOL)] = False
 
 
 _API: Final[RequestParser] = parser_for("validateDBMetadata.apiParameters", ApiParameters)

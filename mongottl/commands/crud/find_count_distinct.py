@@ -16,6 +16,7 @@ from mongottl.commands.crud.view_reads import (
     count_on_view,
     distinct_documents,
     find_on_view,
+    find_stages,
 )
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order, timeless_context_of
 from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
@@ -135,14 +136,17 @@ class _ParsedFind:
         context = context_of(op, request.collection, request.let, request.collation)
         if request.await_data and not request.tailable:
             raise CommandError(ErrorCode.FailedToParse, "Cannot set 'awaitData' without also setting 'tailable'")
-        if request.tailable:
-            _check_tailable(collection, request)
         self.request = request
         self.collation = context.collation
-        self.match = parse_match(request.filter, context, near=True)
+        piped = _is_piped(op, collection)
+        if piped:
+            find_stages(request)  # for its errors
+        elif request.tailable:
+            _check_tailable(collection, request)
+        self.match = parse_match(request.filter, context, near=not piped)
         self.projection: Projection | None = None
         if not is_empty(request.projection):
-            self.projection = parse_projection(request.projection, context, for_find=True, filter=request.filter)
+            self.projection = parse_projection(request.projection, context, for_find=not piped, filter=request.filter)
         self.natural = natural_order(request.sort)
         self.sort: SortPattern | None = None
         if self.natural == 0 and not is_empty(request.sort):
@@ -178,6 +182,11 @@ class _ParsedFind:
         return plan
 
 
+def _is_piped(op: OperationContext, collection: Collection | None) -> bool:
+    """Whether mongod reads a collection by a pipeline, with its errors: a time series collection."""
+    return collection is not None and collection.time_series is not None and not op.raw_data
+
+
 def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
     parsed = yield from in_turns(op, lambda: _ParsedFind(op, collection, request))
     plan = yield from plan_in_turns(op, collection, lambda: parsed.plan(op, collection))
@@ -206,12 +215,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
 
 
 def _check_tailable(collection: Collection | None, request: FindRequest) -> None:
-    """BadValue (2) for options that tailable cursors exclude: sorts other than `$natural`, `singleBatch`.
-
-    InvalidPipelineOperator (168) on a time series collection, which mongod reads by a pipeline.
-    """
-    if collection is not None and collection.time_series is not None:
-        raise CommandError(ErrorCode.InvalidPipelineOperator, "Tailable cursors cannot read time-series collections")
+    """BadValue (2) for options that tailable cursors exclude: sorts other than `$natural`, `singleBatch`."""
     if not is_empty(request.sort) and natural_order(request.sort) != 1:
         raise CommandError(ErrorCode.BadValue, "cannot use tailable option with a sort other than {$natural: 1}")
     if request.single_batch:
@@ -241,7 +245,8 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         return (yield from count_on_view(op, collection, request))
-    match = yield from in_turns(op, lambda: parse_match(request.query, context, near=True))
+    near = not _is_piped(op, collection)
+    match = yield from in_turns(op, lambda: parse_match(request.query, context, near=near))
     n = yield from count_documents(
         op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
     )
@@ -270,11 +275,10 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         source = yield from distinct_documents(op, collection, request)
-        reply = yield from _collect_distinct(op, source, request.key, context.collation)
-        # Here mongod's `ok` is an int; in all other replies it is a double.
-        return {**reply, "ok": 1}
+        piped = True
     else:
-        match = yield from in_turns(op, lambda: parse_match(request.query, context, near=True))
+        piped = _is_piped(op, collection)
+        match = yield from in_turns(op, lambda: parse_match(request.query, context, near=not piped))
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
         plan = yield from plan_in_turns(
@@ -284,7 +288,9 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
         stage = plan.open()
         op.note_plan(stage)
         source = PlanDocuments(stage, collection, Pull(op, False, False), False)
-    return (yield from _collect_distinct(op, source, request.key, context.collation))
+    reply = yield from _collect_distinct(op, source, request.key, context.collation)
+    # Of what mongod reads by a pipeline `ok` is an int; in all other replies it is a double.
+    return {**reply, "ok": 1} if piped else reply
 
 
 def _collect_distinct(

@@ -12,6 +12,7 @@ from mongottl.commands.request import (
     ARRAY_FIELD,
     COLLECTION,
     IGNORED,
+    INTEGER,
     ONE,
     TEXT,
     WHOLE,
@@ -40,7 +41,7 @@ class GetMoreRequest(NamedTuple):
     collection: Annotated[str, Field("collection", TEXT)]
     batch_size: Annotated[int, Field("batchSize", WHOLE)] = 0
     last_known: Annotated[Value, Field("lastKnownCommittedOpTime", IGNORED)] = None
-    term: Annotated[Value, Field("term", IGNORED)] = None
+    term: Annotated[int | None, Field("term", INTEGER)] = None
 
 
 def _get_more_needs(op: OperationContext, request: GetMoreRequest) -> list[Need]:
@@ -112,6 +113,8 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         snapshot_reads.use(op, cursor.kept_snapshot)
     if cursor.script_steps is not None:
         op.continue_scripts(cursor.script_steps)
+    if op.comment is None:
+        op.comment = cursor.comment
     op.plans = cursor.plans
     op.examined_before = examined_by(cursor.plans) if op.began_s else None
     return _next_page(op, cursor, request.batch_size)

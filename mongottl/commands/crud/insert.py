@@ -194,7 +194,10 @@ def insert_chunk(
     if write is not None:
         write.begin_inserts(start)
     try:
-        insert_batch(op, collection, prepare_documents(op, collection, chunk))
+        prepared = prepare_documents(op, collection, chunk)
+        if collection.time_series is not None:
+            prepared = collection.time_series.in_bucket_order(prepared)
+        insert_batch(op, collection, prepared)
         op.count_statements("insert", len(chunk))
         return len(chunk)
     except (CommandError, DuplicateKey, WriteConflict):

@@ -11,6 +11,7 @@ from mongottl.commands.request import (
     GIVEN_BOOL,
     GIVEN_DOCUMENT,
     IGNORED,
+    INTEGER,
     ONE,
     PIPELINE,
     TEXT,
@@ -47,6 +48,8 @@ class FindRequest(NamedTuple):
     show_record_id: Annotated[bool, Field("showRecordId", BOOL_FIELD)] = False
     min: Annotated[bytes, Field("min", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     max: Annotated[bytes, Field("max", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
+    # Of the replica set, which members send to each other.
+    term: Annotated[int | None, Field("term", INTEGER)] = None
     collection_uuid: CollectionUuid = None
 
 

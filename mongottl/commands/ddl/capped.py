@@ -78,6 +78,8 @@ def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsC
     to = _text("toCollection", request.to)
     op.check_database()
     check_collection_name(op.database, name)
+    if "$" in name:
+        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {op.database}.{name}")
     op.catalog.check_new_name(op.database, to)
     size = _positive_size(request.size)
     source = _source(op, name)
@@ -122,8 +124,6 @@ def _text(field: str, value: Value) -> str:
 def _source(op: OperationContext, name: str) -> Collection:
     op.check_database()
     check_collection_name(op.database, name)
-    if "$" in name:
-        raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {op.database}.{name}")
     source = op.catalog.lookup(op.database, name)
     if source is None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"source collection {op.database}.{name} does not exist")

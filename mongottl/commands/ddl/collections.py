@@ -15,17 +15,16 @@ from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
-    BOOL_FIELD,
     BOOL_OR_UUID,
     COLLECTION,
     DOCUMENT_FIELD,
     IGNORED,
     ONE,
+    STRICT_BOOL,
     TEXT,
     Field,
 )
 from mongottl.commands.request_fields import CollectionUuid
-from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import is_empty
@@ -85,7 +84,7 @@ class RenameCollectionRequest(NamedTuple):
     source: Annotated[str, Field("renameCollection", TEXT)]
     to: Annotated[str, Field("to", TEXT)]
     drop_target: Annotated[bool | BinData, Field("dropTarget", BOOL_OR_UUID)] = False
-    stay_temp: Annotated[Value, Field("stayTemp", ANY)] = False
+    stay_temp: Annotated[bool, Field("stayTemp", STRICT_BOOL)] = False
     collection_uuid: CollectionUuid = None
 
 
@@ -113,6 +112,7 @@ def _rename_needs(op: OperationContext, request: RenameCollectionRequest) -> lis
     admin_only=True,
     writes=True,
     exclusive=True,
+    writes_anywhere=True,
 )
 def rename_collection(op: OperationContext, request: RenameCollectionRequest) -> Reply:
     """Renames a collection. NamespaceNotFound (26) without source; NamespaceExists (48) if the target exists without
@@ -128,7 +128,6 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
     _check_renamable("target", request.to, to_database, to_name)
     source = op.catalog.lookup(database, name)
     check_uuid(op, "renameCollection", request.collection_uuid, database, name, source)
-    check_strict_bool("renameCollection.stayTemp", request.stay_temp)
     target = op.catalog.find(to_database, to_name)
     if isinstance(request.drop_target, BinData):
         if database != to_database:
@@ -154,7 +153,11 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
 
 
 def _check_renamable(which: str, namespace: str, database: str, name: str) -> None:
-    """IllegalOperation (20) for internal collections of the server and for names that are too long."""
+    """IllegalOperation (20) for internal collections of the server, and for names that are too long or have a `$`."""
+    if "$" in name:
+        raise CommandError(
+            ErrorCode.IllegalOperation, f"error with {which} namespace: Invalid collection name: {namespace}"
+        )
     if name.startswith("system.") or (database == "local" and name.startswith("oplog.")):
         raise CommandError(ErrorCode.IllegalOperation, f"error with {which} namespace: cannot rename {namespace}")
     if len(namespace.encode("utf-8")) > MAX_NAMESPACE_BYTES:
@@ -163,12 +166,6 @@ def _check_renamable(which: str, namespace: str, database: str, name: str) -> No
             f"error with {which} namespace: Fully qualified namespace is too long. Namespace: {namespace}"
             f" Max: {MAX_NAMESPACE_BYTES}",
         )
-
-
-def check_strict_bool(field: str, value: Value) -> None:
-    """TypeMismatch (14) unless the value is a bool or null."""
-    if value is not None and not isinstance(value, bool):
-        raise wrong_type(field, value, "bool")
 
 
 def check_no_index_build(collection: Collection) -> None:
@@ -186,13 +183,13 @@ class ListCollectionsRequest(NamedTuple):
     command: Annotated[Value, Field("listCollections", ONE)]
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     cursor: Annotated[bytes, Field("cursor", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    name_only: Annotated[bool, Field("nameOnly", BOOL_FIELD)] = False
-    authorized_collections: Annotated[Value, Field("authorizedCollections", ANY)] = None
+    name_only: Annotated[bool, Field("nameOnly", STRICT_BOOL)] = False
+    authorized_collections: Annotated[bool, Field("authorizedCollections", STRICT_BOOL)] = False
 
 
 def _list_collections_needs(op: OperationContext, request: ListCollectionsRequest) -> list[Need]:
     """Everybody may list the names of the collections on which they may do something (`authorizedCollections`)."""
-    if request.name_only and request.authorized_collections is True:
+    if request.name_only and request.authorized_collections:
         return []
     return database_needs(op.database, "listCollections")
 
@@ -211,10 +208,9 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
     In the dialect `cosmos` without the last two, unless the account has them (`account.VARIANTS`).
     """
     op.check_database()
-    check_strict_bool("listCollections.authorizedCollections", request.authorized_collections)
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     entries: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
-    if request.authorized_collections is True and not op.may(database_resource(op.database), "listCollections"):
+    if request.authorized_collections and not op.may(database_resource(op.database), "listCollections"):
         entries = [entry for entry in entries if op.may_use(op.database, entry.name)]
     entries.sort(key=lambda entry: entry.name)
     shown: tuple[str, ...] = ("name", "type") if request.name_only else ("name", "type", "options", "info", "idIndex")

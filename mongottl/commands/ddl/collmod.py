@@ -34,6 +34,7 @@ from mongottl.commands.request import (
     DOCUMENT_FIELD,
     DOCUMENTS,
     INTEGER,
+    STRICT_BOOL,
     TEXT,
     Field,
     RequestParser,
@@ -80,7 +81,7 @@ class TimeSeriesChange(NamedTuple):
 
 
 class ImagesChange(NamedTuple):
-    enabled: Annotated[bool, Field("enabled", BOOL_FIELD)]
+    enabled: Annotated[bool, Field("enabled", STRICT_BOOL)]
 
 
 _TIME_SERIES: Final[RequestParser] = parser_for("collMod.timeseries", TimeSeriesChange)

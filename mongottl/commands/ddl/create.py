@@ -34,6 +34,7 @@ from mongottl.commands.request import (
     DOCUMENTS,
     IGNORED,
     INTEGER,
+    STRICT_BOOL,
     TEXT,
     Field,
     RequestParser,
@@ -83,7 +84,7 @@ class CreateRequest(NamedTuple):
 
 
 class ImagesOptions(NamedTuple):
-    enabled: Annotated[bool, Field("enabled", BOOL_FIELD)] = False
+    enabled: Annotated[bool, Field("enabled", STRICT_BOOL)]
 
 
 class IndexOptionDefaults(NamedTuple):

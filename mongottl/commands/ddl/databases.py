@@ -10,7 +10,7 @@ from mongottl.catalog.change_kinds import DROP_DATABASE
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.commands.access import cluster_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, ONE, Field
+from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, INTEGER, ONE, STRICT_BOOL, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -29,7 +29,7 @@ class ListDatabasesRequest(NamedTuple):
     command: Annotated[Value, Field("listDatabases", ONE)]
     filter: Annotated[bytes, Field("filter", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
     name_only: Annotated[bool, Field("nameOnly", BOOL_FIELD)] = False
-    authorized_databases: Annotated[bool | None, Field("authorizedDatabases", BOOL_FIELD)] = None
+    authorized_databases: Annotated[bool | None, Field("authorizedDatabases", STRICT_BOOL)] = None
 
 
 def _list_databases_needs(op: OperationContext, request: ListDatabasesRequest) -> list[Need]:
@@ -82,7 +82,7 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
 
 
 class DropDatabaseRequest(NamedTuple):
-    command: Annotated[Value, Field("dropDatabase", ONE)]
+    command: Annotated[int, Field("dropDatabase", INTEGER)]
 
 
 @command(
@@ -96,7 +96,7 @@ class DropDatabaseRequest(NamedTuple):
 )
 def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
     """Drops the collections one by one, in steps. A database that does not exist is no error."""
-    if isinstance(request.command, bool) or request.command != 1:
+    if request.command != 1:
         raise CommandError(5255100, "Have to pass 1 as 'drop' parameter")
     name = op.database
     op.check_database()

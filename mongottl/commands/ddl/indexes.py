@@ -37,6 +37,7 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.profiler import PROFILE_COLLECTION
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.write.expiry import count_expired, rearm_collection
@@ -362,7 +363,9 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
         raise CommandError(
             ErrorCode.InvalidOptions, "The options includeBuildUUIDs and includeIndexBuildInfo cannot both be set"
         )
-    if op.service.dialect.account is None:
+    if request.collection == PROFILE_COLLECTION:
+        specs = []  # in MongoDB it has no index on `_id`
+    elif op.service.dialect.account is None:
         specs = [_listed(index, request) for index in collection.listed_indexes]
     else:
         specs = [listed_index(collection, index.descriptor) for index in collection.listed_indexes]
@@ -445,8 +448,9 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
             entry = collection.index_named(str(name))
             if entry is None or entry not in known:
                 raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{name}]")
-            if entry not in removed:
-                removed.append(entry)
+            if entry in removed:  # the first of two equal names has dropped it
+                raise CommandError(ErrorCode.IndexNotFound, f"index not found with name [{name}]")
+            removed.append(entry)
     if any(entry.descriptor.clustered for entry in removed):
         raise CommandError(_CLUSTERED_CANNOT_GO, "Cannot drop the clustered index")
     if any(entry.descriptor.is_id for entry in removed):

@@ -410,7 +410,7 @@ def _answering_path(
 ) -> AccessPath:
     """The access path for a conjunct that needs an index of its type: the hinted index, or the first that serves it.
 
-    The errors of `IndexAccess.lacking` if there is none.
+    NoQueryExecutionPlans (291) if it is hidden, the errors of `IndexAccess.lacking` if there is none.
     """
     if isinstance(part, OrExpression):
         return _answering_or(collection, part, match)
@@ -425,6 +425,12 @@ def _answering_path(
         path = access_of(index).answering(collection, index, part, match, filter, sort)
         if path is not None:
             return path
+    if any(index.descriptor.kind.name in kinds and index.descriptor.hidden for index in collection.indexes):
+        raise CommandError(
+            ErrorCode.NoQueryExecutionPlans,
+            f"error processing query: ns={collection.namespace}: planner returned error :: caused by :: the index that"
+            " the query needs is hidden",
+        )
     raise INDEX_ACCESS[kinds[0]].lacking(collection)
 
 

@@ -253,7 +253,14 @@ class OperationRun(RunContext):
 
     def storage_statistics(self, namespace: str, scale: Value) -> Value:
         unit = parse_scale("$collStats.storageStats", scale)
-        return encode(describe_size(self._op.recovery_unit, self._find(namespace), self._op.now_s, unit))
+        collection = self._find(namespace)
+        if collection is None:
+            raise CommandError(
+                ErrorCode.NamespaceNotFound,
+                "Unable to retrieve storageStats in $collStats stage :: caused by :: Collection"
+                f" [{namespace}] not found.",
+            )
+        return encode(describe_size(self._op.recovery_unit, collection, self._op.now_s, unit))
 
     def latency_statistics(self, namespace: str, histograms: bool) -> Value:
         usage = self._op.service.metrics.usage.of(namespace)

@@ -511,6 +511,7 @@ def first_reply(
     else:
         cursor.time_left_s = op.time_left_s()
         cursor.owner = op.user()
+        cursor.comment = op.comment
         cursor.needs = op.needs
         cursor.transaction = op.transaction
         cursor.kept_snapshot = op.kept_snapshot

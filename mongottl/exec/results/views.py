@@ -11,10 +11,9 @@ from typing import Final
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS, View
-from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
-from mongottl.document.types import MAX_DOCUMENT_BYTES, Value
+from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -25,8 +24,8 @@ from mongottl.query.pipeline import parse_pipeline, traits_of
 
 # Maximum depth of views on views.
 MAX_VIEW_DEPTH: Final = 20
-# Maximum size of the pipelines of a view and the views below it together.
-MAX_PIPELINE_BYTES: Final = MAX_DOCUMENT_BYTES
+# Maximum size of the pipelines of a view and the views below it together, as in mongod.
+MAX_PIPELINE_BYTES: Final = 16_000_000
 
 
 class ResolvedView:
@@ -88,6 +87,7 @@ def check_view(op: OperationContext, view: View) -> None:
     """Checks the definition of a view, whether it is new or replaces the existing one.
 
     Errors of the pipeline are those of `parse_pipeline`; further errors:
+    InvalidNamespace (73): it begins with `$documents`, which reads no collection.
     OptionNotSupportedOnView (167): `$out` or `$merge` in it, or a collation that a view below or above does not have.
     GraphContainsCycle (5), ViewDepthLimitExceeded (165), ViewPipelineMaxSizeExceeded (195).
     """
@@ -97,6 +97,8 @@ def check_view(op: OperationContext, view: View) -> None:
                 ErrorCode.OptionNotSupportedOnView,
                 f"The aggregation stage {first_field_name(value)} of the view definition is not allowed",
             )
+    if view.pipeline and isinstance(view.pipeline[0], bytes) and first_field_name(view.pipeline[0]) == "$documents":
+        raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}, not in a view")
     context = ParseContext(op.now_ms, None, f"{view.database}.{view.view_on}", collation=view_collation(view))
     context.open_scripts = op.open_scripts
     context.features = op.service.features
@@ -161,7 +163,8 @@ class _ViewGraph:
 
 
 def _size_of(view: View) -> int:
-    return len(encode({"pipeline": view.pipeline}))
+    """Bytes of the stages of a view."""
+    return sum(len(stage) for stage in view.pipeline if isinstance(stage, bytes))
 
 
 def _same_collation(first: bytes | None, second: bytes | None) -> bool:

@@ -39,6 +39,8 @@ MIN_DISTANCE_RANGE: Final = 16894
 MAX_DISTANCE_TYPE: Final = 16895
 MAX_DISTANCE_RANGE: Final = 16896
 NEAR_NOT_ALLOWED: Final = 5626500
+# Beside `$near` with a legacy point there may only be what belongs to it.
+_NOT_BESIDE_OTHERS: Final = 34413
 
 # Units of distances.
 PLANE: Final = 0
@@ -126,7 +128,7 @@ def _parse(path: FieldPath, operators: Value, spherical: bool, ctx: ParseContext
         elif field == "$maxDistance":
             near.max_distance = _legacy_distance(value, field, MAX_DISTANCE_TYPE, MAX_DISTANCE_RANGE)
         elif field != "$uniqueDocs":  # without effect since MongoDB 2.6
-            raise bad_value(f"invalid argument in geo near query: {field}")
+            raise CommandError(_NOT_BESIDE_OTHERS, f"invalid argument in geo near query: {field}")
     return near
 
 

@@ -75,7 +75,8 @@ def _is_within(value: Value, boundaries: list[Value], collation: Collation | Non
 
 @stage("$bucket", StageTraits(planned=True))
 def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{groupBy, boundaries, default, output}`: a `$group` and a `$sort` by `_id`. Codes 40191 to 40202."""
+    """`{groupBy, boundaries, default, output}`: a `$group` and a `$sort` by `_id`. Codes 40191 to 40202, and
+    15948 for an output named `_id`."""
     if not isinstance(argument, bytes):
         raise CommandError(40201, f"Argument to $bucket stage must be an object, but found type: {type_of(argument)}.")
     group_by: Expression | None = None
@@ -109,6 +110,8 @@ def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         )
     if output is None:
         output = [_count(ctx)]
+    if any(accumulator.field == "_id" for accumulator in output):
+        raise CommandError(15948, "a group's _id may only be specified once")
     ranges = BucketKey(group_by, boundaries, default, ctx.collation)
     return [GroupSpec(ranges, output, ctx.collation), _sorted_by("_id", 1, ctx)]
 

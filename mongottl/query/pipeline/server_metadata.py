@@ -140,8 +140,8 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
     ),
 )
 def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
-    """`{}` or `{allHosts: false}`. FailedToParse (9) for other arguments, 4503200 for all hosts, which are for sharded
-    clusters."""
+    """`{}` or `{allHosts: false}`. FailedToParse (9) for other arguments, 13111 for another type than bool, 4503200 for
+    all hosts, which are for sharded clusters."""
     if not isinstance(argument, bytes):
         raise CommandError(
             ErrorCode.FailedToParse,
@@ -153,9 +153,7 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
         if name != "allHosts" or seen:
             raise CommandError(ErrorCode.FailedToParse, f"$planCacheStats got an unexpected field: {name}")
         if not isinstance(value, bool):
-            raise CommandError(
-                ErrorCode.FailedToParse, f"$planCacheStats: allHosts must be a boolean, and is {type_of(value)}"
-            )
+            raise CommandError(13111, f"wrong type for field (allHosts) {type_of(value)} != bool")
         seen = True
         every = value
     if every:

@@ -15,7 +15,7 @@ from mongottl.document.path import check_field_path
 from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import count_fields, fields, first_field_name, is_empty
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
 from mongottl.query.expr.base import EXPRESSIONS
@@ -32,7 +32,8 @@ def parse_projection(spec: bytes, ctx: ParseContext, for_find: bool, filter: byt
 
     Raises CommandError: path collisions 31249 and 31250, mixed kinds 31253 and 31254, computed fields in an exclusion
     31252 and 31310, positional rules 31256, 31271, 31276, 31287, 31308, 31324, 31394 and 31395, `$elemMatch` 31255,
-    31274 and 31275, empty sub-documents 51270, paths 15998, 16410, 40352 and 40353, and errors of expressions.
+    31274 and 31275, and in a stage InvalidPipelineOperator (168), empty sub-documents 51270, paths 15998, 16410, 40352
+    and 40353, and errors of expressions.
     """
     parser = ProjectionParser(ctx, for_find, filter)
     for name, value in fields(spec):
@@ -135,6 +136,10 @@ class ProjectionParser:
             if step is not None:
                 self.steps.append(step)
                 return True
+        if operator == "$elemMatch":
+            raise CommandError(
+                ErrorCode.InvalidPipelineOperator, "Cannot use $elemMatch projection in aggregation projection"
+            )
         if operator == "$meta":
             entry = self._put(path, COMPUTED)
             entry.expression = parse_expression(value, self.ctx)

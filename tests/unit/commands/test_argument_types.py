@@ -14,6 +14,8 @@ from bson.raw_bson import RawBSONDocument
 
 from mongottl.commands import COMMANDS
 from mongottl.commands import request as kinds
+from mongottl.commands.admin import validate
+from mongottl.commands.ddl import collection_options, collmod, create
 from mongottl.commands.registry import CommandSpec
 from mongottl.commands.request import Field, GenericArguments, fields_of
 from mongottl.document.bson_field import STAGE_OPTIONS, OptionField
@@ -67,6 +69,9 @@ TAKEN: dict[int, tuple[set[str], int]] = {
     kinds.ARRAY_FIELD: ({"array"} | ABSENT, 14),
     kinds.DOCUMENTS: ({"array"} | ABSENT, 14),
     kinds.PIPELINE: ({"array"}, 14),
+    kinds.GIVEN_DOCUMENTS: ({"array"}, 14),
+    kinds.UUID: ({"binData"} | ABSENT, 14),
+    kinds.INT32_FIELD: ({"int"} | ABSENT, 14),
     kinds.HINT: ({"string", "object"}, 9),
     kinds.PIPELINE_OR_DOCUMENT: ({"array", "object"}, 9),
 }
@@ -115,6 +120,144 @@ def test_types_of_the_fields_of_commands(spec: CommandSpec, place: int, field: F
             assert missing or type_name not in taken or (type_name == "array" and code == 14), (type_name, error)
         else:
             assert type_name in taken, type_name
+
+
+# Documents in fields of commands, by their request classes.
+NESTED = {
+    "collMod.changeStreamPreAndPostImages": collmod.ImagesChange,
+    "collMod.timeseries": collmod.TimeSeriesChange,
+    "create.changeStreamPreAndPostImages": create.ImagesOptions,
+    "create.clusteredIndex": collection_options.ClusteredIndexOptions,
+    "create.indexOptionDefaults": create.IndexOptionDefaults,
+    "create.timeseries": collection_options.TimeSeriesOptions,
+    "validateDBMetadata.apiParameters": validate.ApiParameters,
+}
+
+
+@pytest.mark.parametrize(
+    "path, request_class, place",
+    [
+        pytest.param(path, request_class, place, id=f"{path}.{field.name}")
+        for path, request_class in NESTED.items()
+        for place, field in enumerate(fields_of(request_class))
+    ],
+)
+def test_types_of_the_fields_of_documents_in_commands(path: str, request_class: type[Any], place: int) -> None:
+    fields = fields_of(request_class)
+    taken, code = TAKEN[fields[place].kind]
+    required = len(fields) - len(request_class._field_defaults)
+    others = [element(other.name, _right_type(other)) for at, other in enumerate(fields[:required]) if at != place]
+    for type_name in SAMPLES:
+        missing = type_name in ABSENT and place < required
+        try:
+            given = document(element(fields[place].name, type_name), *others)
+            kinds.parser_for(path, request_class).parse(given, [], None)
+        except CommandError as error:
+            assert error.code == (40414 if missing else code) and (missing or type_name not in taken), type_name
+        else:
+            assert type_name in taken and not missing, type_name
+
+
+# Fields that are checked one by one: a command with a value of each type, the types that it takes, the error code of
+# null, None if it is taken, and that of the other types.
+BY_HAND: dict[str, tuple[str, dict[str, Any], set[str], int | None, int]] = {
+    "$planCacheStats.allHosts": (
+        "allHosts",
+        {"aggregate": "c", "pipeline": [{"$planCacheStats": {"allHosts": None}}], "cursor": {}},
+        {"bool"},
+        13111,
+        13111,
+    ),
+    "collMod.expireAfterSeconds": ("expireAfterSeconds", {"collMod": "c", "expireAfterSeconds": None}, set(), 14, 14),
+    "collMod.index.expireAfterSeconds": (
+        "expireAfterSeconds",
+        {"collMod": "c", "index": {"name": "a_1", "expireAfterSeconds": None}},
+        NUMBERS,
+        72,
+        14,
+    ),
+    "collMod.index.hidden": (
+        "hidden",
+        {"collMod": "c", "index": {"name": "a_1", "hidden": None}},
+        {"bool"} | NUMBERS,
+        72,
+        14,
+    ),
+    "collMod.index.prepareUnique": (
+        "prepareUnique",
+        {"collMod": "c", "index": {"name": "a_1", "prepareUnique": None}},
+        {"bool"} | NUMBERS,
+        72,
+        14,
+    ),
+    "collStats.scale": ("scale", {"collStats": "c", "scale": None}, NUMBERS, None, 14),
+    "create.storageEngine.wiredTiger.configString": (
+        "configString",
+        {"create": "d", "storageEngine": {"wiredTiger": {"configString": None}}},
+        set(),
+        14,
+        14,
+    ),
+    "dropConnections.hostAndPort": ("hostAndPort", {"dropConnections": 1, "hostAndPort": None}, {"array"}, 40414, 14),
+    "dropIndexes.index": ("index", {"dropIndexes": "c", "index": None}, set(), 14, 14),
+    "getClusterParameter": ("getClusterParameter", {"getClusterParameter": None}, set(), 14, 14),
+    "logRotate": ("logRotate", {"logRotate": None}, {"bool"} | NUMBERS, 14, 14),
+}
+# Values of these types are refused for what they say.
+BY_HAND_REFUSED: dict[str, dict[str, int | None]] = {
+    "$planCacheStats.allHosts": {"bool": 4503200},
+    "collMod.expireAfterSeconds": dict.fromkeys({"string", *NUMBERS}, 72),
+    "create.storageEngine.wiredTiger.configString": {"string": 2},
+    "dropIndexes.index": {"string": 27, "object": None, "array": None},
+    "getClusterParameter": {"string": 4, "array": 2},
+    "logRotate": {"string": 4},
+}
+
+
+@pytest.mark.parametrize("path", BY_HAND)
+def test_types_of_fields_that_are_checked_one_by_one(path: str) -> None:
+    name, command, taken, null, code = BY_HAND[path]
+    server = Running()
+    server.index({"a": 1})
+    for type_name in SAMPLES:
+        refused = BY_HAND_REFUSED.get(path, {})
+        expected = null if type_name == "null" else refused.get(type_name, code)
+        if type_name == "undefined":
+            continue  # as null, or as a value of another type, by the command
+        if type_name in taken and type_name not in refused:
+            expected = None
+        database = "admin" if next(iter(command)) in ("logRotate", "dropConnections", "getClusterParameter") else "test"
+        given: Any = RawBSONDocument(_with_element(bson.encode(command), name, element(name, type_name)))
+        found: int | None = None
+        try:
+            server.run(given, database)
+        except CommandError as error:
+            found = error.code
+        assert found == expected, type_name
+
+
+def _with_element(command: bytes, name: str, given: bytes) -> bytes:
+    """A document with another element in place of the one that is null, also in documents and arrays within it."""
+    null = b"\x0a" + name.encode() + b"\0"
+
+    def changed(value: bytes) -> bytes:
+        elements: list[bytes] = []
+        for key, raw in RawBSONDocument(value).items():
+            if key == name and raw is None:
+                elements.append(given)
+            elif isinstance(raw, RawBSONDocument):
+                elements.append(b"\x03" + key.encode() + b"\0" + changed(bytes(raw.raw)))
+            elif isinstance(raw, list) and raw:
+                inner = b"".join(
+                    b"\x03" + str(at).encode() + b"\0" + changed(bytes(item.raw)) for at, item in enumerate(raw)
+                )
+                elements.append(b"\x04" + key.encode() + b"\0" + (len(inner) + 5).to_bytes(4, "little") + inner + b"\0")
+            else:
+                elements.append(bson.encode({key: raw})[4:-1])
+        return document(*elements)
+
+    assert null in command
+    return changed(command)
 
 
 def _right_type(field: Field) -> str:

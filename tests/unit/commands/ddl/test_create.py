@@ -39,7 +39,7 @@ def shown(running: Running) -> dict[str, Any]:
         ({"storageEngine": {"memory": {}}},) * 2,
         ({"storageEngine": {"sqlite": {"configString": ""}}},) * 2,
         ({"indexOptionDefaults": {"storageEngine": {"memory": {}}}},) * 2,
-        ({"changeStreamPreAndPostImages": {"enabled": 1}}, {"changeStreamPreAndPostImages": {"enabled": True}}),
+        ({"changeStreamPreAndPostImages": {"enabled": True}}, {"changeStreamPreAndPostImages": {"enabled": True}}),
         ({"temp": True}, {"temp": True}),
     ],
 )

@@ -108,7 +108,7 @@ def test_databases_that_cannot_be_dropped(running: Running, database: str, expec
 
 def test_drop_database_takes_1(running: Running) -> None:
     assert running.code({"dropDatabase": 2}) == 5255100
-    assert running.code({"dropDatabase": True}) == 5255100
+    assert running.code({"dropDatabase": True}) == 14
 
 
 def test_statistics_of_a_database(running: Running) -> None:

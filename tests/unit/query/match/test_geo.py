@@ -241,7 +241,6 @@ def test_geometries(matching: Matching, filter: dict[str, Any], values: list[Any
         {"$near": []},
         {"$near": [1]},
         {"$near": [1, 2, 3, 4]},
-        {"$near": [1, 2], "$eq": 5},
         {"$near": {"$maxDistance": 5}},
         {"$near": {"$geometry": [0, 0]}},
         {"$near": {"$geometry": geojson("LineString", [[0, 0], [1, 1]])}},
