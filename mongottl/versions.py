@@ -31,6 +31,8 @@ COMPOUND_HASHED: Final = "compoundHashedIndex"
 LOOKUP_WITH_BOTH: Final = "lookupWithFieldsAndPipeline"
 COMPOUND_WILDCARD: Final = "compoundWildcardIndex"
 POST_IMAGES: Final = "fullDocumentFromPostImages"
+# Fields whose names begin with `$`, in documents that are inserted and in values that updates store.
+DOLLAR_FIELDS: Final = "storedFieldsWithDollar"
 # Variables of expressions that the server defines.
 VARIABLE: Final = "variable"
 # Shapes of `$geoWithin`.
@@ -167,11 +169,12 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         """,
         "8.2": "rawData",
     },
-    # Reference: "update", "Hashed Indexes", "$lookup", "Change Streams", "Compound Wildcard Indexes".
+    # Reference: "update", "Hashed Indexes", "$lookup", "Change Streams", "Compound Wildcard Indexes", "Field Names with
+    # Periods and Dollar Signs".
     SYNTAX: {
         "4.2": UPDATE_PIPELINE,
         "4.4": COMPOUND_HASHED,
-        "5.0": LOOKUP_WITH_BOTH,
+        "5.0": f"{LOOKUP_WITH_BOTH} {DOLLAR_FIELDS}",
         "6.0": POST_IMAGES,
         "7.0": COMPOUND_WILDCARD,
     },

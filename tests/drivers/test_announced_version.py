@@ -259,3 +259,52 @@ def test_a_login_without_users_is_told_what_to_do(connect: Connect, version: str
     failed = query(raw, {"saslContinue": 1, **proof}, "admin")
     assert failed["code"] == 18
     assert "This server has no users" in failed["errmsg"]
+
+
+UPDATES: list[tuple[Documents, int]] = [
+    ({"a": 1, "$b": 1}, 52),
+    ({"a": {"$b": 1}}, 52),
+    ({"a": [{"b": {"$c": 1}}]}, 52),
+    ({"$set": {"a": {"$b": 1}}}, 52),
+    ({"$set": {"a": [{"$b": 1}]}}, 52),
+    ({"$setOnInsert": {"a": {"$b": 1}}}, 52),
+    # Those of a DBRef, and what stores nothing of the operand.
+    ({"a": {"$ref": "c", "$id": 1, "$db": "d"}}, 0),
+    ({"$set": {"a": {"$ref": "c", "$id": 1}}}, 0),
+    ({"$push": {"b": {"$each": [1]}}}, 0),
+    ({"$currentDate": {"d": {"$type": "date"}}}, 0),
+]
+
+
+@pytest.mark.parametrize("version", ["3.6", "4.2", "4.4", "5.0", "8.2"])
+def test_fields_with_a_dollar_are_stored_since_5_0(connect: Connect, version: str) -> None:
+    raw = connect(server_version=version)
+    old = version in ("3.6", "4.2", "4.4")
+    raw.run({"drop": "dollars"})
+    refused = raw.run({"insert": "dollars", "documents": [{"_id": 1, "$a": 1}, {"_id": 2}], "ordered": False})
+    errors = [error["code"] for error in refused.get("writeErrors", [])]
+    assert (errors, refused["n"]) == (([2], 1) if old else ([], 2))
+    if old:
+        assert refused["writeErrors"][0]["errmsg"] == "Document can't have $ prefixed field names: $a"
+    # Inside of the root inserts take them in every version.
+    assert raw.run({"insert": "dollars", "documents": [{"_id": 3, "a": {"$b": 1}}]})["n"] == 1
+    for update, code in UPDATES:
+        answer = raw.run({"update": "dollars", "updates": [{"q": {"_id": 2}, "u": update}]})
+        if code and not old:
+            # Since 5.0 they are refused at the root of a replacement alone.
+            code = 52 if "$b" in update else 0
+        assert [error["code"] for error in answer.get("writeErrors", [])] == ([code] if code else []), (update, answer)
+        replaced = raw.run({"findAndModify": "dollars", "query": {"_id": 2}, "update": update})
+        assert replaced.get("code", 0) == code, (update, replaced)
+    upsert = {"q": {"_id": 9}, "u": {"a": {"$b": 1}}, "upsert": True}
+    answer = raw.run({"update": "dollars", "updates": [upsert]})
+    assert bool(answer.get("writeErrors")) == old
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_hashes_of_index_keys_are_in_the_newest_patches_since_4_2(connect: Connect, version: str) -> None:
+    raw = connect(server_version=version)
+    raw.run({"insert": "hashed", "documents": [{"_id": 1, "a": 1}]})
+    stage = {"$project": {"h": {"$toHashedIndexKey": "$a"}}}
+    answer = raw.run({"aggregate": "hashed", "pipeline": [stage], "cursor": {}})
+    assert (answer["ok"] == 1.0) == (version not in ("3.6", "4.0")), answer

@@ -118,6 +118,7 @@ KEPT: Final = frozenset(
         "observation",
         "process_id",
         "purging",
+        "refuses_dollar_fields",
         "request_stop",
         "restoring",
         "rotate_certificates",

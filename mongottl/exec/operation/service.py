@@ -50,6 +50,7 @@ from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
+from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 from mongottl.wire.messages import MAX_MESSAGE_SIZE
 
 if TYPE_CHECKING:
@@ -134,8 +135,10 @@ class ServiceContext:
         self.metrics = Metrics()
         # Set while the server's page is served.
         self.observation: Observation | None = None
-        # What the announced version has; None if it has everything.
+        # What the announced version has; None if it has everything. refuses_dollar_fields: whether it stores no fields
+        # that begin with `$`.
         self.features = self.dialect.features
+        self.refuses_dollar_fields: bool = self.features is not None and self.features.lacks(SYNTAX, DOLLAR_FIELDS)
         self.fail_points = FailPoints()
         self.profiler = Profiler()
         self.operations = OperationRegistry()

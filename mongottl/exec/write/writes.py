@@ -62,8 +62,11 @@ def prepare_document(op: OperationContext, collection: Collection, document: byt
 
     Empty timestamps among its root fields are replaced by new ones of the operation's time, unless its command keeps
     them. BSONObjectTooLarge (10334) beyond 16 MiB, InvalidIdField (53) for an `_id` of a type that is not allowed,
-    BadValue (2) for two `_id` fields, Overflow (15) beyond 180 levels.
+    BadValue (2) for two `_id` fields, Overflow (15) beyond 180 levels. BadValue (2) for a root field that begins with
+    `$`, where the announced version stores none.
     """
+    if op.service.refuses_dollar_fields:
+        _check_root_names(document)
     if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
         raise WriteError(
             ErrorCode.BSONObjectTooLarge,
@@ -87,6 +90,14 @@ def prepare_document(op: OperationContext, collection: Collection, document: byt
     if document[_FIRST_NAME_AT : _FIRST_NAME_AT + 4] == b"_id\0":
         return document
     return _with_id_first(document)
+
+
+def _check_root_names(document: bytes) -> None:
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        if document[cursor.name_start] == 0x24:  # "$"
+            text = f"Document can't have $ prefixed field names: {cursor.name()}"
+            raise WriteError(ErrorCode.BadValue, text)
 
 
 def with_new_id(op: OperationContext, document: bytes) -> bytes:

@@ -37,7 +37,7 @@ from mongottl.query.update.nodes import KEEP, ApplyState, ArrayFilter, ObjectNod
 from mongottl.query.update.registry import Operand, modifiers
 from mongottl.query.update.stages import UpdatePipeline
 from mongottl.query.update.tree import TreeBuilder
-from mongottl.versions import SYNTAX, UPDATE_PIPELINE
+from mongottl.versions import DOLLAR_FIELDS, SYNTAX, UPDATE_PIPELINE
 
 _EMPTY_TIMESTAMP: Final = b"\x00" * 8
 
@@ -128,6 +128,8 @@ class ReplacementDriver(UpdateDriver):
 
     def __init__(self, replacement: bytes, ctx: ParseContext) -> None:
         super().__init__("replacement")
+        if ctx.lacks(SYNTAX, DOLLAR_FIELDS):
+            check_storable(replacement, 0, "")
         self.replacement = replacement
         if not ctx.keeps_empty_timestamps:
             self.replacement = with_timestamps(replacement, ctx.timestamps, ctx.now_ms)
@@ -196,6 +198,22 @@ def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool) -> Upda
     return UpdateOutcome(document, True)
 
 
+def check_storable(buf: bytes, start: i64, path: str) -> None:
+    """DollarPrefixedFieldName (52) for a field that begins with `$` in the document or array at `start`, but for those
+    of a DBRef: what updates could not store before MongoDB 5.0. path: that of the document, with a dot behind it."""
+    cursor = ElementCursor(buf, start)
+    while cursor.next():
+        is_dollar = buf[cursor.name_start] == 0x24
+        if is_dollar and not (cursor.name_is(b"$ref") or cursor.name_is(b"$id") or cursor.name_is(b"$db")):
+            name = cursor.name()
+            raise CommandError(
+                ErrorCode.DollarPrefixedFieldName,
+                f"The dollar ($) prefixed field '{name}' in '{path}{name}' is not valid for storage.",
+            )
+        if cursor.type_code == DOCUMENT or cursor.type_code == ARRAY:
+            check_storable(buf, cursor.value, f"{path}{cursor.name()}.")
+
+
 def check_id(type_code: i64, buf: bytes, pos: i64) -> None:
     """InvalidIdField (53) for a value that cannot be an `_id`; DollarPrefixedFieldName (52) for `$` names in it."""
     if type_code == ARRAY or type_code == REGEX or type_code == UNDEFINED:
@@ -240,9 +258,14 @@ def parse_pipeline_update(pipeline: list[Value], ctx: ParseContext) -> UpdateDri
     return PipelineDriver(UpdatePipeline(pipeline, ctx))
 
 
+# The modifiers that store their operand as it is.
+_STORE_OPERAND: Final = frozenset(("$max", "$min", "$set", "$setOnInsert"))
+
+
 def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes]) -> UpdateDriver:
     filters: dict[str, ArrayFilter] = parse_array_filters(array_filters, ctx)
     builder = TreeBuilder(filters)
+    refuses_dollar = ctx.lacks(SYNTAX, DOLLAR_FIELDS)
     cursor = ElementCursor(update, 0)
     while cursor.next():
         name = cursor.name()
@@ -263,6 +286,8 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
             )
         entry = ElementCursor(update, cursor.value)
         while entry.next():
+            if refuses_dollar and name in _STORE_OPERAND and entry.type_code in (DOCUMENT, ARRAY):
+                check_storable(update, entry.value, f"{entry.name()}.")
             operand = Operand(entry.name(), entry.type_code, update, entry.value, entry.end)
             builder.add(operand, parser, ctx)
     for identifier in filters:
