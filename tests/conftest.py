@@ -3,8 +3,10 @@
 The repository's root comes last on the path, so that an installed (compiled) mongottl is not shadowed by its sources.
 """
 
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,21 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 sys.path.append(str(Path(__file__).parents[1]))
+
+
+def _stay(number: int, frame: FrameType | None) -> None:
+    """Does nothing at a signal."""
+
+
+def pytest_configure() -> None:
+    """Lets processes that tests start take the signals that the suite itself was started to ignore.
+
+    Shells and `nohup` start what runs in the background so, and a program inherits what is ignored, but not a handler.
+    """
+    for name in ("SIGINT", "SIGHUP", "SIGQUIT"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, _stay)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,8 +6,24 @@ may raise. The command line does so; a server in a thread does not change the pr
 
 from typing import Final
 
-# Files that a server needs beside its connections: database, log, listeners, trio's own.
+# Files that a server needs beside its connections: database, log, listeners, trio's own, and what is kept for sorts
+# that use temporary files, for scripts, and for modules that are imported when a command is first used.
 _OTHER_FILES: Final = 64
+
+
+def is_reserved(descriptor: int) -> bool:
+    """Whether a connection with this file descriptor would take what the server keeps for its own files.
+
+    The system gives the lowest free descriptor, so all below it are in use, by whatever in the process.
+    """
+    try:
+        import resource
+    except ImportError:
+        return False
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit in (-1, resource.RLIM_INFINITY):
+        return False
+    return descriptor >= limit - min(_OTHER_FILES, limit // 4)
 
 
 def raise_file_limit(connections: int) -> str | None:

@@ -54,6 +54,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Connection failed": 9900011,
     "Cannot accept connections": 9900012,
     "Connection refused: too many open connections": 9900013,
+    "Connection refused: too many open files": 9900026,
     "Connection refused: too many new connections": 9900019,
     "TLS handshake failed": 9900014,
     "TLS ended before the first byte": 9900018,

@@ -39,6 +39,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor
+from mongottl.server.limits import is_reserved
 from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
@@ -344,6 +345,10 @@ class Server:
             if wait_s < 0.0:
                 self.service.metrics.connections_rejected += 1
                 self.log.warning("network", "Connection refused: too many new connections", remote=host_port(address))
+                sock.close()
+            elif is_reserved(sock.fileno()):
+                self.service.metrics.connections_rejected += 1
+                self.log.warning("network", "Connection refused: too many open files", remote=host_port(address))
                 sock.close()
             elif self._accepted >= self.config.max_connections:
                 self.service.metrics.connections_rejected += 1

@@ -3,10 +3,12 @@
 import gc
 import socket
 import struct
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import bson
@@ -20,7 +22,8 @@ from mongottl.build_info import is_compiled
 from mongottl.commands import COMMANDS
 from mongottl.config import ServerConfig
 from mongottl.server.server import open_server
-from tests.drivers.test_protocol import OP_COMPRESSED, OP_MSG, Raw, message
+from tests.drivers.test_process import Process
+from tests.drivers.test_protocol import OP_COMPRESSED, OP_MSG, Closed, Raw, message
 from tests.waiting import until
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -341,3 +344,43 @@ def test_a_server_stops_while_messages_wait() -> None:
         client.close()
         server.stop()
         assert all(raw.is_closed() for raw in raws)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the limit of another process")
+def test_connections_leave_the_server_files_of_its_own(tmp_path: Path) -> None:
+    """At the limit of open files new connections are refused, and those that there are can do what takes files: sort in
+    temporary ones, and use a command for the first time, whose modules are imported then."""
+    program = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (160, 160))\n"
+        "from mongottl.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    process = Process(tmp_path / "log", "--port", "0", command=[sys.executable, "-P", "-c", program])
+    try:
+        with ExitStack() as stack:
+            first = stack.enter_context(closing(Raw(process.port)))
+            assert first.run({"ping": 1})["ok"] == 1
+            refused = 0
+            while not refused:
+                other = stack.enter_context(closing(Raw(process.port)))
+                try:
+                    other.send(other.request({"ping": 1, "$db": "admin"}))
+                    assert other.reply()["ok"] == 1
+                except (Closed, ConnectionError):
+                    refused += 1
+            documents = [{"_id": number, "a": -number, "b": "x" * 1000} for number in range(200)]
+            assert first.run({"insert": "c", "documents": documents})["n"] == 200
+            limit = {"setParameter": 1, "internalQueryMaxBlockingSortMemoryUsageBytes": 50_000, "$db": "admin"}
+            assert first.run(limit)["ok"] == 1
+            sorted_by_a = first.run({"find": "c", "sort": {"a": 1}, "batchSize": 200})["cursor"]["firstBatch"]
+            assert [each["_id"] for each in sorted_by_a] == list(range(199, -1, -1))
+            text = [{"$group": {"_id": None, "n": {"$sum": {"$bitAnd": ["$_id", 1]}}}}]
+            assert first.run({"aggregate": "c", "pipeline": text, "cursor": {}})["cursor"]["firstBatch"][0]["n"] == 100
+            assert first.run({"validate": "c"})["valid"]
+        process.stop()
+    finally:
+        process.kill()
+    log = (tmp_path / "log").read_text()
+    assert "too many open files" in log and "Traceback" not in log
