@@ -15,6 +15,8 @@ from mongottl.errors import CommandError, ErrorCode
 # Processes that a server keeps although no operation uses them, and that it has at most. Each takes about 5 MB.
 MAX_IDLE: Final = 2
 MAX_PROCESSES: Final = 32
+# How many of them one user may have at once, or one machine where clients do not log in: others find some free.
+MAX_OF_ONE: Final = 16
 
 # Top-level modules that a script process imports besides the standard library.
 _IMPORTED: Final = ("mongottl", "_quickjs", "bson", "librt", "mypy_extensions")
@@ -201,12 +203,15 @@ class ScriptProcesses:
 
     def __init__(self) -> None:
         self._idle: list[ScriptProcess] = []
-        self._used: set[ScriptProcess] = set()
+        # By process, who has it.
+        self._used: dict[ScriptProcess, str] = {}
         self._spawner: Spawner | None = None
 
-    def acquire(self) -> ScriptProcess | None:
-        """A process for one operation; None if there are too many already. JSInterpreterFailure (139) if it cannot be
-        started."""
+    def acquire(self, owner: str = "") -> ScriptProcess | None:
+        """A process for one operation; None if there are too many already, or if its owner has too many of them.
+        JSInterpreterFailure (139) if it cannot be started."""
+        if list(self._used.values()).count(owner) >= MAX_OF_ONE:
+            return None
         process = None
         while process is None and self._idle:
             process = self._idle.pop()
@@ -222,7 +227,7 @@ class ScriptProcesses:
                 raise CommandError(
                     ErrorCode.JSInterpreterFailure, f"the JavaScript engine cannot be started: {error}"
                 ) from error
-        self._used.add(process)
+        self._used[process] = owner
         return process
 
     def _start(self) -> ScriptProcess:
@@ -239,7 +244,7 @@ class ScriptProcesses:
         """Takes back a process that waits for a request."""
         if process not in self._used:
             return
-        self._used.discard(process)
+        del self._used[process]
         if len(self._idle) < MAX_IDLE:
             self._idle.append(process)
         else:
@@ -248,7 +253,7 @@ class ScriptProcesses:
     def kill(self, process: ScriptProcess) -> None:
         """Ends a process, whatever it does."""
         if process in self._used:
-            self._used.discard(process)
+            del self._used[process]
             process.kill()
 
     def close(self) -> None:

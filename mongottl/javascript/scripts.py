@@ -63,7 +63,9 @@ class Scripts:
         now_ms: int,
         version: str,
         call_limit_ms: int,
+        owner: str = "",
     ) -> None:
+        self._owner: Final = owner
         self.check: Callable[[], None] = _nothing
         self.stored_functions: Callable[[], bytes] = _no_functions
         self.call_limit_ms = call_limit_ms
@@ -151,8 +153,8 @@ class Scripts:
         return process
 
     def _acquire(self) -> "ScriptProcess":
-        """A process for this operation; waits for one if there are too many."""
-        process = self._processes.acquire()
+        """A process for this operation; waits for one if there are too many, or too many of its owner's."""
+        process = self._processes.acquire(self._owner)
         deadline_s = self._monotonic_s() + START_LIMIT_MS / 1000
         while process is None:
             if not self._pause(_ACQUIRE_EVERY_S, -1, False):
@@ -160,7 +162,7 @@ class Scripts:
             self.check()
             if self._monotonic_s() >= deadline_s:
                 raise _too_long(START_LIMIT_MS)
-            process = self._processes.acquire()
+            process = self._processes.acquire(self._owner)
         return process
 
     def _encoded(self, request: list[Value]) -> list[bytes]:

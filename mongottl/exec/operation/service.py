@@ -241,10 +241,10 @@ class ServiceContext:
         self.wake_reaper()
         self.request_units.wake_waiting()
 
-    def script_opener(self, name: str, now_ms: int) -> "Callable[[Pause], Scripts]":
+    def script_opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause], Scripts]":
         """What opens the scripts of an operation, given its function that lets other operations run.
 
-        name: of the operator or command that needs them.
+        name: of the operator or command that needs them. owner: whose share of the processes they take.
         BadValue (2) or CommandNotSupported (115) if the server runs no scripts.
         """
         from mongottl.javascript.library import refusal
@@ -261,7 +261,9 @@ class ServiceContext:
         version = self.config.full_version()
         elapsed = self.clock.monotonic_s
         limit_ms = self.script_limit_ms
-        return lambda pause: Scripts(processes, pause, elapsed, self.log_script_output, now_ms, version, limit_ms)
+        return lambda pause: Scripts(
+            processes, pause, elapsed, self.log_script_output, now_ms, version, limit_ms, owner
+        )
 
     def why_no_scripts(self) -> str:
         """Why the server runs no JavaScript, or "" if it does."""

@@ -11,7 +11,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import JavaScript
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.javascript import processes as script_processes
-from mongottl.javascript.processes import ScriptProcesses, Spawner
+from mongottl.javascript.processes import MAX_OF_ONE, ScriptProcesses, Spawner
 from mongottl.javascript.scripts import Scripts
 from tests.unit.javascript.conftest import LONG_LIMIT_MS, MakeScripts
 
@@ -37,7 +37,7 @@ def test_a_process_serves_one_operation_after_the_other(make: MakeScripts, proce
     first.release()
     second = make()
     assert second.call("function() { return typeof leaked; }", []) == "undefined"
-    assert processes._used == {process}
+    assert set(processes._used) == {process}
     del second
     assert processes._idle == [process]
 
@@ -126,7 +126,7 @@ def test_what_scripts_print(make: MakeScripts) -> None:
 def test_the_limit_of_a_call(make: MakeScripts, processes: ScriptProcesses) -> None:
     scripts = make(call_limit_ms=300)
     assert code_of(scripts, "function() { while (true); }") == ErrorCode.JSInterpreterFailure
-    assert processes._used == set()
+    assert processes._used == {}
     scripts.call_limit_ms = LONG_LIMIT_MS
     assert scripts.call("function() { return 1; }", []) == 1.0
 
@@ -139,7 +139,7 @@ def test_an_operation_that_must_end(make: MakeScripts, processes: ScriptProcesse
     with pytest.raises(CommandError) as caught:
         scripts.call("function() { while (true); }", [])
     assert caught.value.code == ErrorCode.Interrupted
-    assert processes._used == set()
+    assert processes._used == {}
 
 
 def started_by(spawner: Spawner | None) -> list[int]:
@@ -259,3 +259,16 @@ def test_a_reply_that_is_no_bson(scripts: Scripts) -> None:
             scripts.call(f"function() {{ {body} }}", [])
         except CommandError as error:
             assert error.code == ErrorCode.JSInterpreterFailure
+
+
+def test_one_user_leaves_processes_to_others(processes: ScriptProcesses) -> None:
+    taken = [processes.acquire("shop.ann") for _ in range(MAX_OF_ONE)]
+    assert None not in taken
+    assert processes.acquire("shop.ann") is None
+    other = processes.acquire("shop.bob")
+    assert other is not None
+    first = taken[0]
+    assert first is not None
+    processes.kill(first)
+    assert processes.acquire("shop.ann") is not None
+    assert processes.acquire("shop.ann") is None
