@@ -230,3 +230,44 @@ def test_what_an_answer_notifies_is_resumed_behind_it(poller: Poller, pair: Pair
 
 def test_the_times_of_pauses_that_have_ended_are_forgotten(poller: Poller, pair: Pair) -> None:
     trio.run(_forgets_times, poller, pair)
+
+
+async def _answers_before_it_ends_others(poller: Poller) -> None:
+    pairs = [socket.socketpair() for _ in range(100)]
+    ended: list[int] = []
+    answered_after: list[int] = []
+
+    async def serve(number: int) -> None:
+        ours = pairs[number][0]
+
+        def answer() -> bool:
+            if ours.recv(64):
+                answered_after.append(len(ended))
+                return True
+            ended.append(number)
+            return False
+
+        await poller.wait(ours, answer)
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for number, (ours, _) in enumerate(pairs):
+                ours.setblocking(False)
+                nursery.start_soon(serve, number)
+            await wait_all_tasks_blocked()
+            for _, theirs in pairs[:-1]:
+                theirs.close()
+            pairs[-1][1].send(b"a")
+            nursery.start_soon(poller.run)
+            while len(ended) < 99:
+                await trio.lowlevel.checkpoint()
+            assert answered_after == [0]
+            nursery.cancel_scope.cancel()
+    finally:
+        for pair in pairs:
+            for each in pair:
+                each.close()
+
+
+def test_clients_that_wait_go_before_those_that_have_left(poller: Poller) -> None:
+    trio.run(_answers_before_it_ends_others, poller)
