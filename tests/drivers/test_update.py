@@ -288,3 +288,25 @@ def test_what_is_no_pipeline_fails_the_command(five: Database[Documents], pipeli
     for stage, failing in (({"$match": {}}, 72), ({"$unset": 1}, 31002), ({"$set": 1}, 40272)):
         reply = five.command({"update": "c", "updates": [good, {"q": {"_id": 1}, "u": [stage]}]})
         assert (reply["n"], reply["writeErrors"][0]["index"], reply["writeErrors"][0]["code"]) == (1, 1, failing)
+
+
+def test_the_positional_operator_after_an_or_over_one_array(database: Any) -> None:
+    """Equalities on one path are an `$in`; other alternatives record no position."""
+    for filter, expected in (
+        ({"$or": [{"b": 5}, {"b": 2}]}, [1, 9, 3]),
+        ({"$or": [{"b": 3}, {"b": 2}]}, [1, 9, 3]),
+    ):
+        database.p.replace_one({"_id": 1}, {"b": [1, 2, 3], "x": 1}, upsert=True)
+        database.p.update_one(filter, {"$set": {"b.$": 9}})
+        assert database.p.find_one()["b"] == expected
+    with pytest.raises(OperationFailure):
+        database.p.update_one({"$or": [{"x": 1}, {"b": 3}]}, {"$set": {"b.$": 9}})
+
+
+def test_an_existing_index_is_not_hidden_by_create_indexes(database: Any) -> None:
+    index = {"key": {"x": 1}, "name": "x_1"}
+    database.command({"createIndexes": "p", "indexes": [index]})
+    database.command({"createIndexes": "p", "indexes": [{**index, "hidden": False}]})
+    with pytest.raises(OperationFailure) as caught:
+        database.command({"createIndexes": "p", "indexes": [{**index, "hidden": True}]})
+    assert caught.value.code == 85

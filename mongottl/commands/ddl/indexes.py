@@ -286,7 +286,7 @@ def _identical(
     for other in known:
         if other.name == descriptor.name:
             compared = descriptor.compared_with(other)
-            if compared == IDENTICAL:
+            if compared == IDENTICAL and descriptor.hidden == other.hidden:
                 return other
             if compared == DIFFERENT and not (op.service.dialect.index_conflict and descriptor.has_key(other.key)):
                 raise CommandError(

@@ -291,9 +291,10 @@ class AndExpression(ListExpression):
 
 
 class OrExpression(ListExpression):
-    """At least one child matches. Records no array index, as mongod does not.
+    """At least one child matches.
 
-    With many children the equalities on one path are tested together.
+    Records no array index, as mongod does not, unless it is an `$in` in another form: only equalities on one path. With
+    many children the equalities on one path are tested together.
     """
 
     def __init__(self, children: list[MatchExpression]) -> None:
@@ -312,6 +313,34 @@ class OrExpression(ListExpression):
             self._tests = combined_equalities(self.children)
             self._tested = len(self.children)
         return self._tests
+
+    def _is_in(self) -> bool:
+        """Whether all children are equalities on the same path."""
+        path = ""
+        for child in self.children:
+            if not isinstance(child, PathExpression) or not child.traverse_leaf or not child.equality_key():
+                return False
+            if path and child.path.dotted != path:
+                return False
+            path = child.path.dotted
+        return True
+
+    def matches_positional_at(self, buf: bytes, start: i64, details: MatchDetails) -> bool:
+        if not self._is_in():
+            return self.matches_at(buf, start)
+        matched = False
+        before = details.array_index
+        first: i64 = -1
+        for child in self.children:
+            details.array_index = -1
+            if not child.matches_positional_at(buf, start, details):
+                continue
+            matched = True
+            found: i64 = details.array_index
+            if found >= 0 and (first < 0 or found < first):
+                first = found
+        details.array_index = before if first < 0 else int(first)
+        return matched
 
     def matches_at(self, buf: bytes, start: i64) -> bool:
         return any(child.matches_at(buf, start) for child in self.tests())

@@ -65,7 +65,7 @@ def test_paths(filter: dict[str, Any], document: dict[str, Any], expected: bool)
         ({"x.a": {"$elemMatch": {"$gt": 5}}}, {"x": [{"a": [1]}, {"a": [1, 6]}]}, 1),
         ({"a": 7, "b": 3}, {"a": [5, 7], "b": [3]}, 0),  # that of the last path counts
         ({"a": 7, "b": 3}, {"a": [5, 7], "b": 3}, 1),
-        ({"$or": [{"a": 7}, {"a": 8}]}, {"a": [5, 7]}, -1),
+        ({"$or": [{"a": 7}, {"a": 8}]}, {"a": [5, 7]}, 1),
         ({"a": {"$ne": 6}}, {"a": [5, 7]}, -1),
     ],
 )
