@@ -436,7 +436,8 @@ class Catalog:
         collection.dropped = True
 
     def _made(self, database: str, name: str, options: CollectionOptions, uuid: bytes | None = None) -> Collection:
-        """A new collection with its stores and its first indexes. Inside a unit of work."""
+        """A new collection with its stores and its first indexes. Inside a unit of work. DiskFull."""
+        self.engine.require_room()
         if self.large_documents:
             options = options.with_large_documents()
         number = self._next_number()
@@ -521,6 +522,7 @@ class Catalog:
         data: SortedDataInterface | None = None
         if not descriptor.is_ttl_setting:
             with self.engine.unit_of_work() as work:
+                self.engine.require_room()
                 data = self.engine.create_sorted_data(ident, descriptor.unique)
                 work.commit()
         index = IndexEntry(descriptor, ident, data, False)

@@ -63,7 +63,7 @@ from mongottl.server import transactions, waits
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.interface import DiskFull, EngineUnavailable
 from mongottl.versions import COMMAND, HELLO_FIELD, OPTION, unknown_command
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
@@ -711,7 +711,9 @@ class Dispatcher:
         metrics = self.service.metrics
         known = name if name in COMMANDS else UNKNOWN_COMMAND
         metrics.failed_commands[known] = metrics.failed_commands.get(known, 0) + 1
-        if isinstance(error, EngineUnavailable):
+        if isinstance(error, DiskFull):
+            self.service.note_full_disk()
+        elif isinstance(error, EngineUnavailable):
             self.log.error("storage", "The storage engine failed", command=name, error=str(error))
         if isinstance(error, WRITE_CONFLICTS):
             metrics.write_conflicts += 1

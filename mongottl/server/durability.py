@@ -9,6 +9,8 @@ commit: at most two, however many operations wait.
 Maintenance runs in a worker thread, beside everything else. When the engine's log has grown long under steady writing,
 the last part of maintenance requires that no unit of work begins: the commands that write, and the reaper, then wait
 between two steps, while reads continue. A unit that begins nevertheless does not wait; the log is then ended later.
+
+A full disk is logged once, and maintenance then repeated every second until there is room again, which is logged too.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,10 +21,12 @@ import trio
 from mongottl.clock import Clock
 from mongottl.exec.operation.usage import Latency
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable, StorageEngine
+from mongottl.storage.interface import DiskFull, EngineUnavailable, StorageEngine
 
 FLUSH_INTERVAL_S: Final = 0.1
 FLUSH_RETRY_S: Final = 1.0
+# A disk that is full again and again, by writes of which each needs more than there is, is logged no more often.
+FULL_DISK_LOG_S: Final = 60.0
 # Rows of dropped collections whose space is freed before other tasks run.
 DROP_BATCH: Final = 1000
 _MICROS_PER_S: Final = 1_000_000
@@ -54,11 +58,23 @@ class Durability:
         self.holds_writers = False
         self.flush_times = Latency()
         self._written = trio.Event()
+        # Whether the log says that the disk is full, and since when.
+        self._full_logged = False
+        self._full_logged_s = -FULL_DISK_LOG_S
         self._flush_lock = trio.Lock()
         self._writers_may_go = trio.Event()
 
     def note_commit(self) -> None:
         """To be called after each commit: the next flush then begins within FLUSH_INTERVAL_S."""
+        self._written.set()
+
+    def note_full_disk(self) -> None:
+        """To be called when a write has found no room: logs it, and has maintenance make room."""
+        now_s = self._clock.monotonic_s()
+        if not self._full_logged and now_s - self._full_logged_s >= FULL_DISK_LOG_S:
+            self._full_logged = True
+            self._full_logged_s = now_s
+            self._log.error("storage", "The disk is full: only what deletes is written until there is room")
         self._written.set()
 
     async def flush(self) -> None:
@@ -91,16 +107,33 @@ class Durability:
             self._written = trio.Event()
             try:
                 await self._flush_and_maintain()
+            except DiskFull:
+                self.note_full_disk()
+                await trio.sleep(FLUSH_RETRY_S)
             except EngineUnavailable as error:
                 if self._engine.failed:
                     self._log.error(
                         "storage", "A flush failed, writes are refused; restart the server", error=str(error)
                     )
                     return
-                # A full disk, for example; commands that write answer with the error, too.
+                # Commands that write answer with the error, too.
                 self._log.error("storage", "Cannot write to disk; the server will try again", error=str(error))
                 self._written.set()
                 await trio.sleep(FLUSH_RETRY_S)
+            else:
+                await self._watch_full_disk()
+
+    async def _watch_full_disk(self) -> None:
+        """Has maintenance repeated while the disk is full, and logs its end."""
+        try:
+            self._engine.require_room()
+        except EngineUnavailable:
+            self.note_full_disk()
+            await trio.sleep(FLUSH_RETRY_S)
+            return
+        if self._full_logged:
+            self._full_logged = False
+            self._log.warning("storage", "There is room on the disk again")
 
     async def _flush_and_maintain(self) -> None:
         until_s = self._clock.monotonic_s() + FLUSH_INTERVAL_S

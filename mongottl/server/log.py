@@ -65,6 +65,8 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Internal error": 9900020,
     "The storage engine failed": 9900030,
     "Cannot write to disk; the server will try again": 9900031,
+    "The disk is full: only what deletes is written until there is room": 9900033,
+    "There is room on the disk again": 9900034,
     "A flush failed, writes are refused; restart the server": 9900032,
     "TTL deletion failed; the server will try again": 9900040,
     "TTL deletion has stopped: the storage engine failed": 9900041,

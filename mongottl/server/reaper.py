@@ -18,7 +18,7 @@ from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import DiskFull, EngineUnavailable, WriteConflict
 
 # The machine's wall clock may be set, or go on while the machine is suspended, without notice. So while any document
 # waits for its expiry, no sleep is longer than this, and documents that a jump of the clock makes due are deleted as
@@ -54,6 +54,10 @@ class Reaper:
                     await drive(self._refill, clock, self._durability)
                     self._refill = None
                 await drive(reap_due(self._service), clock, self._durability)
+            except DiskFull:
+                self._durability.note_full_disk()
+                await self._rest()
+                continue
             except (EngineUnavailable, WriteConflict) as error:
                 if self._service.engine.failed:
                     self._log.error(

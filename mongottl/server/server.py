@@ -103,6 +103,7 @@ class Server:
         self._accepted = 0
         self._last_connection_id = 0
         engine.set_commit_listener(self.durability.note_commit)
+        self.service.note_full_disk = self.durability.note_full_disk
         self.service.log_lines = log.lines
         self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document

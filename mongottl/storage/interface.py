@@ -90,7 +90,8 @@ class EngineUnavailable(StorageError):
 
 
 class DiskFull(EngineUnavailable):
-    """There is no room on the disk. Reads go on, and writes when there is room again."""
+    """There is no room on the disk. Reads go on, deletions too if they can, and other writes when there is room
+    again."""
 
 
 @mypyc_attr(native_class=False)  # which an OSError cannot be
@@ -505,6 +506,22 @@ class StorageEngine(ABC):
     @property
     def failed(self) -> bool:
         """Whether a flush has failed. From then on the engine refuses commits and flushes, and accepts reads only."""
+        return False
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether a write has found the disk full, and there is no room yet. What deletes can still be written, from a
+        reserve; `require_room` refuses the rest."""
+        return False
+
+    def require_room(self) -> None:
+        """To be called before a commit that stores something new: DiskFull while the disk is full, unless there is
+        room again. Inside a unit of work, which can then only be rolled back, or outside."""
+        return
+
+    def make_room(self) -> bool:
+        """To be called when a unit of work that only deletes has failed with DiskFull: whether there is room for it
+        now, so that it should be repeated."""
         return False
 
     @abstractmethod

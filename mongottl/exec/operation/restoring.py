@@ -114,6 +114,7 @@ KEPT: Final = frozenset(
         "log_ended_cursor",
         "log_script_output",
         "metrics",
+        "note_full_disk",
         "object_ids",
         "observation",
         "process_id",

@@ -209,6 +209,8 @@ class ServiceContext:
         self.request_stop: Callable[[], None] = _nothing
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
         self.wake_reaper: Callable[[], None] = _nothing
+        # Called when a command has found the disk full.
+        self.note_full_disk: Callable[[], None] = _nothing
         self._script_processes: ScriptProcesses | None = None
         self.script_limit_ms: int = _SCRIPT_LIMIT_MS
         # Set when the server stops; long operations then end with InterruptedAtShutdown.

@@ -26,10 +26,12 @@ from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, is_logged, no_operation
 from mongottl.storage.interface import (
+    DiskFull,
     NewRecord,
     Record,
     RecordStore,
     SortedDataInterface,
+    WriteConflict,
     WriteUnitOfWork,
 )
 from mongottl.storage.snapshot.history import CommitImages
@@ -101,7 +103,8 @@ class WriteUnit:
         return is_expired(record[2], record[3], self.collection.default_ttl_s, self.now_s)
 
     def stored(self, rows: list[NewRecord]) -> None:
-        """Notes the written documents as (document, `_ts`, `ttl`); the commit arms the wheel for them."""
+        """Notes the written documents as (document, `_ts`, `ttl`); the commit arms the wheel for them. DiskFull."""
+        self.service.engine.require_room()
         self._rows = rows
         self._changed = True
 
@@ -113,16 +116,20 @@ class WriteUnit:
         self.service.catalog.record_multikey_change(self.collection, index, self._work)
 
     def delete(self, records: list[Record]) -> None:
-        """Deletes records and their index entries. WriteConflict if one of them was changed or deleted meanwhile.
+        """Deletes records and their index entries. WriteConflict if one of them was changed or deleted meanwhile, or if
+        there was no room on the disk, but is now.
 
         An index under construction has no entries of records that its build has not read yet: their keys are not
         generated, because that may fail.
         """
         collection = self.collection
-        for index in collection.writable_indexes:
-            covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
-            self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
-        self.records.delete_records(records)
+        try:
+            for index in collection.writable_indexes:
+                covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
+                self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
+            self.records.delete_records(records)
+        except DiskFull as error:
+            raise self._without_room(error) from None
         self._removed = [*self._removed, *records] if self._removed else records
         self._changed = True
 
@@ -146,7 +153,10 @@ class WriteUnit:
             service.oplog.put(evicted, cluster_clock.tick(self._now_ms), self._now_ms, self._work)
         if cluster_clock.limit_due:
             cluster_clock.put_limit(self._work)
-        self._work.commit()
+        try:
+            self._work.commit()
+        except DiskFull as error:
+            raise self._without_room(error) from None
         if self.meter is not None:
             self.count(self.meter)
         if write is not None:
@@ -156,6 +166,14 @@ class WriteUnit:
         if evicted is not None:
             service.append_entry(evicted)
         self.after_commit()
+
+    def _without_room(self, error: DiskFull) -> Exception:
+        """What to raise for a unit that found no room: WriteConflict, so that it is repeated, if it only deletes and
+        the engine has made room for that."""
+        if not self._rows and self.service.engine.make_room():
+            self.service.note_full_disk()
+            return WriteConflict(str(error))
+        return error
 
     def count(self, meter: RequestMeter) -> None:
         """Counts what the unit has changed. Purges of expired documents cost nothing."""

@@ -52,6 +52,8 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
             catalog.publish(collection, work)
         for collection in transaction.collections.values():
             commit.carry_out(collection, work)
+        if commit.stored or transaction.pending:
+            service.engine.require_room()
         if note is not None:
             note.note_commit()
             if service.oplog.rows is not None:

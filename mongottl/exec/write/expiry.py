@@ -19,6 +19,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.operation.transaction_unit import abort_expired
+from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.storage.interface import NO_BYTE_LIMIT, EngineUnavailable, Record, RecordStore, WriteConflict
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.ttl.policy import (
@@ -152,14 +153,22 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers)
         if not records:
             return deleted
-        unit = recovery_unit.write(collection)
-        with unit:
-            unit.delete(records)
-            unit.purged = len(records)
-            unit.commit()
+        try:
+            _delete_batch(recovery_unit.write(collection), records)
+        except WriteConflict:
+            # No record has changed since it was read: the disk was full, and the engine has made room for deletions.
+            _delete_batch(recovery_unit.write(collection), records)
         collection.purges += 1
         deleted += len(records)
         yield None
+
+
+def _delete_batch(unit: WriteUnit, records: list[Record]) -> None:
+    """Deletes expired records in a unit of work."""
+    with unit:
+        unit.delete(records)
+        unit.purged = len(records)
+        unit.commit()
 
 
 def _due_records(

@@ -142,6 +142,7 @@ def _add_batch(op: OperationContext, collection: Collection, indexes: list[Index
     unit = op.recovery_unit.write(collection)
     try:
         with unit:
+            op.service.engine.require_room()
             batch = _Batch(unit, indexes, records)
             batch.make_keys()
             batch.add_keys()

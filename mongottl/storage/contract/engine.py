@@ -228,6 +228,18 @@ class ContractEngine(ContractCalls, StorageEngine):
     def failed(self) -> bool:
         return self.inner.failed
 
+    @property
+    def disk_full(self) -> bool:
+        return self.inner.disk_full
+
+    def require_room(self) -> None:
+        self.require_open("require_room")
+        self.inner.require_room()
+
+    def make_room(self) -> bool:
+        self.require_open("make_room")
+        return self.inner.make_room()
+
     def flush(self) -> None:
         before = self.inner.committed_number
         with Allowed("flush"):

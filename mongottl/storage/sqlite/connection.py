@@ -40,13 +40,17 @@ IS_NO_PACKED_COUNTERS: Final = f"(typeof(counters) <> 'blob' OR length(counters)
 _UNITS_UNTIL_SETTLED: Final = 4096
 
 
+# No room for the database or the log, and none for the log's index.
+_FULL: Final = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")
+
+
 def engine_error(error: sqlite3.Error) -> Exception:
     """The exception to raise for an error of SQLite: DiskFull or another EngineUnavailable, unless it is a programming
     error of ours."""
     if isinstance(error, sqlite3.ProgrammingError) and "closed" not in str(error):
         return error
     name = getattr(error, "sqlite_errorname", None)
-    if name == "SQLITE_FULL":
+    if name in _FULL:
         return DiskFull(str(error))
     detail = f" ({name})" if name else ""
     return EngineUnavailable(f"the storage engine failed: {error}{detail}")
@@ -127,6 +131,10 @@ class SqliteConnection(UnitOfWorkState):
         # end at once, so no two statements share it.
         self._cursor: sqlite3.Cursor = raw.cursor()
         self._touched: list[StoreCounters] = []
+        # Whether a write has found the disk full since there was room last. Any thread may set it.
+        self.disk_full = False
+        # The largest number of pages that the database may have after a commit; 0 for no limit.
+        self.max_pages = 0
         # The row that the unit of work has added to a log last.
         self._log_row: LogRow | None = None
         # Stores whose counters only the log has, by their ids, and in how many units they were put there.
@@ -191,7 +199,7 @@ class SqliteConnection(UnitOfWorkState):
             return int(self._cursor.execute(sql, parameters).rowcount)
         except sqlite3.Error as error:
             self.state = FAILED
-            raise engine_error(error) from error
+            raise self._write_error(error) from error
 
     def write_many(self, sql: str, rows: list[Any]) -> int:
         """Runs one writing statement for each row of parameters; how many rows were changed in all."""
@@ -203,7 +211,7 @@ class SqliteConnection(UnitOfWorkState):
             return int(self._cursor.executemany(sql, rows).rowcount)
         except sqlite3.Error as error:
             self.state = FAILED
-            raise engine_error(error) from error
+            raise self._write_error(error) from error
 
     def insert_until_conflict(self, sql: str, rows: list[Any]) -> int:
         """Inserts rows up to the first that a unique key refuses; how many were inserted (all: `len(rows)`).
@@ -222,7 +230,7 @@ class SqliteConnection(UnitOfWorkState):
             return after - before
         except sqlite3.Error as error:
             self.state = FAILED
-            raise engine_error(error) from error
+            raise self._write_error(error) from error
         return len(rows)
 
     def remember_read(self, counters: StoreCounters, rows: list[Any], most_bytes: int, id_at: int = 0) -> None:
@@ -269,7 +277,20 @@ class SqliteConnection(UnitOfWorkState):
             with self.begin_lock:
                 self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise engine_error(error) from error
+            raise self._write_error(error) from error
+
+    def _write_error(self, error: sqlite3.Error) -> Exception:
+        """`engine_error` for a write; notes that the disk is full."""
+        failure = engine_error(error)
+        if isinstance(failure, DiskFull):
+            self.disk_full = True
+        return failure
+
+    def no_room(self) -> Exception:
+        """The DiskFull to raise for a write that needs room; the unit of work can then only be rolled back."""
+        if self.state == OPEN:
+            self.state = FAILED
+        return DiskFull("the disk is full; what deletes is executed, other writes when there is room again")
 
     def add_log_row(self, row: LogRow) -> None:
         """Adds a row to a log: written at the commit, with the counters that the unit changes, or before the next
@@ -290,7 +311,7 @@ class SqliteConnection(UnitOfWorkState):
                 self._cursor.execute(row.forget_sql, (None, None, None, None, None))
         except sqlite3.Error as error:
             self.state = FAILED
-            raise engine_error(error) from error
+            raise self._write_error(error) from error
 
     def settle_counters(self) -> None:
         """Has the open unit of work write all counters that only the log has into `stores`."""
@@ -321,9 +342,11 @@ class SqliteConnection(UnitOfWorkState):
                     self._save_counters(touched)
             elif self._log_row is not None:
                 self._write_log_row(None)
+            if self.max_pages and self._cursor.execute("PRAGMA page_count").fetchone()[0] > self.max_pages:
+                raise DiskFull("the disk has no room for what one command writes")
             self._cursor.execute("COMMIT")
         except sqlite3.Error as error:
-            raise engine_error(error) from error
+            raise self._write_error(error) from error
         if settles:
             self._settles = False
             self._ahead = {}

@@ -39,6 +39,7 @@ from urllib.parse import quote
 
 from mongottl.storage.interface import (
     DataDirectoryError,
+    DiskFull,
     EngineUnavailable,
     RecordStore,
     SortedDataInterface,
@@ -56,6 +57,7 @@ from mongottl.storage.sqlite.directory import (
     open_data_directory,
     sync_file,
 )
+from mongottl.storage.sqlite.disk_room import DiskRoom
 from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
 from mongottl.storage.sqlite.stored_log import commits_behind_damage
@@ -79,8 +81,12 @@ _CHECKPOINT_BYTES: Final = 32 << 20
 _LONG_LOG_BYTES: Final = 256 << 20
 # A log of this length, for which `maintain` was not called, is copied by the unit of work that finds it.
 _LOG_LIMIT_BYTES: Final = 1 << 30
-# After how many commits a unit of work looks at the log's length.
-_COMMITS_PER_LOOK: Final = 1024
+# After how many commits a unit of work looks at the log's length and the room on the disk; at each while that is nearly
+# full.
+_COMMITS_PER_LOOK: Final = 64
+# What the log's file keeps when the log begins anew, since extending it again costs as much as writing; nothing while
+# the disk is nearly full.
+_KEPT_LOG_BYTES: Final = 2 * _CHECKPOINT_BYTES
 # A checkpoint is repeated at once, so often at most, while it leaves more than this.
 _CHECKPOINT_ROUNDS: Final = 4
 _BYTES_LEFT: Final = 2 << 20
@@ -88,15 +94,19 @@ _BYTES_LEFT: Final = 2 << 20
 # locks itself, and a wait blocks its event loop.
 _BUSY_S: Final = 10.0
 _BUSY_MS: Final = 50
-# Places in SQLite's index of the log, -shm, of two numbers of 4 bytes in the machine's order: the committed frames, and
-# how many of them the database has (sqlite.org/walformat.html, section 2). A frame is a page and 24 bytes.
+# Places in SQLite's index of the log, -shm, of three numbers of 4 bytes in the machine's order: the committed frames,
+# the pages of the database with them, and how many of the frames the database has (sqlite.org/walformat.html,
+# section 2). A frame is a page and 24 bytes.
 SHM_FRAMES_AT: Final = 16
+_SHM_PAGES_AT: Final = 20
 _SHM_COPIED_AT: Final = 96
 _FRAME_BYTES: Final = _PAGE_BYTES + 24
 
 # Stores and sorted data up to this size are freed at once rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
+# A full disk: a log's file of this length is worth cutting off.
+_LEAST_CUT_BYTES: Final = 64 * 1024
 # A row up to this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
 _DROP_ROW_BYTES: Final = 512
 
@@ -171,7 +181,10 @@ class SqliteEngine(StorageEngine):
         self._ended_count = 0
         # Of an earlier run, which SQLite does not find in the log any more: `commits_behind_damage`.
         self._lost_commits = 0
-        self._next_look = _COMMITS_PER_LOOK
+        self._next_look = 0
+        self._room: DiskRoom | None = None
+        # What the connection lets the log's file keep (`_KEPT_LOG_BYTES`).
+        self._kept_bytes = -1
         self._next_store_id = 1
         self._records: dict[str, SqliteRecordStore] = {}
         self._sorted: dict[str, SqliteSortedData] = {}
@@ -186,6 +199,9 @@ class SqliteEngine(StorageEngine):
             _create_schema(raw)
             self._connection = SqliteConnection(raw, persistent=False)
         else:
+            self._room = DiskRoom(directory.path)
+            if self._room.free_bytes < self._room.reserve_bytes // 4:
+                self._room.give_up_reserve()  # SQLite needs some room to open the database
             self._connection = SqliteConnection(_open_database(directory), persistent=True)
             try:
                 self._load()
@@ -213,11 +229,90 @@ class SqliteEngine(StorageEngine):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         self._saved = False
-        if self._connection.commit_count >= self._next_look:
-            self._next_look = self._connection.commit_count + _COMMITS_PER_LOOK
-            if self._log_bytes() > _LOG_LIMIT_BYTES and not self._maintain_lock.locked():
+        connection = self._connection
+        if (connection.commit_count >= self._next_look or connection.disk_full) and not connection.in_unit():
+            self._look()
+        return EngineUnitOfWork(connection)
+
+    def _look(self) -> None:
+        """Looks at the room on the disk and the length of the log, before a unit of work begins."""
+        connection = self._connection
+        self._next_look = connection.commit_count + _COMMITS_PER_LOOK
+        room = self._room
+        if room is None:
+            return
+        room.measure()
+        is_tight = room.is_nearly_full or connection.disk_full
+        if is_tight:
+            self._next_look = connection.commit_count
+        if is_tight and not connection.disk_full and not self._has_room(room, room.reserve_bytes):
+            connection.disk_full = True  # what is left is the reserve of what deletes
+        if connection.disk_full:
+            room.give_up_reserve()
+        elif is_tight and room.wants_reserve and not self._maintain_lock.locked():
+            room.take_reserve()
+        kept_bytes = 0 if is_tight else _KEPT_LOG_BYTES
+        if kept_bytes != self._kept_bytes:
+            self._kept_bytes = kept_bytes
+            connection.read(f"PRAGMA journal_size_limit = {kept_bytes}", ())
+        is_long = self._log_bytes() > _LOG_LIMIT_BYTES
+        if is_tight and not is_long:
+            is_long = self._log_bytes() > room.ended_log_bytes(self._log_file_bytes()) or self._outgrows(room)
+        if is_long and not self._maintain_lock.locked():
+            with suppress(DiskFull):
                 self.maintain()
-        return EngineUnitOfWork(self._connection)
+        connection.max_pages = 0 if not is_tight or connection.disk_full else self._most_pages(room)
+
+    def _most_pages(self, room: DiskRoom) -> int:
+        """How many pages the database may have after the next commit, so that half of the reserve is left: the log of
+        the unit that adds them takes as much as they do."""
+        has_now = max(self._shm_number(_SHM_PAGES_AT), os.fstat(self._database_file).st_size // _PAGE_BYTES)
+        return has_now + max(0, self._available_bytes(room) - room.reserve_bytes // 2) // 2 // _PAGE_BYTES
+
+    def _has_room(self, room: DiskRoom, wanted_bytes: int) -> bool:
+        """Whether so much is free or unused in the database file, and enough of it outside for the log."""
+        available_bytes = self._available_bytes(room)
+        if available_bytes >= wanted_bytes:
+            return True
+        return available_bytes >= room.reserve_bytes // 2 and available_bytes + self._unused_bytes() >= wanted_bytes
+
+    def _unused_bytes(self) -> int:
+        """The pages of the database file that hold nothing."""
+        return int(self._connection.read_row("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES
+
+    def _available_bytes(self, room: DiskRoom) -> int:
+        return room.available_bytes(self._log_file_bytes(), self._growth_bytes())
+
+    def _outgrows(self, room: DiskRoom) -> bool:
+        """Whether the next checkpoint lets the database grow by more than the reserve has room for."""
+        return self._growth_bytes() > room.growth_bytes
+
+    def _growth_bytes(self) -> int:
+        """By how much the next checkpoint lets the database file grow."""
+        return max(0, self._shm_number(_SHM_PAGES_AT) * _PAGE_BYTES - os.fstat(self._database_file).st_size)
+
+    @property
+    def disk_full(self) -> bool:
+        return self._connection.disk_full
+
+    def require_room(self) -> None:
+        if self._connection.disk_full and not self._has_room_again():
+            raise self._connection.no_room()
+
+    def make_room(self) -> bool:
+        room = self._room
+        if room is None:
+            return False
+        self._connection.disk_full = True
+        return room.give_up_reserve()
+
+    def _has_room_again(self) -> bool:
+        room = self._room
+        if room is not None:
+            room.measure()
+            if self._has_room(room, 2 * room.reserve_bytes):
+                self._connection.disk_full = False
+        return not self._connection.disk_full
 
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self._connection.commit_listener = listener
@@ -371,51 +466,115 @@ class SqliteEngine(StorageEngine):
 
     @property
     def maintenance_due(self) -> bool:
-        return not self._copies and (self._uncopied_bytes() > self._checkpoint_bytes or self.writers_should_wait)
+        return self._log_due or self._room_due
 
     @property
     def writers_should_wait(self) -> bool:
-        return not self._copies and self._log_bytes() > self._long_log_bytes and self._uncopied_bytes() > 0
+        if self._copies or self._uncopied_bytes() == 0:
+            return False
+        room = self._room
+        limit = self._long_log_bytes
+        if room is not None:
+            limit = min(limit, room.ended_log_bytes(self._log_file_bytes()))
+        return self._log_bytes() > limit
+
+    @property
+    def _log_due(self) -> bool:
+        """Whether the log should be copied."""
+        if self._copies:
+            return False
+        limit = self._checkpoint_bytes
+        room = self._room
+        if self._connection.disk_full:
+            limit = 0
+        elif room is not None:
+            limit = min(limit, room.copied_log_bytes(self._log_file_bytes()))
+        uncopied_bytes = self._uncopied_bytes()
+        if uncopied_bytes > limit or self.writers_should_wait:
+            return True
+        return uncopied_bytes > 0 and room is not None and self._outgrows(room)
+
+    @property
+    def _room_due(self) -> bool:
+        """Whether the reserve should be made, or the log be cut off."""
+        room = self._room
+        if room is None:
+            return False
+        room.measure()
+        if self._connection.disk_full:
+            return room.held_bytes > 0 or (self._log_file_bytes() > _LEAST_CUT_BYTES and not self._copies)
+        return room.wants_reserve
 
     def maintain(self) -> None:
         with self._maintain_lock:
             directory = self._directory
             if directory is None or self._closed or self.failed or not self.maintenance_due:
                 return
-            log_is_long = self.writers_should_wait
+            room = self._room
+            assert room is not None
             try:
-                if self._checkpointer is None:
-                    self._checkpointer = connect(directory.database_path)
-                    self._checkpointer.execute("PRAGMA synchronous = NORMAL")
-                    self._checkpointer.execute("PRAGMA busy_timeout = 0")
-                for _ in range(_CHECKPOINT_ROUNDS):
-                    self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                    # What it returns does not count what was committed while it ran.
-                    if self._uncopied_bytes() <= (0 if log_is_long else _BYTES_LEFT):
-                        break
-                if self.writers_should_wait:
-                    # Writers wait during the next call, so it should have little left to synchronise.
-                    self._sync(self._wal_file)
-                    self._sync(self._database_file)
-                elif log_is_long:
-                    self._ended_count += 1
-                if self._uncopied_bytes() == 0:
-                    self._restart_log(self._checkpointer)
+                if self._connection.disk_full:
+                    # Its place is for what deletes, and for copying that.
+                    room.give_up_reserve()
+                if self._log_due or self._connection.disk_full:
+                    try:
+                        self._copy_log(directory, room)
+                    except sqlite3.Error as error:
+                        if not isinstance(engine_error(error), DiskFull) or not room.give_up_reserve():
+                            raise
+                        self._copy_log(directory, room)
+                if not self._connection.disk_full:
+                    room.take_reserve()
+            except DiskFull:
+                self._connection.disk_full = True
+                raise
             except sqlite3.Error as error:
                 if getattr(error, "sqlite_errorname", "") == "SQLITE_IOERR_FSYNC":
                     self._refuse_writes(str(error))
-                raise engine_error(error) from error
+                failure = engine_error(error)
+                if isinstance(failure, DiskFull):
+                    self._connection.disk_full = True
+                raise failure from error
             except OSError as error:
                 self._refuse_writes(str(error))
                 raise EngineUnavailable(f"the database cannot be made durable: {error}") from error
-            self._checkpoint_count += 1
 
-    def _restart_log(self, checkpointer: sqlite3.Connection) -> None:
-        """Writes the first page of the database, unchanged, at the beginning of the log, which has been copied.
+    def _copy_log(self, directory: DataDirectory, room: DiskRoom) -> None:
+        """Copies the log to the database, and ends it if all of it was copied."""
+        log_is_long = self.writers_should_wait
+        is_tight = room.is_nearly_full or self._connection.disk_full
+        if is_tight:
+            room.measure()
+            if self._growth_bytes() > room.free_bytes + room.held_bytes:
+                # A checkpoint that does not come to its end takes room, and ends no log.
+                raise DiskFull("the disk has no room for a checkpoint")
+        if self._checkpointer is None:
+            self._checkpointer = connect(directory.database_path)
+            self._checkpointer.execute("PRAGMA synchronous = NORMAL")
+            self._checkpointer.execute("PRAGMA busy_timeout = 0")
+        for _ in range(_CHECKPOINT_ROUNDS):
+            self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            # What it returns does not count what was committed while it ran.
+            if self._uncopied_bytes() <= (0 if log_is_long or is_tight else _BYTES_LEFT):
+                break
+        if self.writers_should_wait:
+            # Writers wait during the next call, so it should have little left to synchronise.
+            self._sync(self._wal_file)
+            self._sync(self._database_file)
+        elif log_is_long:
+            self._ended_count += 1
+        if self._uncopied_bytes() == 0:
+            self._restart_log(self._checkpointer, 0 if is_tight else _KEPT_LOG_BYTES)
+        self._checkpoint_count += 1
+
+    def _restart_log(self, checkpointer: sqlite3.Connection, kept_bytes: int) -> None:
+        """Writes the first page of the database, unchanged, at the beginning of the log, which has been copied, and
+        cuts its file off behind `kept_bytes`.
 
         Units of work wait meanwhile before they begin. If one is open, the log is not restarted: it is about to become
         longer.
         """
+        checkpointer.execute(f"PRAGMA journal_size_limit = {kept_bytes}").fetchone()
         with self._connection.begin_lock:
             try:
                 checkpointer.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -457,6 +616,8 @@ class SqliteEngine(StorageEngine):
             "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
             "free_bytes": int(read("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES,
             "log_bytes": self._log_bytes(),
+            "reserve_bytes": 0 if self._room is None else self._room.held_bytes,
+            "disk_full": int(self._connection.disk_full),
             "lost_commits": self._lost_commits,
         }
 
@@ -475,6 +636,8 @@ class SqliteEngine(StorageEngine):
                         unit.commit()
                 if self._checkpointer is not None:
                     self._checkpointer.close()
+                if self._room is not None and self._room.is_nearly_full:
+                    self._room.give_up_reserve()
                 # The last connection to close runs a checkpoint, waits for the disk, and removes the log.
                 self._connection.raw.close()
             except sqlite3.Error as error:
@@ -482,6 +645,8 @@ class SqliteEngine(StorageEngine):
             finally:
                 self._close_files()
                 if self._directory is not None:
+                    if self._room is not None and not self._directory.has_wal():
+                        self._room.give_up_reserve()
                     self._directory.release()
 
     def _close_files(self) -> None:
@@ -496,6 +661,9 @@ class SqliteEngine(StorageEngine):
     def _log_bytes(self) -> int:
         """The length of the log in use, which may be less than the file's."""
         return self._shm_number(SHM_FRAMES_AT) * _FRAME_BYTES
+
+    def _log_file_bytes(self) -> int:
+        return 0 if self._wal_file < 0 else os.fstat(self._wal_file).st_size
 
     def _uncopied_bytes(self) -> int:
         """The length of the part of the log that is not copied to the database file yet."""
