@@ -77,6 +77,12 @@ def occupy(disk: Path) -> Path:
     return path
 
 
+def is_settled(disk: Path) -> bool:
+    """Whether there is a reserve, and maintenance has copied most of what was written."""
+    data = disk / "data"
+    return (data / "mongottl.reserve").exists() and (data / "mongottl.sqlite3").stat().st_size > 4 << 20
+
+
 def can_insert(collection: Any) -> bool:
     try:
         collection.insert_one(document(20_000))
@@ -121,7 +127,7 @@ def test_a_disk_that_others_fill_is_left_without_a_restart(disk: Path) -> None:
     with serving(disk) as client:
         collection = client.shop.carts
         collection.insert_many([{"n": number, **document()} for number in range(2000)])
-        until(lambda: (disk / "data" / "mongottl.reserve").exists())
+        until(lambda: is_settled(disk))
         other = occupy(disk)
         until(lambda: not can_insert(collection))
         for refused in range(20):
@@ -138,10 +144,10 @@ def test_a_disk_that_others_fill_is_left_without_a_restart(disk: Path) -> None:
         assert collection.delete_many({"n": {"$lt": 1500}}).deleted_count == 1000
         found = collection.find_one_and_delete({"n": 1500})
         assert found is not None and found["n"] == 1500
-        assert log_of(client) == [MESSAGES[0]]
+        assert log_of(client).count(MESSAGES[0]) == 1
         other.unlink()
         until(lambda: can_insert(collection))
-        until(lambda: log_of(client) == [*MESSAGES])
+        until(lambda: log_of(client)[-1] == MESSAGES[1])
         until(lambda: (disk / "data" / "mongottl.reserve").exists())
         collection.create_index("n")
         assert collection.count_documents({"n": {"$gt": 0}}) == 499
@@ -153,7 +159,7 @@ def test_expired_documents_are_deleted_and_collections_dropped_on_a_full_disk(di
         collection.create_index("_ts", expireAfterSeconds=100)
         client.shop.other.insert_many([document() for _ in range(500)])
         collection.insert_many([document() for _ in range(1500)])
-        until(lambda: (disk / "data" / "mongottl.reserve").exists())
+        until(lambda: is_settled(disk))
         occupy(disk)
         until(lambda: not can_insert(collection))
         deleted = client.admin.command("serverStatus")["metrics"]["ttl"]["deletedDocuments"]
@@ -170,7 +176,7 @@ def test_a_folder_on_a_full_disk_can_be_opened_and_cleaned(disk: Path) -> None:
     with serving(disk) as client:
         collection = client.shop.carts
         collection.insert_many([document() for _ in range(1500)])
-        until(lambda: (disk / "data" / "mongottl.reserve").exists())
+        until(lambda: is_settled(disk))
         occupy(disk)
         until(lambda: not can_insert(collection))
         count = collection.count_documents({})

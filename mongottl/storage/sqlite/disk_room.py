@@ -26,7 +26,7 @@ _MAX_RESERVE_BYTES: Final = 32 << 20
 # A smaller reserve would not even take the pages of one deletion and their checkpoint.
 _LEAST_RESERVE_BYTES: Final = 256 * 1024
 # The disk is nearly full when less is free than this number of reserves.
-_NEARLY_FULL: Final = 8
+_NEARLY_FULL: Final = 16
 # The parts of the room that the log may take before it is copied, and before it is ended.
 _COPIED_PART: Final = 4
 _ENDED_PART: Final = 2
@@ -86,9 +86,10 @@ class DiskRoom:
 
     @property
     def growth_bytes(self) -> int:
-        """By how much the database may grow by the next checkpoint, so that this finds room in the reserve."""
+        """By how much the database may grow by the next checkpoint, so that this finds room in the
+        reserve together with what one more unit of work adds."""
         reserve_bytes = self.held_bytes or self.reserve_bytes  # the same before it is made
-        return reserve_bytes - reserve_bytes // 8
+        return reserve_bytes // 2
 
     def copied_log_bytes(self, log_bytes: int) -> int:
         """The length of the log at which a checkpoint is due. log_bytes: what its file takes now."""

@@ -83,7 +83,7 @@ _LONG_LOG_BYTES: Final = 256 << 20
 _LOG_LIMIT_BYTES: Final = 1 << 30
 # After how many commits a unit of work looks at the log's length and the room on the disk; at each while that is nearly
 # full.
-_COMMITS_PER_LOOK: Final = 64
+_COMMITS_PER_LOOK: Final = 16
 # What the log's file keeps when the log begins anew, since extending it again costs as much as writing; nothing while
 # the disk is nearly full.
 _KEPT_LOG_BYTES: Final = 2 * _CHECKPOINT_BYTES
@@ -255,12 +255,13 @@ class SqliteEngine(StorageEngine):
         if kept_bytes != self._kept_bytes:
             self._kept_bytes = kept_bytes
             connection.read(f"PRAGMA journal_size_limit = {kept_bytes}", ())
-        is_long = self._log_bytes() > _LOG_LIMIT_BYTES
-        if is_tight and not is_long:
-            is_long = self._log_bytes() > room.ended_log_bytes(self._log_file_bytes()) or self._outgrows(room)
-        if is_long and not self._maintain_lock.locked():
+        log_bytes = self._log_bytes()
+        if is_tight and (log_bytes > room.ended_log_bytes(self._log_file_bytes()) or self._outgrows(room)):
+            # Waits for a checkpoint of another thread, too: commits that are made meanwhile may take all the room.
             with suppress(DiskFull):
                 self.maintain()
+        elif log_bytes > _LOG_LIMIT_BYTES and not self._maintain_lock.locked():
+            self.maintain()
         connection.max_pages = 0 if not is_tight or connection.disk_full else self._most_pages(room)
 
     def _most_pages(self, room: DiskRoom) -> int:
@@ -631,7 +632,7 @@ class SqliteEngine(StorageEngine):
             try:
                 if self._connection.has_unsettled and not self.failed:
                     # On a full disk they stay in the log, where the next start reads them.
-                    with suppress(EngineUnavailable), self.unit_of_work() as unit:
+                    with suppress(EngineUnavailable), EngineUnitOfWork(self._connection) as unit:
                         self._connection.settle_counters()
                         unit.commit()
                 if self._checkpointer is not None:
