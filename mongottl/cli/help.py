@@ -18,8 +18,12 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 def main(arguments: list[str]) -> int:
     """Exit status 0, or 2 for what there is no help for."""
-    if not arguments or arguments[0] in ("--help", "-h", "help"):
+    if not arguments:
         print(help_text())
+        return 0
+    if arguments[0] in ("--help", "-h", "help"):
+        row = SUBCOMMANDS["help"]
+        print(f"usage: mongottl help {row.usage}\n\n{row.help}\n\nThe pages are {', '.join(find_pages())}.")
         return 0
     name = arguments[0]
     if name in SUBCOMMANDS:

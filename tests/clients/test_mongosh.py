@@ -11,6 +11,7 @@ import pymongo
 import pytest
 
 import mongottl
+from mongottl.config import ServerConfig
 from tests.clients.conftest import LIMIT_S, Installed, failed_commands
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,7 @@ def test_mongosh_connects(mongosh: Shell, own: mongottl.RunningServer, way: str)
 
 EXPRESSIONS = {
     "db.getName()": "test",
-    "db.version()": "8.2.0",
+    "db.version()": ServerConfig().full_version(),
     "Number(db.stats().objects)": 250,
     "db.coll.stats().count": 250,
     "db.coll.stats({scale: 1024}).scaleFactor": 1024,

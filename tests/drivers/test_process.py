@@ -32,7 +32,7 @@ from pymongo.write_concern import WriteConcern
 
 import mongottl
 from mongottl.cli.subcommands import SUBCOMMANDS
-from mongottl.config import SETTINGS
+from mongottl.config import NEWEST_PATCHES, SETTINGS
 from mongottl.javascript.library import missing_reason
 from tests.environment import without_settings
 from tests.waiting import PATIENCE_S, until, until_connected
@@ -349,7 +349,7 @@ def test_environment(spawn: Callable[..., Process]) -> None:
     with Client(process.uri) as client:
         assert client.admin.command("hello")["setName"] == "fromoption"
         assert client.admin.command("hello")["maxWireVersion"] == 17
-        assert client.server_info()["version"] == "6.0.0"
+        assert client.server_info()["version"] == f"6.0.{NEWEST_PATCHES['6.0']}"
         assert client.admin.command("freezeClock", True)["ok"] == 1
 
 

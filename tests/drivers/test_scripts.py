@@ -216,7 +216,8 @@ def test_tables_are_written_from_the_sources_by_whatever_python_starts_the_scrip
     )
     assert (checked.returncode, checked.stderr) == (
         1,
-        "docs/settings.md: the generated tables are out of date; run scripts/tables\n",
+        "docs/settings.md: the generated tables are out of date; run scripts/tables\n"
+        "docs/mongottl.1: the generated tables are out of date; run scripts/tables\n",
     )
     subprocess.run([tmp_path / "scripts/tables"], cwd=tmp_path, check=True)
     assert "| Where clients connect. |" in (tmp_path / "docs/settings.md").read_text(encoding="utf-8")
