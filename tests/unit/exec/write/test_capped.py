@@ -535,7 +535,7 @@ class TestConversion:
             ({"convertToCapped": "c", "size": 0}, 72),
             ({"convertToCapped": "c", "size": -1}, 72),
             ({"convertToCapped": "c", "size": "1000"}, 72),
-            ({"convertToCapped": "$c", "size": 1000}, 73),
+            ({"convertToCapped": "$c", "size": 1000}, 26),
             ({"convertToCapped": "v", "size": 1000}, 166),
             ({"cloneCollectionAsCapped": "c", "size": 1000}, 14),
             ({"cloneCollectionAsCapped": "c", "toCollection": 1, "size": 1000}, 14),
