@@ -59,7 +59,9 @@ class Running:
         op = self.op(database)
         op.extra_fields = generic.extra_fields
         op.set_request_bytes(max(len(body), self.least_request_bytes))
-        if max_time_ms:
+        if max_time_ms and spec.counter == "getmore":
+            op.set_await_ms(max_time_ms)
+        elif max_time_ms:
             op.set_max_time_ms(max_time_ms)
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
