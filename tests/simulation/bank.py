@@ -21,6 +21,8 @@ BALANCE = 100
 FLEETING = 5
 SESSION_TIMEOUT_S = 1800
 WRITE_CONFLICT = 112
+# A statement of a transaction beside a command that waits to change the collection.
+LOCK_TIMEOUT = 24
 NO_SUCH_TRANSACTION = 251
 MAX_TIME_EXPIRED = 50
 CURSOR_NOT_FOUND = 43
@@ -74,7 +76,7 @@ class Bank:
         """Whether a command or one of its statements failed; the code must be one that may come."""
         codes = [reply["code"]] if not reply["ok"] else [error["code"] for error in reply.get("writeErrors", [])]
         for code in codes:
-            assert code in also or code == WRITE_CONFLICT or (self.faulty and code == STORAGE_FAILED), reply
+            assert code in also or code in (WRITE_CONFLICT, LOCK_TIMEOUT) or (self.faulty and code == STORAGE_FAILED), reply
         return bool(codes)
 
 

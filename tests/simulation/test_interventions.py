@@ -73,6 +73,8 @@ REFUSED = {
     ErrorCode.NoSuchTransaction,
     ErrorCode.OperationNotSupportedInTransaction,
     ErrorCode.DuplicateKey,
+    ErrorCode.DocumentValidationFailure,  # it waited for a command that has set a validator
+    ErrorCode.LockTimeout,  # a statement of a transaction, beside a command that waits to change the collection
     ErrorCode.BackgroundOperationInProgressForNamespace,
 }
 

@@ -26,6 +26,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.entries import OPLOG_IDENT, SESSIONS_IDENT
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
+from mongottl.errors import ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Flush, Steps, run_to_end
@@ -99,6 +100,14 @@ class Request:
     def note_instant(self, now_s: int) -> None:
         """The clock was moved while it is under way."""
         self.instants.add(now_s)
+
+
+def _as_told(reply: Document) -> Document:
+    """A reply as the clients of simulations take it: one that says by its writeConcernError that nobody knows whether the
+    write is durable is to them the error of a write with `j: true` that failed, after which it may be there or not."""
+    if reply.get("writeConcernError", {}).get("code") == ErrorCode.WriteConcernFailed:
+        return {"ok": 0.0, "code": int(ErrorCode.OperationFailed), "errmsg": reply["writeConcernError"]["errmsg"]}
+    return reply
 
 
 # A client: yields a request and is sent the reply, or None if the server crashed before it answered.
@@ -354,7 +363,7 @@ class World:
     def _answer(self, seat: Seat, reply: bytes | None) -> None:
         """Gives a client its reply, or None: it was lost."""
         seat.request.ended = self.turn
-        seat.request.reply = None if reply is None else bson.decode(reply)
+        seat.request.reply = None if reply is None else _as_told(bson.decode(reply))
         seat.busy = False
         seat.request = seat.client.send(seat.request.reply)
 
