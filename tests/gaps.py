@@ -1,5 +1,6 @@
 """How long a computation goes on without checking whether its operation is to end, in CPU of its thread."""
 
+import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +9,8 @@ from typing import Final
 from mongottl.document.interrupt import begin_evaluation, clear_check, end_evaluation, set_check
 from mongottl.errors import CommandError, ErrorCode
 
-# CPU of this thread between two checks, interpreted: compiled it is a twentieth of that. Collections of garbage, of
-# which interpreted code makes much, are part of it.
+# CPU of this thread between two checks, interpreted: compiled it is a twentieth of that. Collections of garbage are not
+# part of it: a process that has run thousands of tests has much more to look at than a server.
 MAX_GAP_S: Final = 0.5
 # How often what takes long for each element of a long array checks at least.
 MIN_CHECKS: Final = 2
@@ -36,6 +37,8 @@ class Gaps:
 @contextmanager
 def measured(ends: int = 0, evaluates: bool = True) -> Iterator[Gaps]:
     """The gaps of what is computed in the block, as an evaluation."""
+    collects = gc.isenabled()
+    gc.disable()
     gaps = Gaps(ends)
     set_check(gaps.check)
     if evaluates:
@@ -47,3 +50,5 @@ def measured(ends: int = 0, evaluates: bool = True) -> Iterator[Gaps]:
     finally:
         end_evaluation()
         clear_check()
+        if collects:
+            gc.enable()

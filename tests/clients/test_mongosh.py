@@ -164,7 +164,7 @@ def test_mongosh_refuses_what_needs_shards(mongosh: Shell, own: mongottl.Running
     assert output.split("\n")[-3:] == [
         "[SHAPI-10003] This db does not have sharding enabled. Be sure you are connecting to a mongos from the shell "
         "and not to a mongod.",
-        "Command enableSharding not supported.",
+        "Command enableSharding not supported",
         "[SHAPI-10001] Collection coll is not sharded",
     ]
 

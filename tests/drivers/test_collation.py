@@ -179,7 +179,7 @@ def test_accumulators(words: Database[Documents], accumulator: Documents, expect
         ({"$in": ["A", ["a"]]}, True),
         ({"$indexOfArray": [["x", "A"], "a"]}, 1),
         ({"$setUnion": [["a", "B"], ["A", "b"]]}, ["a", "B"]),
-        ({"$setIntersection": [["a", "B"], ["A"]]}, ["a"]),
+        ({"$setIntersection": [["a", "B"], ["A"]]}, ["A"]),
         ({"$setDifference": [["a", "B"], ["A"]]}, ["B"]),
         ({"$setIsSubset": [["a"], ["A", "b"]]}, True),
         ({"$setEquals": [["a"], ["A", "a"]]}, True),

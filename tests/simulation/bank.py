@@ -76,7 +76,9 @@ class Bank:
         """Whether a command or one of its statements failed; the code must be one that may come."""
         codes = [reply["code"]] if not reply["ok"] else [error["code"] for error in reply.get("writeErrors", [])]
         for code in codes:
-            assert code in also or code in (WRITE_CONFLICT, LOCK_TIMEOUT) or (self.faulty and code == STORAGE_FAILED), reply
+            assert code in also or code in (WRITE_CONFLICT, LOCK_TIMEOUT) or (self.faulty and code == STORAGE_FAILED), (
+                reply
+            )
         return bool(codes)
 
 

@@ -103,8 +103,11 @@ class Request:
 
 
 def _as_told(reply: Document) -> Document:
-    """A reply as the clients of simulations take it: one that says by its writeConcernError that nobody knows whether the
-    write is durable is to them the error of a write with `j: true` that failed, after which it may be there or not."""
+    """A reply as the clients of simulations take it.
+
+    One whose writeConcernError says that nobody knows whether the write is durable is to them the error of a write with
+    `j: true` that failed, after which it may be there or not.
+    """
     if reply.get("writeConcernError", {}).get("code") == ErrorCode.WriteConcernFailed:
         return {"ok": 0.0, "code": int(ErrorCode.OperationFailed), "errmsg": reply["writeConcernError"]["errmsg"]}
     return reply
