@@ -155,6 +155,7 @@ def test_mongosh_prints_about_replication(mongosh: Shell, own: mongottl.RunningS
 
 def test_mongosh_refuses_what_needs_shards(mongosh: Shell, own: mongottl.RunningServer) -> None:
     script = """
+        db.coll.insertOne({});
         for (const call of [() => sh.status(), () => sh.enableSharding("test"), () => db.coll.getShardDistribution()]) {
             try { call(); print("done"); } catch (error) { print(error.message); }
         }
