@@ -210,7 +210,7 @@ def await_users(op: OperationContext, request: Any) -> Steps[None]:
     finally:
         op.waits_for = None
         waiting.remove(change)
-        for waiter in change.signals:
+        for waiter in [*change.signals]:
             waiter.notify()
 
 
@@ -240,20 +240,23 @@ def await_change(generic: GenericArguments, op: OperationContext) -> Steps[None]
         signal = Signal()
         change.signals.append(signal)
         op.waits_for = signal
-        if generic.start_transaction:
-            yield wait_to_look(op, signal)
-        else:
-            left_s = given_up_s - service.clock.monotonic_s()
-            if left_s <= 0.0:
-                assert op.session_key is not None
-                abort_open(service, op.session_key)
-                raise CommandError(
-                    ErrorCode.LockTimeout,
-                    f"Unable to acquire a lock on '{op.used_namespace}' within {int(LOCK_WAIT_S * 1000)}ms: a command"
-                    " that changes the collection waits",
-                )
-            yield Wait(left_s, signal)
-        op.waits_for = None
+        try:
+            if generic.start_transaction:
+                yield wait_to_look(op, signal)
+            else:
+                left_s = given_up_s - service.clock.monotonic_s()
+                if left_s <= 0.0:
+                    assert op.session_key is not None
+                    abort_open(service, op.session_key)
+                    raise CommandError(
+                        ErrorCode.LockTimeout,
+                        f"Unable to acquire a lock on '{op.used_namespace}' within {int(LOCK_WAIT_S * 1000)}ms: a"
+                        " command that changes the collection waits",
+                    )
+                yield Wait(left_s, signal)
+        finally:
+            op.waits_for = None
+            change.signals.remove(signal)
 
 
 def _newest(session: Session | None, latest: Transaction | None) -> int:
