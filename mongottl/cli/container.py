@@ -48,12 +48,11 @@ _FALSE: Final = ("", "0", "false", "no")
 @dataclass
 class Translated:
     """What the server is started with. options: ours. environment: ours, beside that of the process. remarks: what has
-    no effect. is_emulator: whether the emulator's image is meant."""
+    no effect."""
 
     options: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
-    is_emulator: bool = False
 
     def ignore(self, name: str, why: str = "has no effect here") -> None:
         self.remarks.append(f"{name} {why}")
@@ -184,7 +183,6 @@ def _translate_emulator(environment: Mapping[str, str], result: Translated) -> N
     endpoint = flags.pop("enablemongodbendpoint", endpoint)
     if endpoint.lower() in _FALSE:
         return
-    result.is_emulator = True
     result.options.append("--emulator")
     if endpoint in COSMOS_VERSIONS:
         result.options.append(f"--server-version={endpoint}")

@@ -108,7 +108,7 @@ def write_needs(database: str, collection: str, actions: list[str], bypass_valid
 
 def _is_first_user(op: OperationContext) -> bool:
     """Whether there is no user yet and the client is on the same machine: it connects over a loopback address."""
-    host = op.client.remote.rpartition(":")[0].strip("[]")
+    host = op.client.host.strip("[]")
     return (host.startswith("127.") or host == "::1") and not op.service.accounts.any_user()
 
 

@@ -88,7 +88,7 @@ class Connection:
         # What is read from and written to: without TLS the socket itself.
         self._transport: Transport = sock if tls is None else tls
         if tls is not None:
-            host = client.remote.rpartition(":")[0]
+            host = client.host
             tls.on_first_byte = lambda: server.tls_hosts.note(host)
         self._client = client
         self._wire = WireConnection()
@@ -175,7 +175,7 @@ class Connection:
         """
         reason = "the client has left without a word, as drivers do that do not trust the server's certificate"
         server = self._server
-        host = self._client.remote.rpartition(":")[0]
+        host = self._client.host
         try:
             await self._serve()
         except ssl.SSLError as error:
@@ -373,7 +373,7 @@ class Connection:
         """Waits until memory for the message that has begun is set aside."""
         assert self._incoming is not None
         login = self._client.login
-        host = self._client.remote.rpartition(":")[0]
+        host = self._client.host
         await self._server.incoming.wait_turn(self._incoming, host if login is None else f"{login.user} {host}")
 
     def _bound_messages(self) -> None:

@@ -101,7 +101,7 @@ def _described(
         "protocol": "op_msg",
         "millis": micros // 1000,
         "ts": Date(service.clock.now_ms()),
-        "client": op.client.remote.rpartition(":")[0],
+        "client": op.client.host,
     }
     summary = _plan_summary(spec, op)
     if summary:

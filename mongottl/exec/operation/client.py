@@ -62,3 +62,8 @@ class ClientInfo:
         self.conversation: object = None
         self.last_request = NO_REQUEST
         self.last_error = NO_ERROR
+
+    @property
+    def host(self) -> str:
+        """The client's address without its port."""
+        return self.remote.rpartition(":")[0]

@@ -181,7 +181,7 @@ class OperationContext(OperationState):
         steps = self.script_steps
         if steps is None:
             user = self.user()
-            owner = self.client.remote.rpartition(":")[0] if user is None else user.id
+            owner = self.client.host if user is None else user.id
             steps = ScriptSteps(self.service.script_opener(name, self.now_ms, owner))
             self.continue_scripts(steps)
         return steps.scripts
