@@ -86,9 +86,10 @@ async function changeStreams(client) {
   // The stream begins where the server opens it, which is not before its first read.
   while (!stream.cursor?.id) await new Promise((resolve) => setTimeout(resolve, 1));
   await coll.insertOne({ _id: 1 });
+  // One reply could have the update as well, whose document would then still be found.
+  const inserted = await first;
   await coll.updateOne({ _id: 1 }, { $set: { a: 2 } });
   await coll.deleteOne({ _id: 1 });
-  const inserted = await first;
   assert.deepEqual([inserted.operationType, inserted.fullDocument], ["insert", { _id: 1 }]);
   const updated = await stream.next();
   assert.deepEqual([updated.operationType, updated.fullDocument], ["update", null]);
