@@ -192,12 +192,13 @@ class Poller:
         slice_end = self._clock.monotonic_s() + SLICE_S
         for ready, mask in events:
             if mask & _LEFT_EVENTS:
-                self._put_last(ready)
+                # It stays registered, so that `run` wakes for it: nothing else may come that would wake it.
+                woken = True
             elif not self._answer(ready):
                 woken = True
             if self._clock.monotonic_s() >= slice_end:
                 return True
-        return woken or bool(self._woken) or bool(self._left)
+        return woken or bool(self._woken)
 
     async def run(self) -> None:
         """Answers for as long as the server runs."""

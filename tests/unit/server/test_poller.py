@@ -271,3 +271,25 @@ async def _answers_before_it_ends_others(poller: Poller) -> None:
 
 def test_clients_that_wait_go_before_those_that_have_left(poller: Poller) -> None:
     trio.run(_answers_before_it_ends_others, poller)
+
+
+async def _ends_what_an_operation_has_seen_leave(poller: Poller, pair: Pair) -> None:
+    side = Side(pair[0])
+
+    async def serve() -> None:
+        await poller.wait(side.sock, side.answer)
+        side.woken += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        nursery.start_soon(serve)
+        await wait_all_tasks_blocked()
+        pair[1].close()
+        assert poller.answer_ready()
+        await wait_all_tasks_blocked(0.01)
+        assert (side.taken, side.woken) == ([b""], 1)
+        nursery.cancel_scope.cancel()
+
+
+def test_who_leaves_beside_an_operation_is_ended_without_another_event(poller: Poller, pair: Pair) -> None:
+    trio.run(_ends_what_an_operation_has_seen_leave, poller, pair)
