@@ -64,7 +64,7 @@ def test_find_backwards(volume: Volume, shape: Shape) -> None:
 
 @by_shape(TINY, LARGE)
 def test_find_sorted(volume: Volume, shape: Shape) -> None:
-    with volume.server.watched(SORT_MB):
+    with volume.server.watched(SORT_MB, volume.sort_stall_s(shape.size_bytes)):
         assert read(collection(volume, shape).find_raw_batches(sort=[("n", 1)])) == shape.checksum("n")
 
 
@@ -91,7 +91,7 @@ def test_aggregate(volume: Volume, shape: Shape) -> None:
     with volume.server.watched(READ_MB):
         pipeline: list[Documents] = [{"$match": {"n": {"$gte": 0}}}, {"$addFields": {"n": "$n"}}]
         assert read(there.aggregate_raw_batches(pipeline)) == shape.checksum("_id")
-    with volume.server.watched(SORT_MB):
+    with volume.server.watched(SORT_MB, volume.sort_stall_s(shape.size_bytes)):
         assert read(there.aggregate_raw_batches([{"$sort": {"n": 1}}])) == shape.checksum("n")
 
 
