@@ -6,6 +6,7 @@ Source: MongoDB's "Limits and Thresholds", naming restrictions.
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode
 
 MAX_DATABASE_NAME_BYTES: Final = 63
@@ -36,7 +37,7 @@ MONGODB_NAMING: Final = Naming()
 def check_database_name(name: str, naming: Naming = MONGODB_NAMING) -> None:
     """InvalidNamespace (73) unless `name` may name a database."""
     limit = naming.max_characters
-    if name == "" or (len(name) > limit if limit else len(name.encode("utf-8")) > MAX_DATABASE_NAME_BYTES):
+    if name == "" or (len(name) > limit if limit else len(encode_text(name)) > MAX_DATABASE_NAME_BYTES):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
     for character in _FORBIDDEN_IN_DATABASE:
         if character in name:
@@ -70,7 +71,7 @@ def check_new_collection_name(database: str, collection: str, naming: Naming = M
             raise CommandError(
                 ErrorCode.InvalidNamespace, f"Collection name is longer than {limit} characters: {collection}"
             )
-    elif len(full.encode("utf-8")) > MAX_NAMESPACE_BYTES:
+    elif len(encode_text(full)) > MAX_NAMESPACE_BYTES:
         raise CommandError(
             ErrorCode.InvalidNamespace,
             f"Fully qualified namespace is too long. Namespace: {full} Max: {MAX_NAMESPACE_BYTES}",

@@ -14,6 +14,7 @@ from typing import Final
 from mongottl.document.bson_field import checked_word
 from mongottl.document.build import encode
 from mongottl.document.types import DATE, MISSING, Date, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode, WriteError
 
@@ -31,7 +32,7 @@ class TimeSeries:
         self.time_field = str(get_value(options, "timeField"))
         meta = get_value(options, "metaField")
         self.meta_field = meta if isinstance(meta, str) else ""
-        self._time_name: bytes = self.time_field.encode("utf-8")
+        self._time_name: bytes = encode_text(self.time_field)
 
     def check(self, document: bytes) -> None:
         """BadValue (2) unless the document has a date as its time."""

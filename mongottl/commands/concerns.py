@@ -13,6 +13,7 @@ from mongottl.commands.request import GenericArguments
 from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.numbers import clamp_to_long, is_nan, is_true
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -55,7 +56,7 @@ def check_api_version(spec: CommandSpec, generic: GenericArguments, required: bo
 def check_api_strict(spec: CommandSpec, body: bytes) -> None:
     """APIStrictError (323) for a field or stage that is not part of API version 1."""
     for name in spec.unstable_fields:
-        if find_field_at(body, 0, name.encode("utf-8"))[0] != 0:
+        if find_field_at(body, 0, encode_text(name))[0] != 0:
             raise CommandError(
                 ErrorCode.APIStrictError, f"BSON field '{spec.name}.{name}' is not allowed with apiStrict:true."
             )

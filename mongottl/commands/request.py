@@ -36,6 +36,7 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, read_embedded, read_string
 from mongottl.errors import CommandError, ErrorCode
 
@@ -218,7 +219,7 @@ class RequestParser:
         self._fields = fields
         self._defaults = defaults
         self._required = len(fields) - len(defaults)
-        self._slots: dict[bytes, int] = {field.name.encode("utf-8"): slot for slot, field in enumerate(fields)}
+        self._slots: dict[bytes, int] = {encode_text(field.name): slot for slot, field in enumerate(fields)}
         self._kinds: list[int] = [field.kind for field in fields]
 
     def parse(
@@ -259,7 +260,7 @@ class RequestParser:
         return values
 
     def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value]) -> None:
-        slot = self._slots.get(identifier.encode("utf-8"), -1)
+        slot = self._slots.get(encode_text(identifier), -1)
         if slot < 0 or self._kinds[slot] != DOCUMENTS_KIND:
             raise unknown_field(f"{self.command}.{identifier}")
         if values[slot] is not MISSING:

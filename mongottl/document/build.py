@@ -60,6 +60,7 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError
 
 EMPTY_DOCUMENT: Final = b"\x05\x00\x00\x00\x00"
@@ -67,14 +68,14 @@ EMPTY_DOCUMENT: Final = b"\x05\x00\x00\x00\x00"
 # More than the memory limit of any operator (100 MiB each), and more than mongod's 64 MB of buffer.
 MAX_BUILT_BYTES: Final = 128 << 20
 _LENGTH_PLACEHOLDER: Final = b"\x00\x00\x00\x00"
-_INDEX_NAMES: Final = [str(i).encode() for i in range(1024)]
+_INDEX_NAMES: Final = [str(i).encode("ascii") for i in range(1024)]
 
 
 def index_name(index: i64) -> bytes:
     """The field name of an array element, "0", "1", …"""
     if index < 1024:
         return _INDEX_NAMES[index]
-    return str(int(index)).encode()
+    return str(int(index)).encode("ascii")
 
 
 def _set_length(writer: BytesWriter, start: i64) -> None:
@@ -100,7 +101,7 @@ def _write_name(writer: BytesWriter, type_code: i64, name: bytes) -> None:
 
 
 def _write_string(writer: BytesWriter, text: str) -> None:
-    data = text.encode("utf-8")
+    data = encode_text(text)
     write_i32_le(writer, i32(len(data) + 1))
     writer.write(data)
     writer.append(0)
@@ -161,9 +162,9 @@ def _write_rare(writer: BytesWriter, name: bytes, value: Value) -> None:
         writer.write(struct.pack("<II", value.inc, value.time))
     elif isinstance(value, Regex):
         _write_name(writer, REGEX, name)
-        writer.write(value.pattern.encode("utf-8"))
+        writer.write(encode_text(value.pattern))
         writer.append(0)
-        writer.write(value.options.encode("utf-8"))
+        writer.write(encode_text(value.options))
         writer.append(0)
     elif isinstance(value, JavaScript):
         scope = value.scope
@@ -202,7 +203,7 @@ def _write_dict(writer: BytesWriter, document: dict[str, Value]) -> None:
     writer.write(_LENGTH_PLACEHOLDER)
     for name, value in document.items():
         give_way()
-        write_element(writer, name.encode("utf-8"), value)
+        write_element(writer, encode_text(name), value)
         _check_size(writer)
     writer.append(0)
     _set_length(writer, start)
@@ -291,7 +292,7 @@ class DocumentBuilder:
 
     def append(self, name: str, value: Value) -> None:
         """Appends a value under a name; MISSING appends nothing."""
-        write_element(self._writer, name.encode("utf-8"), value)
+        write_element(self._writer, encode_text(name), value)
 
     def append_named(self, name: bytes, value: Value) -> None:
         """Appends a value under a name given as UTF-8 bytes; MISSING appends nothing."""
@@ -327,7 +328,7 @@ def encode_fields(fields: Iterable[tuple[str, Value]]) -> bytes:
     writer.write(_LENGTH_PLACEHOLDER)
     for name, value in fields:
         give_way()
-        write_element(writer, name.encode("utf-8"), value)
+        write_element(writer, encode_text(name), value)
         _check_size(writer)
     writer.append(0)
     _set_length(writer, 0)

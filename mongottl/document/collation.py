@@ -15,6 +15,7 @@ from typing import Final
 
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Symbol, Value
+from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import fields, get_value
 
 # Texts whose keys are cached. Sorted and grouped values often repeat; long texts seldom do.
@@ -39,11 +40,11 @@ class Collation:
         return str(get_value(self.spec, "locale"))
 
     def key(self, text: bytes) -> bytes:
-        """The key of a UTF-8 text."""
+        """The key of a UTF-8 text. Bytes that belong to no character count as U+FFFD, as in ICU."""
         key = self._cached_keys.get(text)
         if key is not None:
             return key
-        key = self._sort_key(text.decode("utf-8", "surrogatepass")).decode("latin-1").encode("utf-8")
+        key = encode_text(self._sort_key(text.decode("utf-8", "replace")).decode("latin-1"))
         if len(text) <= _MAX_CACHED_TEXT_BYTES:
             if len(self._cached_keys) >= _MAX_CACHED_KEYS:
                 self._cached_keys.clear()
@@ -52,7 +53,7 @@ class Collation:
 
     def text_key(self, text: str) -> str:
         """The key as a text."""
-        return self.key(text.encode("utf-8", "surrogatepass")).decode("utf-8")
+        return decode_text(self.key(encode_text(text)))
 
 
 def same_collation(a: Collation | None, b: Collation | None) -> bool:

@@ -39,6 +39,7 @@ from mongottl.document.types import (
     Value,
     type_code_of,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, decode_value
 
 # Bracket of each type code. Missing sorts with undefined, just before null.
@@ -211,8 +212,8 @@ def _compare_rare(a: Value, b: Value) -> i64:
             return order
         return compare_documents(a.scope, 0, b.scope, 0)
     if isinstance(a, DBPointer) and isinstance(b, DBPointer):
-        left_name = a.namespace.encode("utf-8")
-        right_name = b.namespace.encode("utf-8")
+        left_name = encode_text(a.namespace)
+        right_name = encode_text(b.namespace)
         if len(left_name) != len(right_name):
             return _sign(len(left_name) < len(right_name), True)
         order = _compare_bytes(left_name, right_name)

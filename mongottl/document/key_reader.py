@@ -58,6 +58,7 @@ from mongottl.document.types import (
     Timestamp,
     Value,
 )
+from mongottl.document.utf8 import decode_text
 
 # Begins the two bytes that stand for a NUL or a 1 in strings.
 _ESCAPE: Final = 1
@@ -222,7 +223,7 @@ class KeyReader:
             end = key.index(_END, pos)
             self._pos = end + 1
             text = key[pos:end]
-            return (text if _ESCAPE not in text else _unescaped(text)).decode("utf-8")
+            return decode_text(text if _ESCAPE not in text else _unescaped(text))
         if first == _OBJECT_ID:
             self._pos = pos + 12
             return ObjectId(key[pos : pos + 12])

@@ -101,6 +101,7 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import decode_value, skip_value
 
 # First bytes of components. 00 ends objects, arrays and strings, so it must be less than all of these.
@@ -334,7 +335,7 @@ def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
 
 
 def _write_string(writer: BytesWriter, text: str, collation: Collation | None = None) -> None:
-    data = text.encode("utf-8")
+    data = encode_text(text)
     if collation is not None:
         data = collation.key(data)
     _write_text(writer, data, 0, len(data))
@@ -472,7 +473,7 @@ def _write_rare(writer: BytesWriter, value: Value, collation: Collation | None) 
             _write_elements(writer, scope, 0, MAX_LEVELS, None)
     elif isinstance(value, DBPointer):
         writer.append(_DB_POINTER)
-        namespace = value.namespace.encode("utf-8")
+        namespace = encode_text(value.namespace)
         _write_big_endian(writer, i64(len(namespace)), 4)
         _write_text(writer, namespace, 0, len(namespace))
         writer.write(value.oid)

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 
@@ -32,7 +33,7 @@ class FieldPath:
         give_way()
         self.dotted = dotted
         self.parts: list[str] = dotted.split(".")
-        self.part_bytes: list[bytes] = [part.encode("utf-8") for part in self.parts]
+        self.part_bytes: list[bytes] = [encode_text(part) for part in self.parts]
         self.indexes: list[int] = [array_index(part) for part in self.parts]
         self.depth: i64 = len(self.parts)
 

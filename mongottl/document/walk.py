@@ -52,6 +52,7 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
+from mongottl.document.utf8 import decode_text, encode_text
 
 
 def cstring_end(buf: bytes, pos: i64) -> i64:
@@ -157,7 +158,7 @@ class ElementCursor:
         return True
 
     def name(self) -> str:
-        return self.buf[self.name_start : self.name_end].decode("utf-8")
+        return decode_text(self.buf[self.name_start : self.name_end])
 
     def name_bytes(self) -> bytes:
         return self.buf[self.name_start : self.name_end]
@@ -186,11 +187,11 @@ class ElementCursor:
 
 def read_string(buf: bytes, pos: i64) -> str:
     """The BSON string (int32 length, UTF-8, NUL) at `pos`."""
-    return buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))].decode("utf-8")
+    return decode_text(buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))])
 
 
 def read_cstring(buf: bytes, pos: i64) -> str:
-    return buf[pos : cstring_end(buf, pos)].decode("utf-8")
+    return decode_text(buf[pos : cstring_end(buf, pos)])
 
 
 def read_embedded(buf: bytes, pos: i64) -> bytes:
@@ -314,7 +315,7 @@ def fields(doc: bytes) -> list[tuple[str, Value]]:
             return found
         give_way()
         name_end: i64 = cstring_end(doc, pos + 1)
-        name = doc[pos + 1 : name_end].decode("utf-8")
+        name = decode_text(doc[pos + 1 : name_end])
         pos = name_end + 1
         found.append((name, decode_value(doc, type_code, pos)))
         pos = skip_value(doc, type_code, pos)
@@ -322,7 +323,7 @@ def fields(doc: bytes) -> list[tuple[str, Value]]:
 
 def get_value(doc: bytes, name: str) -> Value:
     """The first root field `name`, decoded, or MISSING."""
-    type_code, pos = find_field_at(doc, 0, name.encode("utf-8"))
+    type_code, pos = find_field_at(doc, 0, encode_text(name))
     if type_code == 0:
         return MISSING
     return decode_value(doc, type_code, pos)

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import ARRAY, DOCUMENT, Value, integer
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field, skip_value
 
 # Type code and bytes of a value.
@@ -81,7 +82,7 @@ def _compare_fields(before: bytes, after: bytes, touched: tuple[str, ...], found
     removed: list[tuple[int, str]] = []
     changed: list[tuple[int, str, _Raw | None, _Raw]] = []
     for name in dict.fromkeys(touched):
-        field = name.encode("utf-8")
+        field = encode_text(name)
         old_at, old = _value(before, field)
         new_at, new = _value(after, field)
         if new is None:
@@ -121,7 +122,7 @@ def _elements(document: bytes) -> dict[str, _Raw]:
     while cursor.next():
         name = cursor.name()
         raw = cursor.raw_element()
-        found[name] = (int(cursor.type_code), raw[len(name.encode("utf-8")) + 2 :])
+        found[name] = (int(cursor.type_code), raw[len(encode_text(name)) + 2 :])
     return found
 
 
@@ -184,7 +185,7 @@ def _note(found: Difference, path: list[Value], value: _Raw | None) -> None:
     if value is None:
         found.removed.append(name)
     else:
-        found.updated.append(b"%c%b\0%b" % (value[0], name.encode("utf-8"), value[1]))
+        found.updated.append(b"%c%b\0%b" % (value[0], encode_text(name), value[1]))
     _disambiguate(found, path)
 
 

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
+from mongottl.document.utf8 import encode_text
 from mongottl.wire.compression import compress
 from mongottl.wire.crc32c import crc32c
 from mongottl.wire.messages import (
@@ -83,7 +84,7 @@ def encode_request(
     """An OP_MSG with `body` and document sequences, as clients send. flags: as in OpMsg."""
     parts: list[bytes] = [_pack_u32(flags & 0xFFFFFFFF), b"\0", body]
     for name, documents in sequences:
-        identifier = name.encode() + b"\0"
+        identifier = encode_text(name) + b"\0"
         contents = b"".join(documents)
         parts.append(b"\1" + _pack_i32(4 + len(identifier) + len(contents)) + identifier)
         parts.append(contents)
@@ -102,7 +103,7 @@ def encode_op_query(
     compressor: int = NOT_COMPRESSED,
 ) -> bytes:
     """An OP_QUERY, as clients send their first `hello`. limit: numberToReturn."""
-    parts: list[bytes] = [_pack_u32(flags & 0xFFFFFFFF), namespace.encode() + b"\0", _pack_2i32(skip, limit), query]
+    parts: list[bytes] = [_pack_u32(flags & 0xFFFFFFFF), encode_text(namespace) + b"\0", _pack_2i32(skip, limit), query]
     if fields is not None:
         parts.append(fields)
     return _finish(request_id, 0, OP_QUERY, parts, 0, compressor)

@@ -30,6 +30,7 @@ from mongottl.document.keystring import KeyStringBuilder, encode_key, encode_raw
 from mongottl.document.numbers import is_true
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, MinKey, Undefined, Value, type_code_of, type_name
+from mongottl.document.utf8 import decode_text
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 
@@ -174,7 +175,7 @@ class WildcardKeyGenerator(KeyGenerator):
                     continue
                 if fate != ALL:
                     child = node.nodes[name]
-            path = prefix + name.decode()
+            path = prefix + decode_text(name)
             type_code = cursor.type_code
             if type_code == ARRAY:
                 self._walk_array(buf, cursor.value, path, child)

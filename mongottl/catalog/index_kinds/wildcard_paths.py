@@ -10,6 +10,7 @@ from typing import Final
 
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Value, is_number
+from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import fields, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -63,7 +64,7 @@ class PathNode:
         """ALL, NOTHING or SOME for a path; for SOME also the node of its fields."""
         node = self
         for part in path.split("."):
-            name = part.encode()
+            name = encode_text(part)
             inclusion = node.inclusion(name)
             if inclusion != SOME:
                 return inclusion, node
@@ -78,9 +79,9 @@ def below(path: str) -> PathNode:
     parts = path.split(".")
     for part in parts[:-1]:
         child = PathNode(NOTHING)
-        node.put_node(part.encode(), child)
+        node.put_node(encode_text(part), child)
         node = child
-    node.put(parts[-1].encode(), ALL)
+    node.put(encode_text(parts[-1]), ALL)
     return root
 
 
@@ -123,7 +124,7 @@ def _check_nothing_computed(spec: bytes) -> None:
 def _path_node(projected: ProjectionNode, inclusive: bool) -> PathNode:
     node = PathNode(NOTHING if inclusive else ALL)
     for entry in projected.entries:
-        name = entry.name.encode()
+        name = encode_text(entry.name)
         if entry.kind == NODE and entry.node is not None:
             node.put_node(name, _path_node(entry.node, inclusive))
         elif entry.kind == INCLUDE:
@@ -143,5 +144,5 @@ def _described(node: PathNode) -> bytes:
     for name in sorted(node.named):
         below = node.nodes.get(name)
         inclusion: Value = node.named[name] if below is None else _described(below)
-        pairs.append((name.decode(), inclusion))
+        pairs.append((decode_text(name), inclusion))
     return encode_fields(pairs)

@@ -21,6 +21,7 @@ from mongottl.document.types import (
     type_code_of,
     type_name,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -303,7 +304,7 @@ def _take_metadata(op: OperationContext, metadata: bytes) -> None:
             f"The client metadata document must be less then or equal to {_MAX_METADATA_BYTES} bytes",
         )
     name = _application_name(metadata)
-    if len(name.encode("utf-8")) > _MAX_APP_NAME_BYTES:
+    if len(encode_text(name)) > _MAX_APP_NAME_BYTES:
         raise CommandError(
             ErrorCode.ClientMetadataAppNameTooLarge,
             f"The 'application.name' field must be less then or equal to {_MAX_APP_NAME_BYTES} bytes",

@@ -16,6 +16,7 @@ from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.numbers import is_true, to_double, whole
 from mongottl.document.types import INT_MAX, Decimal128, Int64, Value, is_number
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
@@ -99,7 +100,7 @@ def _set_descriptor(op: OperationContext, value: Value) -> Value:
         raise CommandError(
             ErrorCode.TypeMismatch, "Value for parameter automationServiceDescriptor must be of type string"
         )
-    if len(value.encode("utf-8", "surrogatepass")) > _MAX_DESCRIPTOR_BYTES:
+    if len(encode_text(value)) > _MAX_DESCRIPTOR_BYTES:
         raise CommandError(
             ErrorCode.Overflow,
             f"Value for parameter automationServiceDescriptor must be no more than {_MAX_DESCRIPTOR_BYTES} bytes",

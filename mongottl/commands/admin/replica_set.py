@@ -12,6 +12,7 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, ONE, Field
 from mongottl.document.build import encode
 from mongottl.document.types import Date, Int64, ObjectId, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.writes import insert_document, update_record
@@ -187,7 +188,7 @@ def repl_set_get_config(op: OperationContext, request: ReplSetGetConfigRequest) 
 
 def _replica_set_id(op: OperationContext) -> ObjectId:
     """An id that is the same for each set of this name, since nothing else tells sets of one member apart."""
-    return ObjectId(op.service.config.replica_set.encode("utf-8")[:12].ljust(12, b"\0"))
+    return ObjectId(encode_text(op.service.config.replica_set)[:12].ljust(12, b"\0"))
 
 
 @command(

@@ -26,6 +26,7 @@ from mongottl.document.build import encode
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
+from mongottl.document.utf8 import encode_text
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -349,7 +350,7 @@ def _check_database(name: str) -> None:
     """InvalidNamespace (73), 13280 or 28539 for an invalid database name."""
     if name == "":
         raise CommandError(28539, "db name is empty")
-    if "." in name or "\0" in name or len(name.encode("utf-8")) > MAX_DATABASE_NAME_BYTES:
+    if "." in name or "\0" in name or len(encode_text(name)) > MAX_DATABASE_NAME_BYTES:
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
     if any(character in name for character in '/\\ "'):
         raise CommandError(13280, f"Invalid database name: '{name}'")

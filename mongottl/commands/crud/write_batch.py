@@ -23,6 +23,7 @@ from mongottl.commands.request_fields import (
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import INT_MAX, Int64, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
@@ -67,7 +68,7 @@ class WriteErrors:
         if self._size > MAX_ERROR_BYTES:
             entry["errmsg"] = ""
         else:
-            size = len(error.message.encode("utf-8", "surrogatepass")) + len(encode(error.details))
+            size = len(encode_text(error.message)) + len(encode(error.details))
             if size <= MAX_ONE_ERROR_BYTES:
                 entry.update(error.details)
                 entry["errmsg"] = error.message

@@ -27,6 +27,7 @@ from mongottl.commands.request import (
 from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -160,7 +161,7 @@ def _check_renamable(which: str, namespace: str, database: str, name: str) -> No
         )
     if name.startswith("system.") or (database == "local" and name.startswith("oplog.")):
         raise CommandError(ErrorCode.IllegalOperation, f"error with {which} namespace: cannot rename {namespace}")
-    if len(namespace.encode("utf-8")) > MAX_NAMESPACE_BYTES:
+    if len(encode_text(namespace)) > MAX_NAMESPACE_BYTES:
         raise CommandError(
             ErrorCode.IllegalOperation,
             f"error with {which} namespace: Fully qualified namespace is too long. Namespace: {namespace}"

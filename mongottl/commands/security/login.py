@@ -11,6 +11,7 @@ from typing import Final
 from mongottl.commands.registry import Reply
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import BinData, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -118,7 +119,7 @@ def log_in_by_certificate(op: OperationContext, name: str) -> UserName:
     subject = op.client.subject
     user = UserName(name or subject, EXTERNAL)
     try:
-        if not subject or not hmac.compare_digest(user.name.encode(), subject.encode()):
+        if not subject or not hmac.compare_digest(encode_text(user.name), encode_text(subject)):
             raise authentication_failed()
         _finish(op, user, X509)
     except CommandError:

@@ -13,6 +13,7 @@ from mongottl.document.build import encode
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value, is_number, type_code_of, type_name
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, first_field_name
 from mongottl.query.pipeline import traits_of
 
@@ -23,7 +24,7 @@ def query_shape_hash(parts: Sequence[str]) -> str:
     """The hash of a shape's parts as 64 upper-case hexadecimal digits."""
     from hashlib import sha256  # costs a millisecond at start and is seldom needed
 
-    return sha256("\n".join(parts).encode("utf-8", "surrogatepass")).hexdigest().upper()
+    return sha256(encode_text("\n".join(parts))).hexdigest().upper()
 
 
 def plan_shape_hash(parts: Sequence[str]) -> str:

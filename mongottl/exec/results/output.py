@@ -16,6 +16,7 @@ from mongottl.document.collation import Collation, same_collation
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Decimal128, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
@@ -413,7 +414,7 @@ def merged(existing: bytes, document: bytes) -> bytes:
     while cursor.next():
         given[cursor.name()] = cursor.raw_element()
     for name in sorted(given, key=cmp_to_key(compare_components)):
-        elements[name.encode("utf-8")] = given[name]
+        elements[encode_text(name)] = given[name]
     builder = DocumentBuilder()
     for element in elements.values():
         builder.append_raw_element(element)

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Date, ObjectId, Timestamp, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 
@@ -248,7 +249,7 @@ def _named(name: str, value: Value) -> bytes:
         kind = _NUMBER
     elif kind == _TRUE:
         kind = _FALSE
-    return bytes([kind]) + name.encode("utf-8", "surrogatepass") + b"\0" + encoded
+    return bytes([kind]) + encode_text(name) + b"\0" + encoded
 
 
 def _value(value: Value) -> bytes:
@@ -259,7 +260,7 @@ def _value(value: Value) -> bytes:
     if isinstance(value, int) and 0 <= value < 1 << (_LARGEST_BYTES * _BITS_OF_ONE_BYTE):
         return _integer(int(value))
     if isinstance(value, str):
-        return b"\x3c" + value.encode("utf-8", "surrogatepass").replace(b"\0", b"\0\xff") + b"\0"
+        return b"\x3c" + encode_text(value).replace(b"\0", b"\0\xff") + b"\0"
     if isinstance(value, ObjectId):
         return b"\x64" + bytes(value.binary)
     if isinstance(value, Date):

@@ -24,6 +24,7 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.validate import check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
@@ -254,7 +255,7 @@ def _check_record_id(document: bytes) -> None:
 def _record_id_bytes(value: Value) -> int:
     """The size of an `_id` in mongod's KeyString: a string's length plus 2, binary data's length plus 7."""
     if isinstance(value, str):
-        return len(value.encode("utf-8")) + 2
+        return len(encode_text(value)) + 2
     if isinstance(value, BinData):
         return len(value.data) + 7
     return len(encode_value(value))

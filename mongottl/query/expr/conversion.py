@@ -39,6 +39,7 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import (
@@ -422,7 +423,7 @@ def _bytes_in(text: str, subtype: int, format: str) -> bytes:
     except (binascii.Error, ValueError):
         raise ConversionError(f"Input is not a valid {format} string: {text}") from None
     if format == "utf8":
-        return text.encode("utf-8")
+        return encode_text(text)
     raise ConversionError(f"the format '{format}' cannot be used to convert a string to binData")
 
 

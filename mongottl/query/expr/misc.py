@@ -6,6 +6,7 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.hashing import hashed_value
 from mongottl.document.types import BinData, Int64, Missing, Timestamp, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     EXPRESSIONS,
@@ -53,7 +54,7 @@ def binary_size(value: Value) -> Value:
     if is_nullish(value):
         return None
     if isinstance(value, str):
-        return len(value.encode("utf-8"))
+        return len(encode_text(value))
     if isinstance(value, BinData):
         return len(value.data)
     raise CommandError(51276, f"$binarySize requires a string or BinData argument, found: {type_of(value)}")

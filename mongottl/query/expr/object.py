@@ -6,6 +6,7 @@ from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_result, render_value
 from mongottl.document.types import MISSING, Missing, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.errors import CommandError
 from mongottl.query.expr.accumulators import MergeObjectsState
@@ -174,7 +175,7 @@ class SetFieldExpression(NamedExpression):
         super().__init__(name, parameters)
         self.input: Final = parameters["input"]
         self.value: Final = parameters.get("value")
-        self.field_bytes: Final = field.encode("utf-8")
+        self.field_bytes: Final = encode_text(field)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         source = self.input.evaluate(ev)

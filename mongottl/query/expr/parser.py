@@ -11,6 +11,7 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_dollar
 from mongottl.document.render import render_value
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Value, type_code_of, type_name
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -59,7 +60,7 @@ class ObjectExpression(Expression):
 
     def __init__(self, names: list[str], values: list[Expression]) -> None:
         self.names: Final = names
-        self.name_bytes: Final[list[bytes]] = [name.encode("utf-8") for name in names]
+        self.name_bytes: Final[list[bytes]] = [encode_text(name) for name in names]
         self.values: Final = values
 
     def evaluate(self, ev: EvaluationContext) -> Value:
@@ -253,7 +254,7 @@ def check_string(text: str) -> str:
     """Returns the text; 16493 if it is longer than a document may be."""
     size = len(text)
     if size * 4 >= MAX_STRING_BYTES and (not text.isascii() or size >= MAX_STRING_BYTES):
-        size = len(text.encode("utf-8"))
+        size = len(encode_text(text))
         if size >= MAX_STRING_BYTES:
             raise CommandError(16493, "Tried to create string longer than 16MB")
     return text

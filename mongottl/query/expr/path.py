@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import cstring_end, decode_value, find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import UNBOUND, Constant, EvaluationContext, Expression, Scope
@@ -83,7 +84,7 @@ class FieldExpression(Expression):
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
-        self.name_bytes: Final = name.encode("utf-8")
+        self.name_bytes: Final = encode_text(name)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         root = ev.root
@@ -134,7 +135,7 @@ class VariableExpression(Expression):
         self.name: Final = name
         self.slot: Final[i64] = slot
         self.parts: Final = parts
-        self.part_bytes: Final[list[bytes]] = [part.encode("utf-8") for part in parts]
+        self.part_bytes: Final[list[bytes]] = [encode_text(part) for part in parts]
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         value = ev.slots[self.slot]
@@ -204,7 +205,7 @@ def _parse_variable(text: str, scope: Scope) -> Expression:
         return VariableExpression(name, slot, parts)
     if name == "ROOT" or (name == "CURRENT" and name not in scope.ctx.let):
         return field_path(rest) if parts else RootExpression()
-    part_bytes = [part.encode("utf-8") for part in parts]
+    part_bytes = [encode_text(part) for part in parts]
     if name in scope.constants:
         return Constant(value_in(scope.constants[name], part_bytes, 0))
     if name in SYSTEM_VARIABLES and not scope.ctx.lacks(VARIABLE, name):

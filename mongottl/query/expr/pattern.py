@@ -5,6 +5,7 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Regex, Value
+from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     EvaluationContext,
@@ -49,7 +50,7 @@ class RegexExpression(NamedExpression):
             raise CommandError(51104, f"{self.name} needs 'input' to be of type string")
         if not isinstance(text, str) or compiled is None:
             return self._none()
-        subject = check_string(text).encode("utf-8")
+        subject = encode_text(check_string(text))
         if self.kind == MATCH:
             return compiled.found_in(subject)
         if self.kind == FIND:
@@ -87,7 +88,7 @@ class RegexExpression(NamedExpression):
                 letters = options
         if pattern is None:
             return None
-        if len(pattern) > MAX_PATTERN_BYTES or len(pattern.encode("utf-8")) > MAX_PATTERN_BYTES:
+        if len(pattern) > MAX_PATTERN_BYTES or len(encode_text(pattern)) > MAX_PATTERN_BYTES:
             raise CommandError(51111, f"Invalid Regex in {self.name}: pattern string is longer than the limit")
         if "\0" in pattern:
             raise CommandError(51109, f"{self.name}: regular expression cannot contain an embedded null byte")
@@ -96,7 +97,7 @@ class RegexExpression(NamedExpression):
         compiled = self._compiled
         if compiled is None or pattern != self._pattern or letters != self._letters:
             try:
-                compiled = CompiledRegex(pattern.encode("utf-8"), letters)
+                compiled = CompiledRegex(encode_text(pattern), letters)
             except CommandError as error:
                 code = 51111 if error.code == REGEX_COMPILE_ERROR else error.code
                 raise CommandError(code, f"Invalid Regex in {self.name}: {error.message}") from None
@@ -109,11 +110,11 @@ class RegexExpression(NamedExpression):
 def _found(subject: bytes, spans: list[tuple[int, int]], known: int, known_index: int) -> tuple[bytes, int]:
     """(`{match, idx, captures}`, idx): idx counts code points, starting from a known byte position and its index."""
     start, end = spans[0]
-    index = known_index + len(subject[known:start].decode("utf-8"))
+    index = known_index + len(decode_text(subject[known:start]))
     captures: list[Value] = []
     for first, last in spans[1:]:
-        captures.append(None if first < 0 else subject[first:last].decode("utf-8"))
-    return encode({"match": subject[start:end].decode("utf-8"), "idx": index, "captures": captures}), index
+        captures.append(None if first < 0 else decode_text(subject[first:last]))
+    return encode({"match": decode_text(subject[start:end]), "idx": index, "captures": captures}), index
 
 
 def _find_all(compiled: CompiledRegex, subject: bytes) -> list[Value]:

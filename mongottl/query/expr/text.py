@@ -14,6 +14,7 @@ from mongottl.document.types import (
     Timestamp,
     Value,
 )
+from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     ASSOCIATIVE,
@@ -108,7 +109,7 @@ def strcasecmp(values: list[Value]) -> Value:
 def str_len_bytes(value: Value) -> Value:
     if not isinstance(value, str):
         raise CommandError(34473, f"$strLenBytes requires a string argument, found: {type_of(value)}")
-    return len(value.encode("utf-8"))
+    return len(encode_text(value))
 
 
 @unary_expression("$strLenCP")
@@ -145,9 +146,9 @@ def index_of_bytes(values: list[Value]) -> Value:
         return None
     text = _searched(values[0], "$indexOfBytes", "first", 40091)
     wanted = _searched(values[1], "$indexOfBytes", "second", 40092)
-    data = text.encode("utf-8")
+    data = encode_text(text)
     start, end = _index_bounds("$indexOfBytes", values, len(data))
-    return data.find(wanted.encode("utf-8"), start, end) if start <= end else -1
+    return data.find(encode_text(wanted), start, end) if start <= end else -1
 
 
 @expression("$indexOfCP", 2, 4)
@@ -190,7 +191,7 @@ def _is_continuation(data: bytes, index: int) -> bool:
 
 def _substr_bytes(values: list[Value]) -> Value:
     """`[string, start, count]` in UTF-8 bytes; a negative count means up to the end."""
-    data = coerce_to_string(values[0]).encode("utf-8")
+    data = encode_text(coerce_to_string(values[0]))
     start = _substr_number(values[1], 16034, "starting index")
     count = _substr_number(values[2], 16035, "length")
     if start < 0:
@@ -202,7 +203,7 @@ def _substr_bytes(values: list[Value]) -> Value:
     end = len(data) if count < 0 else min(start + count, len(data))
     if _is_continuation(data, end):
         raise CommandError(28657, "$substrBytes:  Invalid range, ending index is in the middle of a UTF-8 character.")
-    return check_string(data[start:end].decode("utf-8"))
+    return check_string(decode_text(data[start:end]))
 
 
 for _name in ("$substrBytes", "$substr"):

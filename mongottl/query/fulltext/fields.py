@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from mypy_extensions import i64
 
 from mongottl.document.types import ARRAY, DOCUMENT, STRING
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field_at, read_string
 from mongottl.errors import CommandError
 from mongottl.query.fulltext.languages import Language, language_named
@@ -41,7 +42,7 @@ class TextFields:
         self.default_language = default_language
         self.version = version
         self._override = override
-        self._override_name: bytes = override.encode("utf-8")
+        self._override_name: bytes = encode_text(override)
         self._everywhere = weights.get(WILDCARD, 0)
         # Prefixes of the paths with weights, so that other subdocuments can be skipped.
         self._leading: set[str] = set()
@@ -62,7 +63,7 @@ class TextFields:
                 total += 1
             for term, count in counts.items():
                 frequency = 2.0 - 0.5 ** (count - 1)
-                alone = len(text) == len(term) and text.encode("utf-8").lower() == term.encode("utf-8")
+                alone = len(text) == len(term) and encode_text(text).lower() == encode_text(term)
                 score = weight * frequency * (0.5 * count / total + 0.5) * (1.1 if alone else 1.0)
                 scores[term] = scores.get(term, 0.0) + score
         return scores

@@ -45,6 +45,7 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import decode_value
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import (
@@ -114,7 +115,7 @@ class ComparisonExpression(PathExpression):
                 self._double = value
         elif isinstance(value, str):
             self._mode = _BY_STRING
-            self._text = value.encode("utf-8")
+            self._text = encode_text(value)
             if collation is not None:
                 self._mode = _BY_SORT_KEY
                 self._text = collation.key(self._text)
@@ -306,7 +307,7 @@ class InExpression(PathExpression):
             if value is None:
                 self._has_null = True
             elif isinstance(value, str):
-                text = value.encode("utf-8")
+                text = encode_text(value)
                 self._texts.add(text if collation is None else collation.key(text))
             elif isinstance(value, ObjectId):
                 self._oids.add(value.binary)

@@ -16,6 +16,7 @@ from typing import Final
 
 from mongottl.document.build import encode_fields
 from mongottl.document.types import MISSING, Value, type_code_of, type_name
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.query.match.pcre import CompiledRegex
 from mongottl.query.match.schema import unordered_key
@@ -239,9 +240,9 @@ def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, V
     if isinstance(patterns, bytes):
         for pattern, schema in fields(patterns):
             assert isinstance(schema, bytes)
-            regex = CompiledRegex(pattern.encode("utf-8"), "")
+            regex = CompiledRegex(encode_text(pattern), "")
             for name, value in present:
-                if not regex.found_in(name.encode("utf-8")):
+                if not regex.found_in(encode_text(name)):
                     continue
                 known.add(name)
                 if not _passes(schema, value):

@@ -9,6 +9,7 @@ from mypy_extensions import i64
 from mongottl.document.compare import BRACKET_STRING
 from mongottl.document.path import FieldPath
 from mongottl.document.types import REGEX, STRING, SYMBOL, Regex, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
@@ -28,7 +29,7 @@ class RegexExpression(PathExpression):
         super().__init__(path)
         self.pattern = pattern
         self.options = options
-        self._regex = CompiledRegex(pattern.encode("utf-8"), options)
+        self._regex = CompiledRegex(encode_text(pattern), options)
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code == STRING or type_code == SYMBOL:

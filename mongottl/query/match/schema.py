@@ -17,6 +17,7 @@ from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
 from mongottl.document.types import ARRAY, DOCUMENT, STRING, Decimal128, Value, is_number
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import (
     ElementCursor,
     count_fields,
@@ -233,7 +234,7 @@ class NeverPasses(SchemaTest):
 
 class RequiredTest(SchemaTest):
     def __init__(self, names: list[str]) -> None:
-        self.names: list[bytes] = [name.encode("utf-8") for name in names]
+        self.names: list[bytes] = [encode_text(name) for name in names]
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != DOCUMENT:
@@ -255,7 +256,7 @@ class PropertiesTest(SchemaTest):
     """`properties`: schemas for fields, tested if the fields exist."""
 
     def __init__(self, names: list[str], tests: list[SchemaTest]) -> None:
-        self.names: list[bytes] = [name.encode("utf-8") for name in names]
+        self.names: list[bytes] = [encode_text(name) for name in names]
         self.tests = tests
         self._by_name: dict[bytes, SchemaTest] = {}
         for i in range(len(tests)):
@@ -294,7 +295,7 @@ class OtherPropertiesTest(SchemaTest):
     def __init__(
         self, named: list[str], patterns: list[CompiledRegex], tests: list[SchemaTest], rest: SchemaTest | None
     ) -> None:
-        self.named: set[bytes] = {name.encode("utf-8") for name in named}
+        self.named: set[bytes] = {encode_text(name) for name in named}
         self.patterns = patterns
         self.tests = tests
         self.rest = rest
@@ -321,7 +322,7 @@ class DependencyTest(SchemaTest):
     """One entry of `dependencies`: a document that has the field must also pass the test."""
 
     def __init__(self, name: str, test: SchemaTest) -> None:
-        self.name: bytes = name.encode("utf-8")
+        self.name: bytes = encode_text(name)
         self.test = test
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:

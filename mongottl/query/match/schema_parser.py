@@ -11,6 +11,7 @@ from typing import Final
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value, is_number
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -189,7 +190,7 @@ def _scalars(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
     if pattern is not MISSING:
         if not isinstance(pattern, str):
             raise _type_mismatch("$jsonSchema keyword 'pattern' must be a string")
-        tests.append(PatternTest(CompiledRegex(pattern.encode("utf-8"), "")))
+        tests.append(PatternTest(CompiledRegex(encode_text(pattern), "")))
     allowed = keywords.get("enum", MISSING)
     if allowed is not MISSING:
         if not isinstance(allowed, list):
@@ -307,7 +308,7 @@ def _objects(keywords: dict[str, Value], tests: list[SchemaTest]) -> None:
         for name, schema in _members(keywords["patternProperties"], "patternProperties"):
             pattern_tests.append(_subschema(schema, "patternProperties"))
             try:
-                patterns.append(CompiledRegex(name.encode("utf-8"), ""))
+                patterns.append(CompiledRegex(encode_text(name), ""))
             except CommandError:
                 raise bad_value(f"Invalid regular expression in 'patternProperties': '{name}'") from None
     rest = _additional(keywords, "additionalProperties")

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.types import Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -42,7 +43,7 @@ class AccumulatorSpec:
 
     def __init__(self, field: str, name: str, argument: Expression) -> None:
         self.field: Final = field
-        self.field_bytes: Final = field.encode("utf-8")
+        self.field_bytes: Final = encode_text(field)
         self.name: Final = name
         self.argument: Final = argument
 

@@ -5,6 +5,7 @@ from typing import Final
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
+from mongottl.document.utf8 import decode_text
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.path import FieldExpression
@@ -39,7 +40,7 @@ class ProjectSpec(StageSpec):
 
 def projection_effect(projection: Projection) -> Effect | None:
     if isinstance(projection, RootProjection):
-        return Effect([name.decode("utf-8") for name in projection.names], exclusive=projection.inclusive)
+        return Effect([decode_text(name) for name in projection.names], exclusive=projection.inclusive)
     if not isinstance(projection, TreeProjection):
         return None
     paths: list[str] = []

@@ -10,6 +10,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, enc
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_result, render_value
 from mongottl.document.types import ARRAY, DOCUMENT, Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
@@ -38,10 +39,10 @@ class FieldTree:
 
     def position(self, name: str) -> int:
         """The index of a name, -1 if it is new."""
-        return self._index.get(name.encode("utf-8"), -1)
+        return self._index.get(encode_text(name), -1)
 
     def add(self, name: str, expression: Expression | None, tree: "FieldTree | None") -> None:
-        encoded = name.encode("utf-8")
+        encoded = encode_text(name)
         self._index[encoded] = len(self.names)
         self.names.append(name)
         self.name_bytes.append(encoded)

@@ -5,6 +5,7 @@ from mypy_extensions import i64
 from mongottl.document.build import index_name
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, count_fields
 from mongottl.errors import CommandError
 from mongottl.query.match.tree import MatchDetails
@@ -18,7 +19,7 @@ class ArrayStep:
 
     def __init__(self, parts: list[str]) -> None:
         self.parts = parts
-        self.part_bytes: list[bytes] = [part.encode("utf-8") for part in parts]
+        self.part_bytes: list[bytes] = [encode_text(part) for part in parts]
 
     def apply(self, doc: bytes, details: MatchDetails | None) -> bytes:
         """The document with the arrays rewritten."""

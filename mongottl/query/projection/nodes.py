@@ -16,6 +16,7 @@ from mypy_extensions import i64
 from mongottl.document.build import encode_value, index_name
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field
 from mongottl.query.expr.base import EvaluationContext, Expression
 from mongottl.query.match.tree import MatchDetails, MatchExpression
@@ -38,7 +39,7 @@ class Entry:
 
     def __init__(self, name: str, kind: int) -> None:
         self.name = name
-        self.name_bytes: bytes = name.encode("utf-8")
+        self.name_bytes: bytes = encode_text(name)
         self.kind: i64 = kind
         self.node: ProjectionNode | None = None
         self.expression: Expression | None = None
@@ -65,7 +66,7 @@ class ProjectionNode:
         self._by_name: dict[bytes, Entry] = {}
 
     def get(self, name: str) -> Entry | None:
-        return self._by_name.get(name.encode("utf-8"))
+        return self._by_name.get(encode_text(name))
 
     def add(self, entry: Entry) -> None:
         """Appends an entry with a new name."""

@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from mongottl.document.splice import finish_document, start_document
 from mongottl.document.types import Value
+from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import ElementCursor, skip_value
 from mongottl.query.expr.base import EvaluationContext
 from mongottl.query.match.tree import MatchDetails
@@ -57,7 +58,7 @@ class RootProjection(Projection):
 
     def __init__(self, spec: bytes, names: list[str], inclusive: bool) -> None:
         super().__init__(spec, "inclusion" if inclusive else "exclusion")
-        self.names: list[bytes] = [name.encode("utf-8") for name in names]
+        self.names: list[bytes] = [encode_text(name) for name in names]
         self.inclusive: bool = inclusive
         # One bit for each name; with more names than bits, the scan of a document never ends early.
         self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 31 else -1
@@ -127,10 +128,10 @@ class RootProjection(Projection):
         return finish_document(writer)
 
     def depends_on(self) -> list[str] | None:
-        return [name.decode("utf-8") for name in self.names] if self.inclusive else None
+        return [decode_text(name) for name in self.names] if self.inclusive else None
 
     def collect_paths(self, included: list[str], read: set[str]) -> bool:
-        included.extend(name.decode("utf-8") for name in self.names)
+        included.extend(decode_text(name) for name in self.names)
         return self.inclusive
 
 

@@ -231,6 +231,6 @@ def _array_of(elements: list[bytes]) -> bytes:
     """An array of elements, which get their indexes as names."""
     builder = DocumentBuilder()
     for position, element in enumerate(elements):
-        name = str(position).encode()
+        name = str(position).encode("ascii")
         builder.append_raw_element(element[:1] + name + element[element.index(b"\0", 1) :])
     return builder.finish()

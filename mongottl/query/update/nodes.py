@@ -27,6 +27,7 @@ from mongottl.document.compare import compare_raw
 from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, MAX_DOCUMENT_BYTES, NULL
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, count_fields, decode_value, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.match.tree import MatchExpression
@@ -229,7 +230,7 @@ class Child:
 
     def __init__(self, name: str, node: UpdateNode) -> None:
         self.name = name
-        self.name_bytes: bytes = name.encode("utf-8")
+        self.name_bytes: bytes = encode_text(name)
         self.index: i64 = update_index(name)
         self.node = node
 
@@ -248,7 +249,7 @@ class ObjectNode(UpdateNode):
     def get(self, name: str) -> UpdateNode | None:
         if name == "$":
             return self.positional
-        child = self._by_name.get(name.encode("utf-8"))
+        child = self._by_name.get(encode_text(name))
         return None if child is None else child.node
 
     def put(self, name: str, node: UpdateNode) -> None:
@@ -270,7 +271,7 @@ class ObjectNode(UpdateNode):
 
     def replace(self, name: str, node: UpdateNode) -> None:
         """Replaces the node of an existing child."""
-        self._by_name[name.encode("utf-8")].node = node
+        self._by_name[encode_text(name)].node = node
 
     def _effective(self, state: ApplyState) -> list[Child]:
         """The children, with the positional one under the index that the query matched."""

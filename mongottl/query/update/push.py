@@ -11,6 +11,7 @@ from mongottl.document.numbers import whole
 from mongottl.document.path import array_index
 from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -60,7 +61,7 @@ def _sort_field(item: Item, path: list[str]) -> tuple[i64, i64]:
     for part in path:
         if type_code != DOCUMENT and (type_code != ARRAY or array_index(part) < 0):
             return NULL, 0
-        type_code, pos = find_field_at(buf, pos, part.encode("utf-8"))
+        type_code, pos = find_field_at(buf, pos, encode_text(part))
         if type_code == 0:
             return NULL, 0
     return type_code, pos

@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, STRING
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -38,7 +39,7 @@ def _find(doc: bytes, parts: list[str], found: SourceValue) -> str:
         cursor = ElementCursor(doc, pos)
         hit = False
         if type_code == DOCUMENT:
-            name = part.encode("utf-8")
+            name = encode_text(part)
             while cursor.next():
                 if cursor.name_is(name):
                     hit = True
@@ -76,7 +77,7 @@ def _array_on_path(doc: bytes, parts: list[str]) -> str:
     """The name of the first array along a path, or "". An array at the end of the path does not count."""
     pos: i64 = 0
     for depth in range(len(parts) - 1):
-        type_code, pos = find_field_at(doc, pos, parts[depth].encode("utf-8"))
+        type_code, pos = find_field_at(doc, pos, encode_text(parts[depth]))
         if type_code == ARRAY:
             return parts[depth]
         if type_code != DOCUMENT:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
+from mongottl.document.utf8 import encode_text
 from mongottl.storage.contract.calls import Allowed, ContractCalls
 from mongottl.storage.contract.checks import (
     check_name,
@@ -190,7 +191,7 @@ class ContractEngine(ContractCalls, StorageEngine):
     def catalog_entries(self) -> list[tuple[str, bytes]]:
         self.require_open("catalog_entries")
         entries = self.inner.catalog_entries()
-        keys = [key.encode() for key, _ in entries]
+        keys = [encode_text(key) for key, _ in entries]
         assert all(keys[i] < keys[i + 1] for i in range(len(keys) - 1)), "catalog_entries: out of order"
         assert all(type(value) is bytes for _, value in entries), "catalog_entries: values are bytes"
         return entries

@@ -144,7 +144,7 @@ class DataDirectory:
                 os.unlink(os.path.join(self.path, name))
         os.ftruncate(self._lock_file, 0)
         os.lseek(self._lock_file, 0, os.SEEK_SET)
-        os.write(self._lock_file, str(os.getpid()).encode())
+        os.write(self._lock_file, str(os.getpid()).encode("ascii"))
 
     def _check(self) -> None:
         names = set(os.listdir(self.path))

@@ -1,0 +1,33 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mongottl.document.utf8 import compare_texts, decode_text, encode_text, is_valid_text
+
+ANY_BYTES = (
+    st.binary(max_size=8)
+    | st.text(max_size=6).map(lambda text: text.encode())
+    | st.tuples(st.text(max_size=3), st.binary(max_size=2)).map(lambda parts: parts[0].encode() + parts[1])
+)
+
+
+@given(ANY_BYTES)
+def test_every_text_keeps_its_bytes(data: bytes) -> None:
+    assert encode_text(decode_text(data)) == data
+
+
+@given(ANY_BYTES, ANY_BYTES)
+def test_texts_compare_as_their_bytes_do(a: bytes, b: bytes) -> None:
+    left, right = decode_text(a), decode_text(b)
+    assert compare_texts(left, right) == (a > b) - (a < b)
+    assert (left == right) == (a == b)
+
+
+def test_escaped_bytes_sort_after_characters_that_have_greater_code_points() -> None:
+    assert decode_text(b"\xff") < "\ue000"
+    assert compare_texts(decode_text(b"\xff"), "\ue000") == 1
+    assert compare_texts("\U0001f600", decode_text(b"\xff")) == -1
+
+
+def test_valid_text_is_told_from_other_bytes() -> None:
+    assert is_valid_text("abc") and is_valid_text("\U0001f600")
+    assert not is_valid_text(decode_text(b"a\xff"))
