@@ -39,7 +39,7 @@ from mongottl.document.types import (
     Value,
     type_code_of,
 )
-from mongottl.document.utf8 import encode_text
+from mongottl.document.utf8 import compare_texts, encode_text
 from mongottl.document.walk import ElementCursor, decode_value
 
 # Bracket of each type code. Missing sorts with undefined, just before null.
@@ -148,7 +148,7 @@ def compare_values(a: Value, b: Value, collation: Collation | None = None) -> i6
         if collation is not None:
             x = collation.text_key(x)
             y = collation.text_key(y)
-        return _sign(x < y, x > y)  # code point order is UTF-8 byte order
+        return compare_texts(x, y)
     if isinstance(a, bytes) and isinstance(b, bytes):
         return compare_documents(a, 0, b, 0, collation)
     if isinstance(a, list) and isinstance(b, list):
@@ -188,10 +188,6 @@ def _compare_bytes(a: bytes, b: bytes) -> i64:
     return _sign(a < b, a > b)
 
 
-def _compare_strings(a: str, b: str) -> i64:
-    return _sign(a < b, a > b)
-
-
 def _compare_rare(a: Value, b: Value) -> i64:
     if isinstance(a, BinData) and isinstance(b, BinData):
         if len(a.data) != len(b.data):
@@ -204,10 +200,10 @@ def _compare_rare(a: Value, b: Value) -> i64:
             return _sign(a.time < b.time, True)
         return _sign(a.inc < b.inc, a.inc > b.inc)
     if isinstance(a, Regex) and isinstance(b, Regex):
-        order = _compare_strings(a.pattern, b.pattern)
-        return order if order != 0 else _compare_strings(a.options, b.options)
+        order = compare_texts(a.pattern, b.pattern)
+        return order if order != 0 else compare_texts(a.options, b.options)
     if isinstance(a, JavaScript) and isinstance(b, JavaScript):
-        order = _compare_strings(a.code, b.code)
+        order = compare_texts(a.code, b.code)
         if order != 0 or a.scope is None or b.scope is None:
             return order
         return compare_documents(a.scope, 0, b.scope, 0)

@@ -14,7 +14,7 @@ from mongottl.document.types import (
     Timestamp,
     Value,
 )
-from mongottl.document.utf8 import decode_text, encode_text
+from mongottl.document.utf8 import compare_texts, decode_text, encode_text
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     ASSOCIATIVE,
@@ -102,7 +102,7 @@ def to_upper(value: Value) -> Value:
 def strcasecmp(values: list[Value]) -> Value:
     left = _ascii_upper(coerce_to_string(values[0]))
     right = _ascii_upper(coerce_to_string(values[1]))
-    return (left > right) - (left < right)
+    return int(compare_texts(left, right))
 
 
 @unary_expression("$strLenBytes")

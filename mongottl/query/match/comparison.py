@@ -45,7 +45,7 @@ from mongottl.document.types import (
     Undefined,
     Value,
 )
-from mongottl.document.utf8 import encode_text
+from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import decode_value
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import (
@@ -413,13 +413,13 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
             whole[value] = None
         return sort_in_parts(list(whole))
     numbers: dict[object, Value] = {}
-    texts: dict[str, None] = {}
+    texts: dict[bytes, None] = {}
     oids: dict[bytes, None] = {}
     rest: list[Value] = []
     for value in values:
         give_way()
         if isinstance(value, str):
-            texts[value] = None
+            texts[encode_text(value)] = None
         elif isinstance(value, ObjectId):
             oids[value.binary] = None
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and not is_nan(value):
@@ -428,7 +428,7 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
         else:
             rest.append(value)
     ordered: list[Value] = sort_in_parts(list(numbers.values()))
-    ordered.extend(sort_in_parts(list(texts)))  # code point order is UTF-8 byte order
+    ordered.extend([decode_text(text) for text in sort_in_parts(list(texts))])
     ordered.extend([ObjectId(oid) for oid in sort_in_parts(list(oids))])
     if not rest:
         return ordered

@@ -25,6 +25,7 @@ from mongottl.document.types import (
     Value,
     type_name,
 )
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, decode_value, find_field, first_field_name, skip_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -356,8 +357,8 @@ def _document_of(pairs: list[tuple[FieldPath, Value]]) -> bytes:
     return _encode_fields(root)
 
 
-def _dotted(pair: tuple[FieldPath, Value]) -> str:
-    return pair[0].dotted
+def _dotted(pair: tuple[FieldPath, Value]) -> bytes:
+    return encode_text(pair[0].dotted)
 
 
 def _encode_fields(branch: EqualityTree) -> bytes:

@@ -27,7 +27,7 @@ from mongottl.document.compare import compare_raw
 from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, MAX_DOCUMENT_BYTES, NULL
-from mongottl.document.utf8 import encode_text
+from mongottl.document.utf8 import compare_texts, encode_text
 from mongottl.document.walk import ElementCursor, count_fields, decode_value, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.match.tree import MatchExpression
@@ -67,7 +67,7 @@ def compare_components(a: str, b: str) -> int:
     """mongod's order of path components: array indexes by number, everything else by bytes."""
     if _is_strict_index(a) and _is_strict_index(b) and len(a) != len(b):
         return -1 if len(a) < len(b) else 1
-    return -1 if a < b else (1 if a > b else 0)
+    return int(compare_texts(a, b))
 
 
 class ApplyState:

@@ -162,7 +162,7 @@ class MemoryEngine(StorageEngine):
 
     def catalog_entries(self) -> list[tuple[str, bytes]]:
         self._units.require_open()
-        # Code points sort as their UTF-8 bytes do.
+        # Names of collections are valid UTF-8, whose order is that of code points.
         return sorted(self._catalog.items())
 
     def catalog_entry(self, key: str) -> bytes | None:

@@ -1,7 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mongottl.document.compare import compare_values
+from mongottl.document.keystring import encode_value
+from mongottl.document.path import FieldPath
+from mongottl.document.types import JavaScript, Regex, Symbol
 from mongottl.document.utf8 import compare_texts, decode_text, encode_text, is_valid_text
+from mongottl.query.match.comparison import InExpression
+from mongottl.query.update.nodes import compare_components
 
 ANY_BYTES = (
     st.binary(max_size=8)
@@ -31,3 +37,31 @@ def test_escaped_bytes_sort_after_characters_that_have_greater_code_points() -> 
 def test_valid_text_is_told_from_other_bytes() -> None:
     assert is_valid_text("abc") and is_valid_text("\U0001f600")
     assert not is_valid_text(decode_text(b"a\xff"))
+
+
+@given(ANY_BYTES, ANY_BYTES)
+def test_values_and_their_keys_are_ordered_by_the_bytes_of_texts(a: bytes, b: bytes) -> None:
+    order = (a > b) - (a < b)
+    left, right = decode_text(a), decode_text(b)
+    for x, y in (
+        (left, right),
+        (Symbol(left), right),
+        ([left], [right]),
+        (JavaScript(left), JavaScript(right)),
+        (Regex(left, ""), Regex(right, "")),
+    ):
+        assert compare_values(x, y) == order
+        x_key, y_key = encode_value(x), encode_value(y)
+        assert (x_key > y_key) - (x_key < y_key) == order
+
+
+@given(ANY_BYTES, ANY_BYTES)
+def test_components_of_updated_paths_are_ordered_by_their_bytes(a: bytes, b: bytes) -> None:
+    left, right = decode_text(b"a" + a), decode_text(b"a" + b)
+    assert compare_components(left, right) == (a > b) - (a < b)
+
+
+@given(st.lists(ANY_BYTES, max_size=5))
+def test_the_values_of_in_are_ordered_by_their_bytes(data: list[bytes]) -> None:
+    expression = InExpression(FieldPath("a"), [decode_text(text) for text in data], [])
+    assert [encode_text(str(value)) for value in expression.values] == sorted(set(data))
