@@ -99,6 +99,7 @@ class ServerConfig:
     max_connections: int = 10_000
     cursor_timeout_s: int = 600
     cursor_memory_mb: int = 0
+    operation_memory_mb: int = 0
     oplog_size_mb: int = 64
     oplog_min_retention_hours: int = 0
     auth: bool = False
@@ -472,6 +473,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "behaviour",
         "number",
         "MiB that idle cursors hold together before their data moves to files; 0: an eighth of the memory.",
+        maximum=1 << 30,
+    ),
+    Setting(
+        "operation_memory_mb",
+        "behaviour",
+        "number",
+        "MiB that running sorts and groups hold together before they use files; 0: a quarter of memory.",
         maximum=1 << 30,
     ),
     Setting(

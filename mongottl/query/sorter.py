@@ -22,6 +22,7 @@ from mypy_extensions import i32, i64
 
 from mongottl.document.annotated import encoded_metadata, with_encoded_metadata
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.memory import OperationMemory
 from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
 
 # (key, arrival number, document, and three numbers for the caller: a record's id, `_ts` and `ttl`).
@@ -33,6 +34,7 @@ MERGE_STEP: Final = 1024  # entries that one call merges
 MERGE_STEP_BYTES: Final = 512 << 10  # bytes that one call writes to the file
 MAX_FILE_RUNS: Final = 64  # runs merged at once; if there are more, they are first merged into longer runs
 READ_BYTES: Final = 64 << 10
+LEAST_RUN_BYTES: Final = 256 << 10  # shorter runs are not written because other operations hold too much
 # Approximate memory of an entry besides its key and document.
 ENTRY_BYTES: Final = 128
 _HEADER_BYTES: Final = 44
@@ -175,12 +177,16 @@ class Sorter:
     """Sorts entries by key. limit: how many are returned, 0 for all. space: None if the disk may not be used.
 
     total_bytes: size of the keys and documents added so far. run_length: may be changed before the first entry.
+    memory: the operation's; it may be set before the first entry.
     """
 
-    def __init__(self, limit: int, memory_limit_bytes: int, space: SpillSpace | None) -> None:
+    def __init__(
+        self, limit: int, memory_limit_bytes: int, space: SpillSpace | None, memory: OperationMemory | None = None
+    ) -> None:
         self._limit: Final[i64] = limit
         self._memory_limit_bytes: Final[i64] = memory_limit_bytes
         self._space: Final = space
+        self._share = (OperationMemory() if memory is None else memory).share()
         self.run_length: i64 = RUN_LENGTH
         self.total_bytes: i64 = 0
         self.spilled: Final = SpillStatistics()
@@ -200,6 +206,7 @@ class Sorter:
         self._file_output: list[FileRun] = []
         self._entry_bytes: i64 = 0
         self._left: i64 = limit if limit else -1
+        self._taken: i64 = 0  # entries since the share was adapted
         # The merge in progress: source, number of remaining entries, and destination.
         self.pending = False
         self._merged: Iterator[SortEntry] = iter([])
@@ -223,20 +230,26 @@ class Sorter:
         if i64(len(self._entries)) >= self.run_length:
             self._close_run()
 
+    def use_memory(self, memory: OperationMemory) -> None:
+        """Sets whose memory it uses, before the first entry."""
+        self._share = memory.share()
+
     def check(self) -> None:
         """Enforces the limits. QueryExceededMemoryLimitNoDiskUseAllowed (292) if the disk may not be used."""
         limit = self._limit
         if limit and self._count_in_memory >= limit + max(limit, 64):
             self._drop_beyond_limit()
-        if self._bytes_in_memory <= self._memory_limit_bytes:
+        if self._fits():
             return
         if limit and self._count_in_memory > limit and not self.pending:
             self._drop_beyond_limit()
-            if not self.pending and self._bytes_in_memory <= self._memory_limit_bytes:
+            if not self.pending and self._fits():
                 return
         if self.pending:
             return
         if self._space is None:
+            if self._bytes_in_memory <= self._memory_limit_bytes:
+                raise self._share.memory.exceeded("Sort", ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed)
             raise CommandError(
                 ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
                 f"Sort exceeded memory limit of {self._memory_limit_bytes} bytes, but did not opt in to external"
@@ -245,6 +258,11 @@ class Sorter:
         self._close_run()
         self._start_merge(self._take_runs(), limit if limit else -1, None)
         self.spilled.spills += 1
+
+    def _fits(self) -> bool:
+        return self._bytes_in_memory <= self._memory_limit_bytes and self._share.need(
+            self._bytes_in_memory, LEAST_RUN_BYTES
+        )
 
     def finish(self) -> None:
         """Ends the input."""
@@ -314,6 +332,11 @@ class Sorter:
             self._left -= i64(len(taken))
         if not taken:
             self.close()
+            return taken
+        self._taken += i64(len(taken))
+        if self._taken >= RUN_LENGTH:
+            self._taken = 0
+            self._share.hold(self.held_bytes(), True)
         return taken
 
     def held_bytes(self) -> int:
@@ -344,6 +367,7 @@ class Sorter:
             run.release()
         for file_run in self._file_output:
             file_run.release()
+        self._share.hold(self.held_bytes(), True)
         return False
 
     def close(self) -> None:
@@ -358,6 +382,7 @@ class Sorter:
         self._merged = iter([])
         self._to_memory = None
         self.pending = False
+        self._share.release()
         file = self._file
         self._file = None
         if file is not None:
@@ -421,6 +446,7 @@ class Sorter:
             self._runs.append(to_memory)
         elif self._written_to:
             self._file_runs.append(FileRun(self._open_file(), self._written_from, self._written_to))
+        self._share.hold(self._bytes_in_memory, True)
         if self._finished:
             self._prepare_output()
 
@@ -446,6 +472,7 @@ class Sorter:
         self._entry_bytes = self._bytes_in_memory // max(self._count_in_memory, 1)
         self._runs = []
         self._file_runs = []
+        self._share.hold(self._bytes_in_memory + READ_BYTES * i64(len(self._file_output)), True)
         self._output = iterators[0] if len(iterators) == 1 else heapq.merge(*iterators)
 
     def _open_file(self) -> SpillFile:

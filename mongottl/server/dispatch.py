@@ -496,6 +496,7 @@ class Dispatcher:
                 op.script_steps.end()
                 op.script_steps = None
             steps.close()
+            op.settle_memory()
             self.service.operations.end(running)
             if transaction is not None:
                 transaction.busy = False

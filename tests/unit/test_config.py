@@ -218,6 +218,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "max_connections": (("", "0", "99999999999999999999", "-5"), (0, -1, 1_000_001, None, 10.5)),
     "cursor_timeout_s": (("", "0", "-1", "soon"), (-1, 0, 1e3, None)),
     "cursor_memory_mb": (("", "-1", "much"), (-1, None, 0.5, 1 << 31)),
+    "operation_memory_mb": (("", "-1", "much"), (-1, None, 0.5, 1 << 31)),
     "oplog_size_mb": (("", "0", "-64"), (0, -64, "64", float("nan"))),
     "oplog_min_retention_hours": (("", "-1"), (-1, 0.5, None)),
     "auth": (("", "maybe"), ("on", 1)),

@@ -248,6 +248,12 @@ def _own(op: OperationContext) -> dict[str, Value]:
         "wheel": dict(service.wheel.statistics()),
         "storage": dict(service.engine.statistics()),
         "expiredNotPurged": Int64(expired),
+        # What running operations hold, the most that they held, and how often one was refused more.
+        "operationMemory": {
+            "bytes": Int64(service.operation_memory.held_bytes),
+            "mostBytes": Int64(service.operation_memory.most_bytes),
+            "refused": Int64(service.operation_memory.refused_total),
+        },
         # What idle cursors hold in memory and in files, and how many were closed to make room.
         "cursors": {
             "bytes": Int64(service.cursors.counted_bytes),

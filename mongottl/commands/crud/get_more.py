@@ -113,6 +113,8 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         snapshot_reads.use(op, cursor.kept_snapshot)
     if cursor.script_steps is not None:
         op.continue_scripts(cursor.script_steps)
+    if cursor.memory is not None:
+        op.continue_memory(cursor.memory)
     if op.comment is None:
         op.comment = cursor.comment
     op.plans = cursor.plans

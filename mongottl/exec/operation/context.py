@@ -19,6 +19,7 @@ from mongottl.exec.operation.snapshots import KeptSnapshot
 from mongottl.exec.operation.state import OperationState
 from mongottl.exec.operation.transactions import Transaction
 from mongottl.exec.operation.usage import LatencyGroup
+from mongottl.query.memory import OperationMemory
 from mongottl.security.accounts import Grants
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, Resource
@@ -84,6 +85,7 @@ class OperationContext(OperationState):
         self.service = service
         self.catalog = service.catalog
         self.recovery_unit = RecoveryUnit(service)
+        self._memory: OperationMemory | None = None
         self.transaction: Transaction | None = None
         self.in_transaction = False
         self.repeats_commit = False
@@ -164,6 +166,29 @@ class OperationContext(OperationState):
         login = self.client.login
         return None if login is None else login.user
 
+    def owner(self) -> str:
+        """Whose limits in total count: the user, or where the client has not logged in, its machine."""
+        user = self.user()
+        return self.client.host if user is None else user.id
+
+    @property
+    def memory(self) -> OperationMemory:
+        """What the operation's sorts, groups and joins hold."""
+        memory = self._memory
+        if memory is None:
+            memory = OperationMemory(self.service.operation_memory, self.owner())
+            self._memory = memory
+        return memory
+
+    def continue_memory(self, memory: OperationMemory) -> None:
+        """Makes the memory of the operation that opened a cursor this operation's."""
+        self._memory = memory
+
+    def settle_memory(self) -> None:
+        """Gives back what its stages hold, at the end of the command."""
+        if self._memory is not None:
+            self._memory.settle()
+
     def note_plan(self, plan: object) -> None:
         """Remembers a plan for the profiler. Of very many, those of the statements of a batch, one too many is kept."""
         if self.meter is not None:
@@ -180,9 +205,7 @@ class OperationContext(OperationState):
         """
         steps = self.script_steps
         if steps is None:
-            user = self.user()
-            owner = self.client.host if user is None else user.id
-            steps = ScriptSteps(self.service.script_opener(name, self.now_ms, owner))
+            steps = ScriptSteps(self.service.script_opener(name, self.now_ms, self.owner()))
             self.continue_scripts(steps)
         return steps.scripts
 

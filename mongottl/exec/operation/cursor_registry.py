@@ -12,6 +12,7 @@ from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.snapshots import KeptSnapshot
 from mongottl.exec.operation.temporary_files import CursorSpace
 from mongottl.exec.operation.transactions import Transaction
+from mongottl.query.memory import OperationMemory
 from mongottl.query.spill import SpillSpace
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need
@@ -31,6 +32,7 @@ class OpenCursor(ABC):
     transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
     concern `snapshot`.
     script_steps: the scripts that it evaluates, or None. plans: what it reads from (`OperationContext.plans`).
+    memory: of the operation that opened it, with which its getMores go on.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
@@ -53,6 +55,7 @@ class OpenCursor(ABC):
         self.transaction: Transaction | None = None
         self.kept_snapshot: KeptSnapshot | None = None
         self.script_steps: ScriptSteps | None = None
+        self.memory: OperationMemory | None = None
         self.plans: list[object] = []
         # What the registry counts for it: memory, and bytes in the file of `space`, to which data was moved.
         self.counted_bytes = 0

@@ -117,6 +117,7 @@ KEPT: Final = frozenset(
         "note_full_disk",
         "object_ids",
         "observation",
+        "operation_memory",
         "process_id",
         "purging",
         "refuses_dollar_fields",

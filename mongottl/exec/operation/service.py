@@ -44,6 +44,7 @@ from mongottl.oplog.entry import OplogEntry, is_logged, no_operation
 from mongottl.oplog.log import OPLOG_NUMBER, Oplog
 from mongottl.oplog.records import DATABASE, NAME, OplogRecords
 from mongottl.oplog.rows import OplogRows
+from mongottl.query.memory import MemoryBudget
 from mongottl.query.timestamps import TimestampClock
 from mongottl.security.accounts import Accounts
 from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
@@ -62,6 +63,8 @@ MS_PER_S: Final = 1000
 _SCRIPT_LIMIT_MS: Final = 60_000
 # The part of the memory that idle cursors may hold by default: one of so many.
 _CURSOR_SHARE: Final = 8
+# The same of running operations.
+_OPERATION_SHARE: Final = 4
 _MS_PER_HOUR: Final = 3_600_000
 # What a reply may have besides the documents of its page.
 _AROUND_PAGE_BYTES: Final = 64 * 1024
@@ -126,6 +129,8 @@ class ServiceContext:
         memory_bytes = available_memory_bytes()
         cursor_bytes = config.cursor_memory_mb << 20 or memory_bytes // _CURSOR_SHARE
         self.cursors = CursorRegistry(self.dialect.unknown_cursor, cursor_bytes)
+        operation_bytes = config.operation_memory_mb << 20 or memory_bytes // _OPERATION_SHARE
+        self.operation_memory = MemoryBudget(operation_bytes)
         # Snapshots and transactions.
         self.history = History()
         self.claims = Claims()

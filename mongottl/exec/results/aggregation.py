@@ -150,7 +150,8 @@ class OperationRun(RunContext):
         collation: Collation | None,
     ) -> None:
         # A copy of the memory limits: later changes of parameters do not affect a running pipeline.
-        super().__init__(pull.op.now_ms, replace(pull.op.service.limits), spill_space(pull.op, allow_disk_use))
+        op = pull.op
+        super().__init__(op.now_ms, replace(op.service.limits), spill_space(op, allow_disk_use), op.memory)
         self._allow_disk_use = allow_disk_use
         self.metadata |= metadata
         self._pull = pull

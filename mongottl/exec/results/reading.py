@@ -516,6 +516,7 @@ def first_reply(
         cursor.transaction = op.transaction
         cursor.kept_snapshot = op.kept_snapshot
         cursor.plans = op.plans
+        cursor.memory = op.memory
         cursor.request_bytes = op.request_bytes
         cursor_id = op.service.cursors.register(cursor)
     if cursor_id:

@@ -508,6 +508,7 @@ class SortStage(PlanStage):
                 return []
             if self._mark is None:
                 self._mark = ReadMark(self._collection, op, self._child.gives_current_records())
+                sorter.use_memory(op.memory)
             sort_key = self._pattern.sort_key
             for record_id, document, ts_s, ttl_s in batch:
                 sorter.add(sort_key(document), document, record_id, ts_s, ttl_s)

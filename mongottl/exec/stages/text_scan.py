@@ -139,7 +139,7 @@ class TextStage(PlanStage):
         """Adds up the scores of the next postings. QueryExceededMemoryLimitNoDiskUseAllowed (292) for too many."""
         sorter = self._sorter
         if sorter is None:
-            sorter = Sorter(0, op.service.limits.sort_bytes, self._space)
+            sorter = Sorter(0, op.service.limits.sort_bytes, self._space, op.memory)
             self._sorter = sorter
         if sorter.pending:
             sorter.work()

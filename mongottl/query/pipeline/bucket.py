@@ -246,6 +246,7 @@ class BucketAutoSource(SortingSource):
         self._spec: Final = spec
         self._ev: Final = run.evaluation()
         self._limits: Final = run.limits
+        self._share: Final = run.memory.share()
         self._count = 0
         self._output_count = 0  # buckets
         # The current bucket, if `_states` is not None.
@@ -312,12 +313,17 @@ class BucketAutoSource(SortingSource):
                 states = [accumulator.start(EMPTY_DOCUMENT) for accumulator in spec.output]
                 self._states = states
             self._ev.root = doc
+            gathered = 0
             for i in range(len(states)):
                 states[i].add(spec.output[i].argument.evaluate(self._ev))
                 if states[i].grows():
                     limit = growth_limit(spec.output[i].name, self._limits)
-                    if states[i].size() > limit:
+                    size = states[i].size()
+                    if size > limit:
                         raise accumulator_limit_exceeded(spec.output[i].name, limit)
+                    gathered += size
+            if gathered and not self._share.need(gathered):
+                raise self._share.memory.exceeded("$bucketAuto")
             self._filled += 1
             self._last_key = key
             self._last = value
@@ -334,6 +340,7 @@ class BucketAutoSource(SortingSource):
             result = states[i].result()
             builder.append(self._spec.output[i].field, None if isinstance(result, Missing) else result)
         self._states = None
+        self._share.release()
         self._filled = 0
         self._output_count += 1
         return builder.finish()

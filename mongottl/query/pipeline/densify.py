@@ -28,6 +28,7 @@ from mongottl.query.expr.date.calendar import UTC
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
+from mongottl.query.memory import OperationMemory
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sort import SortSpec
 from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource, TransformSource
@@ -71,7 +72,7 @@ class DensifySpec(StageSpec):
         self.argument: Final = argument
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
-        return DensifySource(source, self, run.limits.densify_bytes)
+        return DensifySource(source, self, run.limits.densify_bytes, run.memory)
 
     def describe(self) -> Value:
         return encode({"$_internalDensify": self.argument})
@@ -105,10 +106,16 @@ class Progress:
 
 class DensifySource(TransformSource):
     def __init__(
-        self, source: DocumentSource, spec: DensifySpec, limit_bytes: int, max_generated: int = MAX_GENERATED
+        self,
+        source: DocumentSource,
+        spec: DensifySpec,
+        limit_bytes: int,
+        memory: OperationMemory,
+        max_generated: int = MAX_GENERATED,
     ) -> None:
         super().__init__(source)
         self._limit_bytes: Final = limit_bytes
+        self._share: Final = memory.share()
         self._size = 0  # of the partitions
         self._room: i64 = 0  # bytes left for the documents that this call creates
         self._max_generated: Final = max_generated
@@ -121,6 +128,10 @@ class DensifySource(TransformSource):
         self._ending: list[Progress] = []
         self._ended = False
         self._generated = 0
+
+    def close(self) -> None:
+        self._share.release()
+        super().close()
 
     def next_batch(self) -> list[bytes] | None:
         found: list[bytes] = []
@@ -203,6 +214,8 @@ class DensifySource(TransformSource):
             self._size += len(key) + len(prefix) + _PARTITION_BYTES
             if self._size > self._limit_bytes:
                 raise CommandError(6007200, f"$densify exceeded memory limit of {self._limit_bytes}")
+            if not self._share.need(self._size):
+                raise self._share.memory.exceeded("$densify")
         progress.prefix = prefix
         return progress
 

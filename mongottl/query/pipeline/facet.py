@@ -24,7 +24,7 @@ class FacetSpec(StageSpec):
         branches: list[Branch] = []
         for pipeline in self.pipelines:
             branches.append(Branch(pipeline, run))
-        return FacetSource(source, self.names, branches, run.limits.facet_bytes)
+        return FacetSource(source, self.names, branches, run)
 
     def describe(self) -> Value:
         described: list[tuple[str, Value]] = []
@@ -83,11 +83,13 @@ class Branch:
 
 
 class FacetSource(DocumentSource):
-    """Keeps the results of all branches until the end; 4031700 if they exceed `limit_bytes`."""
+    """Keeps the results of all branches until the end; 4031700 if they exceed their limit, 146 if all running
+    operations hold too much."""
 
-    def __init__(self, source: DocumentSource, names: list[str], branches: list[Branch], limit_bytes: int) -> None:
+    def __init__(self, source: DocumentSource, names: list[str], branches: list[Branch], run: RunContext) -> None:
         self._source: Final = source
-        self._limit_bytes: Final = limit_bytes
+        self._limit_bytes: Final = run.limits.facet_bytes
+        self._share: Final = run.memory.share()
         self._size = 0
         self._names: Final = names
         self._branches: Final = branches
@@ -136,6 +138,8 @@ class FacetSource(DocumentSource):
                 f"document constructed by $facet is {self._size} bytes, which exceeds the limit of"
                 f" {self._limit_bytes} bytes",
             )
+        if not self._share.need(self._size):
+            raise self._share.memory.exceeded("$facet")
 
     def _document(self) -> bytes:
         builder = DocumentBuilder()
@@ -146,6 +150,8 @@ class FacetSource(DocumentSource):
     def close(self) -> None:
         for branch in self._branches:
             branch.output.close()
+            branch.documents.clear()
+        self._share.release()
         self._source.close()
 
 

@@ -7,6 +7,7 @@ from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Date, ObjectId, Regex, Value
 from mongottl.query.expr.base import is_nullish
+from mongottl.query.memory import MemoryShare
 from mongottl.query.pipeline.source import DocumentSource
 
 _DOCUMENT_BYTES: Final = 48  # approximate memory of a document besides its bytes
@@ -41,8 +42,9 @@ def key_of(value: Value, collation: Collation | None) -> bytes:
 class ForeignTable:
     """The documents of a collection by the values of a field.
 
-    limit_bytes: the memory beyond which it is `too_large`; it is then to be reduced or dropped. wanted: the keys
-    (`key_of`) of the values whose documents it holds, None for all.
+    limit_bytes: the memory beyond which it is `too_large`, as it is if `share` gets no more; it is then to be reduced
+    or dropped. share: for a stage's tables, of which there is one at a time. wanted: the keys (`key_of`) of the values
+    whose documents it holds, None for all.
     """
 
     def __init__(
@@ -51,10 +53,13 @@ class ForeignTable:
         path: FieldPath,
         collation: Collation | None,
         limit_bytes: int,
+        share: MemoryShare,
         wanted: set[bytes] | None = None,
     ) -> None:
         self._wanted = wanted
         self._limit_bytes: Final = limit_bytes
+        self._share: Final = share
+        share.release()
         self._source: Final = source
         self._collation: Final = collation
         self._path: Final = path
@@ -90,7 +95,7 @@ class ForeignTable:
 
     @property
     def too_large(self) -> bool:
-        return self._size > self._limit_bytes
+        return self._size > self._limit_bytes or not self._share.hold(self._size)
 
     def reduce(self, wanted: set[bytes]) -> None:
         """Restricts it to the documents of these values, which it has wanted so far."""
@@ -120,6 +125,7 @@ class ForeignTable:
         return self._size
 
     def close(self) -> None:
+        self._share.release()
         self._source.close()
 
     def is_outdated(self) -> bool:

@@ -103,6 +103,7 @@ class RankFusionSource(DocumentSource):
         if not self._fed:
             source.close()
         self._found: Final[dict[bytes, Ranked]] = {}
+        self._share: Final = run.memory.share()
         self._size = 0
         self._input_index = 0
         self._place = 0
@@ -148,6 +149,8 @@ class RankFusionSource(DocumentSource):
                         ErrorCode.ExceededMemoryLimit,
                         f"{NAME} exceeded memory limit of {self._run.limits.group_bytes} bytes",
                     )
+                if not self._share.need(self._size):
+                    raise self._share.memory.exceeded(NAME)
                 ranked = Ranked(plain(document), inputs)
                 self._found[key] = ranked
             ranked.ranks[self._input_index] = self._rank
@@ -198,6 +201,8 @@ class RankFusionSource(DocumentSource):
         return self._output is not None and self._output.spill(space)
 
     def close(self) -> None:
+        self._share.release()
+        self._found.clear()
         self._source.close()
         if self._input is not None:
             self._input.close()

@@ -100,6 +100,7 @@ class GraphLookupSource(TransformSource):
         self._depth = 0
         self._seen_values: Final[set[bytes]] = set()
         self._seen_documents: Final[set[bytes]] = set()
+        self._share: Final = run.memory.share()
         self._found: list[Value] = []
         # Sizes of the documents found and the values queried, and of the frontier.
         self._size = 0
@@ -125,6 +126,7 @@ class GraphLookupSource(TransformSource):
     def close(self) -> None:
         if self._foreign is not None:
             self._foreign.close()
+        self._share.release()
         self.source.close()
 
     def _search_step(self) -> bool:
@@ -180,6 +182,8 @@ class GraphLookupSource(TransformSource):
     def _check_size(self) -> None:
         if self._size + self._frontier_size > self._run.limits.graph_lookup_bytes:
             raise CommandError(40099, "$graphLookup reached maximum memory consumption")
+        if not self._share.need(self._size + self._frontier_size):
+            raise self._share.memory.exceeded("$graphLookup")
 
     def _open_foreign(self) -> None:
         """Opens a query of the foreign collection for some or all of the wanted values."""

@@ -22,6 +22,7 @@ from mongottl.query.expr import Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState
 from mongottl.query.expr.parser import ObjectExpression
 from mongottl.query.expr.path import FieldExpression
+from mongottl.query.memory import LEAST_BYTES
 from mongottl.query.pipeline.accumulators import AccumulatorSpec, SimpleAccumulator, first_state, parse_accumulator
 from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.partition import MAX_LEVEL, Partitions, part_of, read_chunk
@@ -169,6 +170,7 @@ class GroupSource(DocumentSource):
         self._ev: Final = run.evaluation()
         self._limit_bytes: Final[i64] = run.limits.group_bytes
         self._space: Final = run.space
+        self._share: Final = run.memory.share()
         # The accumulators that grow, set with the first group, and the memory limit of each.
         self._growing: Final[list[int]] = []
         self._growth_limits: Final[list[i64]] = []
@@ -191,6 +193,7 @@ class GroupSource(DocumentSource):
         self._file: SpillFile | None = None
         self._parts: Partitions | None = None
         self._tasks: list[PartTask] = []
+        self._tasks_size: i64 = 0  # of the groups of tasks
         self._chunks: list[tuple[int, int]] = []  # of the current partition, in reverse order
         self._level = -1
         self._dividing: Iterator[tuple[bytes, Group]] | None = None
@@ -227,10 +230,11 @@ class GroupSource(DocumentSource):
         task = self._tasks.pop()
         self._groups = task.groups
         self._size = 0
-        for group in self._groups.values():
+        for encoded, group in self._groups.items():
+            self._size += 2 * i64(len(encoded)) + _GROUP_BYTES
             for state in group.states:
                 self._size += i64(state.size())
-        self._size += _GROUP_BYTES * i64(len(self._groups))
+        self._tasks_size = self._tasks_size - self._size if self._tasks else 0
         task.chunks.reverse()
         self._chunks = task.chunks
         self._level = task.level
@@ -269,6 +273,14 @@ class GroupSource(DocumentSource):
         self._moved_file = None
         if moved is not None:
             moved.close()
+        self._groups = {}
+        self._finished = {}
+        self._ready = []
+        self._tasks = []
+        self._dividing = None
+        self._divided = []
+        self._by_raw_key.clear()
+        self._share.release()
         self.source.close()
 
     def _close_file(self) -> None:
@@ -385,16 +397,31 @@ class GroupSource(DocumentSource):
                 self._growth_limits.append(growth_limit(self._accumulators[i].name, self._limits))
 
     def _check_size(self) -> None:
-        if self._size <= self._limit_bytes or self._parts is not None:
+        held: i64 = self._size + self._tasks_size
+        if self._parts is not None:
+            self._share.hold(held, True)
+            return
+        if self._growing and self._level < 0:
+            # Where groups are divided, those that were divided stay in memory while one part after the other grows.
+            held *= 2
+        share = self._share
+        # A part of the groups that is small enough is not divided again.
+        small = self._level >= 0 and self._size <= LEAST_BYTES and share.memory.is_modest()
+        if self._size <= self._limit_bytes and share.hold(held, small):
             return
         space = self._space
         if space is None:
+            if self._size <= self._limit_bytes:
+                raise share.memory.exceeded("$group", ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed)
             raise CommandError(
                 ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
                 "Exceeded memory limit for $group, but didn't allow external sort. Pass allowDiskUse:true to opt in.",
             )
         if self._level >= MAX_LEVEL or len(self._groups) < 2:
-            return  # One group cannot be divided; its accumulators have their own limits.
+            # Such groups cannot be divided; their accumulators have their own limits.
+            if not share.hold(held, self._size <= LEAST_BYTES and share.memory.is_modest()):
+                raise share.memory.exceeded("$group")
+            return
         file = self._file
         if file is None:
             file = space.create()
@@ -415,6 +442,8 @@ class GroupSource(DocumentSource):
             tasks = [PartTask(chunks, parts.level) for chunks in parts.finish()]
             if self._growing:
                 self._divided = tasks
+                self._tasks_size += self._size
+                self._size = 0
                 self._dividing = iter(groups.items())
                 return
             self._tasks.extend(tasks)
@@ -465,6 +494,7 @@ class GroupSource(DocumentSource):
             size += len(document)
             batch.append(document)
         self._given_bytes += size
+        self._share.hold(i64(len(ready)) * self._finished_bytes + self._tasks_size, True)
         return batch
 
     def _output(self, group: Group) -> bytes:

@@ -155,6 +155,8 @@ class LookupSource(TransformSource):
         self._batch: list[bytes] = []
         self._position = 0
         self._table: ForeignTable | None = None
+        self._table_share: Final = run.memory.share()
+        self._share: Final = run.memory.share()  # of all else
         self._has_dropped_table = False
         # Whether a table of the whole collection is too large. Then a table has the values of the outer documents up to
         # `_part_end`, and is None if only one of them can use it.
@@ -248,10 +250,8 @@ class LookupSource(TransformSource):
         """Drops what can be read again: the table, and the cached documents."""
         self._cached.clear()
         self._cached_bytes = 0
-        table = self._table
-        if table is not None and table.held_bytes():
-            table.close()
-            self._table = None
+        if self._table is not None and self._table.held_bytes():
+            self._drop_table()
             self._has_dropped_table = True
         return self.source.spill(space)
 
@@ -267,7 +267,17 @@ class LookupSource(TransformSource):
     def close(self) -> None:
         if self._foreign is not None:
             self._foreign.close()
+        self._drop_table()
+        self._cached.clear()
+        self._found = []
+        self._share.release()
         self.source.close()
+
+    def _drop_table(self) -> None:
+        table = self._table
+        self._table = None
+        if table is not None:
+            table.close()
 
     def _with_all(self, doc: bytes) -> bytes:
         """A document with the array of its foreign documents."""
@@ -298,7 +308,10 @@ class LookupSource(TransformSource):
         return room
 
     def _count(self, batch: list[Value] | list[bytes]) -> None:
-        """Adds to the size of the foreign documents of the current one. 4568 if they are too large for one array."""
+        """Adds to the size of the foreign documents of the current one.
+
+        4568 if they are too large for one array; 146 if all running operations hold too much.
+        """
         for document in batch:
             if isinstance(document, bytes):
                 self._found_bytes += i64(len(document))
@@ -309,15 +322,21 @@ class LookupSource(TransformSource):
                 f"Total size of documents in {self._spec.collection} matching pipeline's $lookup stage exceeds"
                 f" {limit} bytes",
             )
+        if not self._share.hold(self._found_bytes + self._cached_bytes):
+            self._cached.clear()
+            self._cached_bytes = 0
+            if not self._share.need(self._found_bytes) and self._spec.unwind is None:
+                raise self._share.memory.exceeded("$lookup")
 
     def _new_table(self, foreign: FieldPath, wanted: set[bytes] | None) -> "ForeignTable":
         spec = self._spec
         source = self._run.open_collection(spec.database, spec.collection, spec.extra_filter, spec.ctx)
-        return ForeignTable(source, foreign, spec.ctx.collation, self._run.limits.lookup_table_bytes, wanted)
+        limit = self._run.limits.lookup_table_bytes
+        return ForeignTable(source, foreign, spec.ctx.collation, limit, self._table_share, wanted)
 
     def _begin_part(self) -> None:
         """Begins a table of the values of the remaining outer documents, unless only one of them can use it."""
-        self._table = None
+        self._drop_table()
         self._part_end = len(self._batch)
         wanted = self._wanted_in_part()
         spec = self._spec
@@ -335,8 +354,7 @@ class LookupSource(TransformSource):
                 self._part_end = len(self._batch)
             wanted = self._wanted_in_part()
             if not wanted:
-                table.close()
-                self._table = None
+                self._drop_table()
                 self._part_end = max(self._part_end, self._position + 1)
                 return
             table.reduce(wanted)

@@ -15,6 +15,7 @@ from mongottl.query.expr import EvaluationContext
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.near import METRES, NearExpression
 from mongottl.query.match.tree import AndExpression
+from mongottl.query.memory import OperationMemory
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.spill import SpillSpace
 
@@ -87,13 +88,20 @@ class RunContext:
 
     now_ms: the operation's time. limits: memory limits of stages. space: temporary files for data beyond the limits;
     None if the operation may not use the disk and fails with error 292 instead.
-    metadata: keywords that some `{$meta: …}` reads; documents have no other metadata.
+    memory: what the operation holds. metadata: keywords that some `{$meta: …}` reads; documents have no other metadata.
     """
 
-    def __init__(self, now_ms: int = 0, limits: MemoryLimits | None = None, space: SpillSpace | None = None) -> None:
+    def __init__(
+        self,
+        now_ms: int = 0,
+        limits: MemoryLimits | None = None,
+        space: SpillSpace | None = None,
+        memory: OperationMemory | None = None,
+    ) -> None:
         self.now_ms: Final = now_ms
         self.limits: Final = MemoryLimits() if limits is None else limits
         self.space: Final = space
+        self.memory: Final = OperationMemory() if memory is None else memory
         self.metadata: set[str] = set()
 
     def evaluation(self) -> EvaluationContext:

@@ -17,7 +17,7 @@ class SortingSource(TransformSource):
 
     def __init__(self, source: DocumentSource, run: RunContext, memory_bytes: int, limit: int = 0) -> None:
         super().__init__(source)
-        self.sorter: Final = Sorter(limit, memory_bytes, run.space)
+        self.sorter: Final = Sorter(limit, memory_bytes, run.space, run.memory)
         self._reading = True
 
     def next_batch(self) -> list[bytes] | None:

@@ -21,6 +21,7 @@ from mongottl.query.expr.date.calendar import UTC
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.path import value_at
+from mongottl.query.memory import OperationMemory
 from mongottl.query.pipeline.partition import read_chunk, write_keyed
 from mongottl.query.sort import SortPattern
 from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
@@ -30,6 +31,7 @@ _NO_END: Final = 1 << 62
 PAGE: Final = 64  # maximal number of documents
 PAGE_BYTES: Final = 256 << 10  # maximal size in bytes, the last document not counted
 _MIN_PAGES_IN_MEMORY: Final = 16  # for the start and end of frames, and the current documents
+_LEAST_PAGES_IN_MEMORY: Final = 4  # the same where all running operations hold too much
 _ENTRY_BYTES: Final = 160  # approximate memory of a document besides its bytes and key
 
 
@@ -42,13 +44,21 @@ class Partition:
     """
 
     def __init__(
-        self, pattern: SortPattern | None, memory_limit_bytes: int, space: SpillSpace | None, spilled: SpillStatistics
+        self,
+        pattern: SortPattern | None,
+        memory_limit_bytes: int,
+        space: SpillSpace | None,
+        spilled: SpillStatistics,
+        memory: OperationMemory,
     ) -> None:
         self.count = 0
         self._spilled: Final = spilled
         self._sort_path: Final[FieldPath | None] = None if pattern is None else pattern.paths[0]
         self._memory_limit_bytes: Final[i64] = memory_limit_bytes
         self._space: Final = space
+        self._share: Final = memory.share()
+        self._states_share: Final = memory.share()
+        self._states_size: i64 = 0  # of all functions
         self._pages: Final[list[list[tuple[bytes, bytes]] | None]] = []  # None for pages that are only in the file
         self._starts: Final[list[int]] = []  # the position of each page's first document
         self._sizes: Final[list[int]] = []
@@ -69,13 +79,15 @@ class Partition:
             self._starts.append(self.count)
             self._sizes.append(0)
             self._in_memory[number] = True
+            if not self._share.hold(self._held_bytes):
+                self._evict(self._share.granted, _LEAST_PAGES_IN_MEMORY)
         page.append((document, sort_key))
         size = len(document) + len(sort_key) + _ENTRY_BYTES
         self._sizes[number] += size
         self._held_bytes += size
         self.count += 1
         if self._held_bytes > self._memory_limit_bytes:
-            self._evict()
+            self._evict(self._memory_limit_bytes)
 
     def document(self, position: int) -> bytes:
         page = self._page(position)
@@ -93,14 +105,18 @@ class Partition:
         value = value_at(self.document(position), _DOCUMENT_TYPE, 0, path.part_bytes, 0)
         return None if isinstance(value, Missing) else value
 
-    def check_gathered(self, size: int) -> None:
-        """5414201 if the state of a function, in bytes, exceeds the memory limit of the partition."""
+    def check_gathered(self, size: int, before: int) -> None:
+        """Counts the state of a function, in bytes, and what it was at the last call. 5414201 if it exceeds the memory
+        limit of the partition; 146 if all running operations hold too much."""
         if size > self._memory_limit_bytes:
             raise CommandError(
                 5414201,
                 f"Exceeded memory limit in DocumentSourceSetWindowFields, used {size} bytes but max allowed is"
                 f" {self._memory_limit_bytes}",
             )
+        self._states_size += size - before
+        if not self._states_share.need(self._states_size):
+            raise self._states_share.memory.exceeded("$setWindowFields")
 
     def held_bytes(self) -> int:
         return int(self._held_bytes)
@@ -118,10 +134,15 @@ class Partition:
             self._pages[number] = None
             self._held_bytes -= self._sizes[number]
             return True
+        self._share.hold(self._held_bytes, True)
         return False
 
     def close(self) -> None:
-        """Deletes the file. May be called more than once."""
+        """Gives memory back and deletes the file. May be called more than once."""
+        self._pages.clear()
+        self._held_bytes = 0
+        self._share.release()
+        self._states_share.release()
         file = self._file
         self._file = None
         if file is not None:
@@ -143,12 +164,14 @@ class Partition:
             self._pages[number] = page
             self._in_memory[number] = True
             self._held_bytes += self._sizes[number]
-            self._evict()
+            if not self._share.hold(self._held_bytes):
+                self._evict(self._share.granted, _LEAST_PAGES_IN_MEMORY)
+            self._evict(self._memory_limit_bytes)
         return page
 
-    def _evict(self) -> None:
-        """Removes pages from memory until the limit is met, except for the latest ones."""
-        while self._held_bytes > self._memory_limit_bytes and len(self._in_memory) > _MIN_PAGES_IN_MEMORY:
+    def _evict(self, allowed: i64, least_pages: int = _MIN_PAGES_IN_MEMORY) -> None:
+        """Removes pages from memory until this number of bytes is met, except for the latest ones."""
+        while self._held_bytes > allowed and len(self._in_memory) > least_pages:
             number = next(iter(self._in_memory))
             if number not in self._in_file and number < len(self._pages) - 1:
                 self._write(number)
@@ -158,6 +181,7 @@ class Partition:
                 continue
             self._pages[number] = None
             self._held_bytes -= self._sizes[number]
+        self._share.hold(self._held_bytes, True)
 
     def _write(self, number: int) -> None:
         page = self._pages[number]
@@ -166,6 +190,10 @@ class Partition:
             raise AssertionError("a page is written once")
         if file is None:
             if self._space is None:
+                if self._held_bytes <= self._memory_limit_bytes:
+                    raise self._share.memory.exceeded(
+                        "$setWindowFields", ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed
+                    )
                 raise CommandError(
                     ErrorCode.QueryExceededMemoryLimitNoDiskUseAllowed,
                     f"Exceeded max memory. Current memory: {self._held_bytes} bytes. Max allowed memory:"

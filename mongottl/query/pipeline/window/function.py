@@ -56,10 +56,12 @@ class WindowAccumulator(WindowFunction):
         self._first = 0
         self._end = 0
         self._known = False
+        self._gathered = 0  # what the partition counts for the state
         self._result: Value = None
 
     def begin(self, partition: Partition) -> None:
         self.frame.begin()
+        self._gathered = 0
         self._restart(0)
 
     def _restart(self, first: int) -> None:
@@ -78,7 +80,9 @@ class WindowAccumulator(WindowFunction):
             ev.root = partition.document(self._end)
             self._state.add(argument.evaluate(ev))
             if self._state.grows():
-                partition.check_gathered(self._state.size())
+                size = self._state.size()
+                partition.check_gathered(size, self._gathered)
+                self._gathered = size
             self._end += 1
             self.steps += 1
             self._known = False

@@ -134,7 +134,8 @@ class WindowSource(SortingSource):
         super().close()
 
     def _new_partition(self) -> Partition:
-        return Partition(self._spec.pattern, self._run.limits.window_bytes, self._run.space, self._spilled)
+        run = self._run
+        return Partition(self._spec.pattern, run.limits.window_bytes, run.space, self._spilled, run.memory)
 
     def add(self, batch: list[bytes]) -> None:
         partition_by = self._spec.partition_by

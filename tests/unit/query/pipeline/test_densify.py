@@ -6,6 +6,7 @@ import pytest
 
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
+from mongottl.query.memory import OperationMemory
 from mongottl.query.pipeline import ListSource, RunContext, drain, open_pipeline, parse_pipeline
 from mongottl.query.pipeline.densify import DensifySource, DensifySpec
 
@@ -92,9 +93,9 @@ def test_too_many() -> None:
     argument = {"field": "t", "range": {"step": 1, "bounds": [0, 300]}}
     spec = parse_pipeline([bson.encode({"$densify": argument})], ParseContext(namespace="db.c"))[1]
     assert isinstance(spec, DensifySpec)
-    assert len(drain(DensifySource(ListSource([]), spec, 1 << 20, 300))) == 300
+    assert len(drain(DensifySource(ListSource([]), spec, 1 << 20, OperationMemory(), 300))) == 300
     with pytest.raises(CommandError) as caught:
-        drain(DensifySource(ListSource([]), spec, 1 << 20, 299))
+        drain(DensifySource(ListSource([]), spec, 1 << 20, OperationMemory(), 299))
     assert caught.value.code == 5897900
 
 
