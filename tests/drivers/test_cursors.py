@@ -201,6 +201,49 @@ def test_a_cursor_dies_with_what_it_reads(
     assert refusal(many, {"getMore": cursor, "collection": "c"}) == 43
 
 
+# Plans that use the indexes a_1 and b_1, and have read a_1 to its end before the first page is full.
+READ_TO_THE_END: dict[str, Documents] = {
+    "find": {"find": "c", "filter": {"$or": [{"a": 1}, {"b": 1}]}, "batchSize": 3},
+    "sorted find": {"find": "c", "filter": {"$or": [{"a": 1}, {"b": 1}]}, "sort": {"n": 1}, "batchSize": 3},
+    "aggregate": {
+        "aggregate": "c",
+        "pipeline": [{"$match": {"$or": [{"a": 1}, {"b": 1}]}}],
+        "cursor": {"batchSize": 3},
+    },
+}
+
+
+@pytest.mark.parametrize("name", READ_TO_THE_END)
+@pytest.mark.parametrize("index", ["a_1", "b_1"])
+def test_dropping_an_index_that_was_read_to_its_end_kills_the_cursor(
+    database: Database[Documents], name: str, index: str
+) -> None:
+    coll = database.c
+    coll.insert_many([{"_id": i, "a": int(i < 2), "b": int(i >= 2), "n": i} for i in range(250)])
+    coll.create_index("a")
+    coll.create_index("b")
+    cursor = opened(database, READ_TO_THE_END[name])
+    coll.drop_index(index)
+    assert refusal(database, {"getMore": cursor, "collection": "c", "batchSize": 3}) == 175
+    assert refusal(database, {"getMore": cursor, "collection": "c", "batchSize": 3}) == 43
+
+
+@pytest.mark.parametrize("name", READ_TO_THE_END)
+def test_cursors_outlive_changes_of_indexes_that_they_do_not_use(database: Database[Documents], name: str) -> None:
+    coll = database.c
+    coll.insert_many([{"_id": i, "a": int(i < 2), "b": int(i >= 2), "n": i} for i in range(250)])
+    coll.create_index("a")
+    coll.create_index("b")
+    coll.create_index("unused")
+    cursor = opened(database, READ_TO_THE_END[name])
+    coll.drop_index("unused_1")
+    coll.create_index("new")
+    coll.insert_one({"_id": 1000, "a": [1, 2], "b": [1, 2], "new": [1]})  # they become multikey
+    reply = database.command({"getMore": cursor, "collection": "c", "batchSize": 300})
+    ids = [document["_id"] for document in reply["cursor"]["nextBatch"]]
+    assert [each for each in ids if each != 1000] == list(range(3, 250))
+
+
 def test_kill_cursors(many: Database[Documents]) -> None:
     one, other = opened(many), opened(many)
     reply = many.command("killCursors", "elsewhere", cursors=[one, None, Int64(77)])

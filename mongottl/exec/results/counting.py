@@ -11,7 +11,6 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
-from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.access_path import CollectionPath, IndexPath, OrPath
@@ -20,7 +19,7 @@ from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
 from mongottl.exec.results.reading import Pull
 from mongottl.exec.stages.key_ranges import KeyRangeReader, RangePosition
 from mongottl.exec.stages.record_ids import RecordIdSet
-from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, check_alive
+from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, check_index
 from mongottl.exec.write.expiry import count_expired
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
@@ -107,9 +106,7 @@ class EntryCount:
             assert collection is not None
             return within(_living(op, collection), plan.skip, plan.limit)
         for scan in self._scans:
-            check_alive(scan.collection)
-            if scan.bounds.index not in scan.collection.indexes:
-                raise CommandError(ErrorCode.QueryPlanKilled, f"index '{scan.bounds.index.name}' dropped")
+            check_index(scan.collection, scan.bounds.index)
         data = op.recovery_unit.index(self._scans[self._scan_index].bounds.index)
         read = 0
         for _ in range(MAX_RANGES_PER_CALL):

@@ -114,6 +114,8 @@ class RecordPages(PageSource):
         self._collection = collection
         self._projection = projection
         self._match = match
+        # Of the collection's indexes when the plan was last checked against them.
+        self._generation = -1 if collection is None else collection.generation
         self._left = limit if limit > 0 else -1
         self._return_key = return_key
         self._record_ids = record_ids
@@ -125,6 +127,10 @@ class RecordPages(PageSource):
         self._moved: MovedRecords | None = None
 
     def fill(self, op: OperationContext, page: Page) -> bool:
+        collection = self._collection
+        if collection is not None and collection.generation != self._generation:
+            self._stage.check_indexes()
+            self._generation = collection.generation
         if self._moved is not None and not self._waiting:
             self._waiting = self._moved.take()
             self._position = 0
@@ -388,6 +394,8 @@ class PlanDocuments(DocumentSource):
     ) -> None:
         self._stage = stage
         self._collection = collection
+        # Of the collection's indexes when the plan was last checked against them.
+        self._generation = -1 if collection is None else collection.generation
         self._pull = pull
         self._limit_to_page = limit_to_page and pull.streaming
         self._tracked = tracked and pull.tracks_records
@@ -413,13 +421,16 @@ class PlanDocuments(DocumentSource):
         return moved
 
     def next_batch(self) -> list[bytes] | None:
+        collection = self._collection
+        if collection is not None and collection.generation != self._generation:
+            self._stage.check_indexes()
+            self._generation = collection.generation
         if self._moved is not None and self._position >= len(self._waiting):
             self._waiting = self._moved.take()
             self._position = 0
             if self._moved.is_empty():
                 self._moved.close()
                 self._moved = None
-        collection = self._collection
         op = self._pull.op
         waited = self._position < len(self._waiting)
         if not waited:

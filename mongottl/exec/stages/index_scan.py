@@ -13,7 +13,6 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.bounds import IndexBounds, bounds_of
 from mongottl.exec.plan.bounds_text import bounds_details
@@ -27,7 +26,7 @@ from mongottl.exec.stages.stage import (
     MAX_RANGES_PER_CALL,
     PlanNode,
     PlanStage,
-    check_alive,
+    check_index,
     entry_before,
     first_batch_size,
     next_batch_size,
@@ -140,6 +139,9 @@ class IndexStage(PlanStage):
         self._batch_count = len(records)
         return records
 
+    def check_indexes(self) -> None:
+        check_index(self._collection, self._index)
+
     def set_batch_bytes(self, size: int) -> None:
         self._batch_bytes = size
 
@@ -151,9 +153,7 @@ class IndexStage(PlanStage):
     def _catch_up(self) -> None:
         """Checks the collection's catalog entry after it has changed. QueryPlanKilled (175) if the index is gone."""
         collection = self._collection
-        check_alive(collection)
-        if self._index not in collection.indexes:
-            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
+        check_index(collection, self._index)
         if self._index.arrays is not self._arrays:
             self._arrays = self._index.arrays
             self._residual = self._match

@@ -17,7 +17,6 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.annotated import annotated
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import KeyRange
@@ -30,7 +29,7 @@ from mongottl.exec.stages.stage import (
     MAX_RANGES_PER_CALL,
     PlanNode,
     PlanStage,
-    check_alive,
+    check_index,
     next_batch_size,
 )
 from mongottl.geometry.geojson import GeometryError, stored_geometry
@@ -127,12 +126,12 @@ class NearStage(PlanStage):
         self._rings: list[Value] = []
         self._ended = nearest > min(farthest, places.nearness.farthest)
 
+    def check_indexes(self) -> None:
+        check_index(self._collection, self._index)
+
     def pull(self, op: OperationContext) -> list[Record] | None:
         collection = self._collection
-        if collection.dropped:
-            check_alive(collection)
-        if self._index not in collection.indexes:
-            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
+        check_index(collection, self._index)
         if self._ended:
             return None
         if self._ring_is_read:

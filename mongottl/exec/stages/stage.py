@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.collection import IndexEntry as CollectionIndex
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
@@ -140,6 +141,14 @@ class PlanStage(ABC):
         for stage in self.inputs():
             stage.set_batch_bytes(size)
 
+    def check_indexes(self) -> None:
+        """QueryPlanKilled (175) if an index that the plan uses has been dropped, also one that it has read to its end.
+
+        As in MongoDB, where each stage checks its index when a cursor goes on.
+        """
+        for stage in self.inputs():
+            stage.check_indexes()
+
     @abstractmethod
     def node(self) -> PlanNode:
         """This stage and its inputs for explain, with their current counters."""
@@ -219,6 +228,13 @@ def check_alive(collection: Collection) -> None:
     """QueryPlanKilled (175) if the collection has been dropped."""
     if collection.dropped:
         raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped. UUID {uuid_text(collection.uuid.data)}")
+
+
+def check_index(collection: Collection, index: CollectionIndex) -> None:
+    """QueryPlanKilled (175) if the index, or the collection, has been dropped."""
+    check_alive(collection)
+    if index not in collection.indexes:
+        raise CommandError(ErrorCode.QueryPlanKilled, f"index '{index.name}' dropped")
 
 
 def check_position(op: OperationContext, collection: Collection, record_id: int) -> None:

@@ -16,7 +16,6 @@ from mongottl.catalog.index_kinds.text import SCORE_BYTES
 from mongottl.document.annotated import annotated
 from mongottl.document.keystring import successor
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.stages.liveness import living
@@ -27,7 +26,7 @@ from mongottl.exec.stages.stage import (
     PlanNode,
     PlanStage,
     StageCounters,
-    check_alive,
+    check_index,
     next_batch_size,
 )
 from mongottl.query.fulltext.search import TextSearch
@@ -92,12 +91,13 @@ class TextStage(PlanStage):
         """Where scores go that do not fit into memory; None if the disk must not be used."""
         self._space = space
 
+    def check_indexes(self) -> None:
+        check_index(self._collection, self._index)
+
     def pull(self, op: OperationContext) -> list[Record] | None:
         collection = self._collection
         if collection.generation != self._generation or collection.dropped:
-            check_alive(collection)
-            if self._index not in collection.indexes:
-                raise CommandError(ErrorCode.QueryPlanKilled, f"index '{self._index.name}' dropped")
+            check_index(collection, self._index)
             self._generation = collection.generation
         if not self._used:
             self._used = True
