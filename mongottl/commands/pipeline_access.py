@@ -6,7 +6,7 @@ It stands apart from `access` because it imports the stages, which a server need
 from collections.abc import Sequence
 
 from mongottl.commands.access import collection_needs
-from mongottl.document.types import Value
+from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.pipeline import traits_of
@@ -44,6 +44,10 @@ def _add_stage_needs(database: str, resource: Resource, stages: list[Value], nee
             field = traits.cluster_action_field
             if traits.cluster_action and (not field or (given is not None and get_value(given, field) is True)):
                 needs.append(Need(CLUSTER, traits.cluster_action))
+            if traits.action_without is not None:
+                optional, action = traits.action_without
+                if given is None or get_value(given, optional) is MISSING:
+                    needs.append(Need(CLUSTER, action))
             if traits.target is not None:
                 target = traits.target(database, argument)
                 if target is not None:

@@ -11,6 +11,7 @@ from typing import Final
 
 from mongottl.document.types import (
     ARRAY,
+    BINARY,
     BOOL,
     DOCUMENT,
     NULL,
@@ -128,7 +129,10 @@ STAGE_OPTIONS: Final[dict[str, tuple[OptionField, ...]]] = {
         OptionField("users", ARRAY, null_is_absent=True),
     ),
     "$querySettings": (OptionField("showDebugQueryShape", BOOL),),
+    "$queryStats": (OptionField("transformIdentifiers", DOCUMENT, null_is_absent=True),),
 }
+# The fields of `transformIdentifiers`.
+IDENTIFIER_TRANSFORM: Final = (OptionField("algorithm", STRING), OptionField("hmacKey", BINARY))
 # The two fields of a user in `users`.
 SESSION_USER: Final = (OptionField("user", STRING, null_is_absent=True), OptionField("db", STRING, null_is_absent=True))
 

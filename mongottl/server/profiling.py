@@ -51,6 +51,10 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
     profiler = service.profiler
     settings = profiler.of(op.database)
     micros = op.working_micros()  # a change stream that waits for events is not slow
+    if profiler.query_stats.rate_limit and get_value(reply, "ok") == 1.0:
+        from mongottl.commands.crud.query_stats import note_query  # imported once queries are recorded
+
+        note_query(spec, op, reply, micros)
     documents: list[bytes] = []
     if settings.tree is not None:
         documents = [d for d in _described(service, spec, op, reply, micros) if settings.tree.matches(d)]

@@ -576,6 +576,7 @@ def test_operations_of_others(root: Client, log_in: LogIn) -> None:
 OTHER_STAGES = {
     "$changeStream", "$collStats", "$currentOp", "$documents", "$indexStats", "$listClusterCatalog",
     "$listLocalSessions", "$listSampledQueries", "$listSessions", "$planCacheStats", "$querySettings",
+    "$queryStats",
 }  # fmt: skip
 
 
@@ -607,6 +608,28 @@ def test_stages_about_metadata(root: Client, log_in: LogIn) -> None:
     assert refused(lambda: list(client.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}])))
     assert list(client.admin.aggregate([{"$documents": [{"a": 1}]}])) == [{"a": 1}]
     root.drop_database("shop")
+
+
+def test_query_stats_need_an_action_for_names_and_one_for_all(root: Client, log_in: LogIn) -> None:
+    """The manual asks for `queryStatsRead` without `transformIdentifiers`, and for both actions with it.
+
+    MongoDB 8 itself needs both to show names, and `queryStatsReadTransformed` alone to show HMACs.
+    """
+    transform = {"algorithm": "hmac-sha-256", "hmacKey": bson.Binary(b"secret", 8)}
+    named: list[Document] = [{"$queryStats": {}}]
+    transformed: list[Document] = [{"$queryStats": {"transformIdentifiers": transform}}]
+    on_cluster = {"cluster": True}
+    for actions, allowed in (
+        ([], []),
+        (["queryStatsRead"], []),
+        (["queryStatsReadTransformed"], [transformed]),
+        (["queryStatsRead", "queryStatsReadTransformed"], [named, transformed]),
+    ):
+        client = log_in(privileges=[{"resource": on_cluster, "actions": actions}] if actions else [])
+        for pipeline in (named, transformed):
+            assert refused(lambda: list(client.admin.aggregate(pipeline))) == (pipeline not in allowed)  # noqa: B023
+    monitor = log_in(role("clusterMonitor", "admin"))
+    assert list(monitor.admin.aggregate(named)) == list(monitor.admin.aggregate(transformed)) == []
 
 
 @pytest.mark.slow

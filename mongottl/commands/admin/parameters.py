@@ -21,6 +21,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.memory_size import available_memory_bytes
 from mongottl.query.expr.parser import type_of
 from mongottl.security.scram import MIN_ITERATIONS, SHA_1, SHA_256
 from mongottl.versions import MECHANISM
@@ -28,6 +29,7 @@ from mongottl.versions import MECHANISM
 # Of the documents of users: with credentials for SCRAM, as since MongoDB 3.0.
 AUTH_SCHEMA_VERSION: Final = 5
 _MAX_DESCRIPTOR_BYTES: Final = 64
+_ALL_PERCENT: Final = 100
 # mongod's log components and their parts.
 LOG_COMPONENTS: Final[dict[str, tuple[str, ...]]] = {
     "accessControl": (),
@@ -259,6 +261,44 @@ def _scram_iterations(name: str, mechanism: str) -> ServerParameter:
     return ServerParameter(read, at_startup=True, write=write)
 
 
+def _set_query_stats_rate(op: OperationContext, value: Value) -> Value:
+    """How many queries `$queryStats` records per second: 0 for none, -1 for all."""
+    store = op.service.profiler.query_stats
+    was = store.rate_limit
+    number = None if isinstance(value, bool) or not is_number(value) else whole(value)
+    if number is None or not -1 <= number <= INT_MAX:
+        raise CommandError(
+            ErrorCode.BadValue,
+            "Invalid value for parameter internalQueryStatsRateLimit: it must be a whole number of at least -1",
+        )
+    store.rate_limit = number
+    op.service.profiler.attend()
+    return was
+
+
+_SIZE_UNITS: Final = {"%": 0, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+
+def _set_query_stats_size(op: OperationContext, value: Value) -> Value:
+    """The memory of the recorded queries: "4MB", or "1%" of the server's memory."""
+    store = op.service.profiler.query_stats
+    was = store.size_text
+    text = value.strip() if isinstance(value, str) else ""
+    unit = next((unit for unit in _SIZE_UNITS if text.upper().endswith(unit)), "")
+    try:
+        number = float(text[: -len(unit)]) if unit else -1.0
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number <= INT_MAX or (unit == "%" and number > _ALL_PERCENT):
+        raise CommandError(
+            ErrorCode.BadValue,
+            'Invalid value for parameter internalQueryStatsCacheSize: a size such as "4MB", or a share such as "1%"',
+        )
+    factor = _SIZE_UNITS[unit] or available_memory_bytes() / _ALL_PERCENT
+    store.resize(text, int(number * factor))
+    return was
+
+
 def _set_rate_limiter(op: OperationContext, value: Value) -> Value:
     rate = op.service.connection_rate
     was = rate.enabled
@@ -327,6 +367,12 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "ingressConnectionEstablishmentRatePerSec": _rate("ingressConnectionEstablishmentRatePerSec", "per_second", 1),
     "internalQueryJavaScriptFnTimeoutMillis": ServerParameter(
         lambda op: op.service.script_limit_ms, at_startup=True, write=_set_script_limit
+    ),
+    "internalQueryStatsCacheSize": ServerParameter(
+        lambda op: op.service.profiler.query_stats.size_text, write=_set_query_stats_size
+    ),
+    "internalQueryStatsRateLimit": ServerParameter(
+        lambda op: op.service.profiler.query_stats.rate_limit, write=_set_query_stats_rate
     ),
     "KeysRotationIntervalSec": _fixed(_KEY_LIFETIME_S, at_startup=True),
     "ShardingTaskExecutorPoolReplicaSetMatching": _fixed("automatic", at_startup=True),

@@ -205,6 +205,7 @@ def _metrics(op: OperationContext) -> dict[str, Value]:
     service = op.service
     metrics = service.metrics
     cursors = service.cursors.all()
+    query_stats = service.profiler.query_stats
     commands: dict[str, Value] = {}
     for name in sorted(metrics.commands):
         commands[name] = {
@@ -227,6 +228,13 @@ def _metrics(op: OperationContext) -> dict[str, Value]:
         # The only member of the replica set has nobody to wait for.
         "getLastError": {"wtime": {"num": 0, "totalMillis": 0}, "wtimeouts": Int64(0)},
         "operation": {"writeConflicts": Int64(metrics.write_conflicts)},
+        "queryStats": {
+            "numEvicted": Int64(query_stats.evicted_total),
+            "numHmacApplicationErrors": Int64(0),
+            "numQueryStatsStoreWriteErrors": Int64(query_stats.refused_total),
+            "numRateLimitedRequests": Int64(query_stats.rate_limited_total),
+            "queryStatsStoreSizeEstimateBytes": Int64(query_stats.bytes),
+        },
         "ttl": {
             "passes": Int64(metrics.ttl_passes),
             "deletedDocuments": Int64(metrics.ttl_deleted_documents),

@@ -117,6 +117,9 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         op.continue_memory(cursor.memory)
     if op.comment is None:
         op.comment = cursor.comment
+    if cursor.running_query is not None:
+        op.running_query = cursor.running_query
+        cursor.running_query.in_reply = True
     op.plans = cursor.plans
     op.examined_before = examined_by(cursor.plans) if op.began_s else None
     return _next_page(op, cursor, request.batch_size)

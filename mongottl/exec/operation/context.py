@@ -11,6 +11,7 @@ from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.gate import Gate
+from mongottl.exec.operation.query_stats import RunningQuery
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.script_steps import ScriptSteps
@@ -135,6 +136,8 @@ class OperationContext(OperationState):
         # without a plan, and how many of them found a document.
         self.plans: list[object] = _NO_PLANS
         self.examined_before: tuple[int, int] | None = (0, 0)
+        # The query that a getMore continues, if queries are recorded for `$queryStats`.
+        self.running_query: RunningQuery | None = None
         self.lookups_by_id = 0
         self.found_by_id = 0
 

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.query_stats import RunningQuery
 from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
@@ -33,6 +34,7 @@ class OpenCursor(ABC):
     concern `snapshot`.
     script_steps: the scripts that it evaluates, or None. plans: what it reads from (`OperationContext.plans`).
     memory: of the operation that opened it, with which its getMores go on.
+    running_query: what `$queryStats` will tell of it, or None.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
@@ -57,6 +59,7 @@ class OpenCursor(ABC):
         self.script_steps: ScriptSteps | None = None
         self.memory: OperationMemory | None = None
         self.plans: list[object] = []
+        self.running_query: RunningQuery | None = None
         # What the registry counts for it: memory, and bytes in the file of `space`, to which data was moved.
         self.counted_bytes = 0
         self.counted_file_bytes = 0
@@ -263,6 +266,10 @@ class CursorRegistry:
         if self._cursors.pop(cursor.cursor_id, None) is not None:
             self._forget(cursor)
         self._dead.pop(cursor.cursor_id, None)
+        query = cursor.running_query
+        if query is not None and not query.in_reply:
+            query.end()
+            cursor.running_query = None
         cursor.killed = True
         cursor.close()
 

@@ -8,6 +8,8 @@ Source: MongoDB's manual, "Database Profiler" and the `profile` command.
 
 from typing import TYPE_CHECKING, Final
 
+from mongottl.exec.operation.query_stats import QueryStats
+
 if TYPE_CHECKING:
     from mongottl.query.match import MatchExpression
 
@@ -39,10 +41,12 @@ _UNSET: Final = DatabaseProfile()
 class Profiler:
     """The profiler of a server. slow_micros: from this duration on an operation is slow.
 
-    attentive: whether any database has a level or a filter, so that every operation has to be looked at.
+    attentive: whether any database has a level or a filter, or queries are recorded for `$queryStats`, so that every
+    operation has to be looked at.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, query_stats_bytes: int = 0) -> None:
+        self.query_stats = QueryStats(query_stats_bytes)
         self.slow_ms: int = DEFAULT_SLOW_MS
         self.slow_micros: int = DEFAULT_SLOW_MS * _MICROS_PER_MS
         self.sample_rate: float = DEFAULT_SAMPLE_RATE
@@ -76,11 +80,16 @@ class Profiler:
             profile.tree = tree
         if profile.level == OFF and profile.filter is None:
             del self._databases[database]
-        self.attentive = bool(self._databases)
+        self.attend()
+
+    def attend(self) -> None:
+        """Sets `attentive`, after a setting has changed."""
+        self.attentive = bool(self._databases) or self.query_stats.rate_limit != 0
 
     def copied(self) -> "Profiler":
         """A profiler with the same settings."""
         copy = Profiler()
+        copy.query_stats = self.query_stats.copied()
         copy.set_slow_ms(self.slow_ms)
         copy.sample_rate = self.sample_rate
         copy.attentive = self.attentive

@@ -31,6 +31,7 @@ from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.profiler import Profiler
 from mongottl.exec.operation.provisioned import ProvisionedDatabases
 from mongottl.exec.operation.query_settings import QuerySettings
+from mongottl.exec.operation.query_stats import STORE_SHARE
 from mongottl.exec.operation.registry import OperationRegistry
 from mongottl.exec.operation.request_units import RequestUnits
 from mongottl.exec.operation.saved_states import SavedStates
@@ -145,7 +146,7 @@ class ServiceContext:
         self.features = self.dialect.features
         self.refuses_dollar_fields: bool = self.features is not None and self.features.lacks(SYNTAX, DOLLAR_FIELDS)
         self.fail_points = FailPoints()
-        self.profiler = Profiler()
+        self.profiler = Profiler(memory_bytes // STORE_SHARE)
         self.operations = OperationRegistry()
         # The connected clients, by connection id.
         self.clients: dict[int, ClientInfo] = {}

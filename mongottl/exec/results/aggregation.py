@@ -27,6 +27,7 @@ from mongottl.exec.plan.planner import QueryPlan, plan_query, spill_space
 from mongottl.exec.plan.served_sorts import check_pipeline_sorts
 from mongottl.exec.results import output
 from mongottl.exec.results.counting import CountedDocuments
+from mongottl.exec.results.query_stats_source import QueryStatsSource
 from mongottl.exec.results.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.results.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.results.views import collection_below, resolve_view, view_collation
@@ -325,6 +326,10 @@ class OperationRun(RunContext):
                 entry["debugQueryShape"] = settings.shape
             found.append(encode(entry))
         return found
+
+    def query_statistics(self, hmac_key: bytes | None) -> DocumentSource:
+        service = self._op.service
+        return QueryStatsSource(service.profiler.query_stats.entries(), service.clock.now_ms(), hmac_key)
 
     def cluster_catalog(self, database: str, shards: bool) -> list[bytes]:
         catalog = self._op.catalog

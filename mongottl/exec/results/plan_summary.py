@@ -33,6 +33,15 @@ def examined_by(plans: list[object]) -> tuple[int, int]:
     return sum(total(node, "keysExamined") for node in nodes), sum(total(node, "docsExamined") for node in nodes)
 
 
+def has_sort_stage(plans: list[object]) -> bool:
+    """Whether one of the plans sorts what it has read, instead of reading it in order."""
+    return any(_sorts(plan.node()) for plan in plans if isinstance(plan, PlanStage))
+
+
+def _sorts(node: PlanNode) -> bool:
+    return node.stage == "SORT" or any(_sorts(child) for child in node.inputs)
+
+
 def total(node: PlanNode, counter: str) -> int:
     """The sum of a counter of a plan's stages."""
     own = node.counters.extra.get(counter, 0)

@@ -172,6 +172,10 @@ class RunContext:
         """The query settings, for `$querySettings`. debug: include the query shapes."""
         raise NotImplementedError
 
+    def query_statistics(self, hmac_key: bytes | None) -> DocumentSource:
+        """The recorded queries, for `$queryStats`. hmac_key: replaces names by their HMAC."""
+        raise NotImplementedError
+
     def sessions(self, options: dict[str, Value]) -> list[bytes]:
         """`{_id: <lsid>, lastUse}` of each logical session."""
         raise NotImplementedError

@@ -1,14 +1,22 @@
 """Stages that return server metadata instead of documents.
 
 `$currentOp $indexStats $listClusterCatalog $planCacheStats $querySettings $listSessions $listLocalSessions
-$listSampledQueries`
+$listSampledQueries $queryStats`
 """
 
 from typing import Final
 
-from mongottl.document.bson_field import SESSION_USER, missing_field, read_options, read_stage_options, wrong_type
+from mongottl.document.bson_field import (
+    IDENTIFIER_TRANSFORM,
+    SESSION_USER,
+    checked_word,
+    missing_field,
+    read_options,
+    read_stage_options,
+    wrong_type,
+)
 from mongottl.document.build import encode
-from mongottl.document.types import Value
+from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -25,7 +33,8 @@ _SESSIONS: Final = "config.system.sessions"
 class ServerMetadataSpec(StageSpec):
     """A stage that returns server metadata.
 
-    argument: the original one. namespace: the collection or database of the aggregate command.
+    hmac_key: of `$queryStats`. argument: the original one. namespace: the collection or database of the aggregate
+    command.
     """
 
     def __init__(self, name: str, namespace: str, argument: bytes) -> None:
@@ -33,6 +42,7 @@ class ServerMetadataSpec(StageSpec):
         self.first_only = True
         self.namespace: Final = namespace
         self.argument: Final = argument
+        self.hmac_key: bytes | None = None
 
     def open(self, source: DocumentSource, run: RunContext) -> DocumentSource:
         source.close()
@@ -49,6 +59,8 @@ class ServerMetadataSpec(StageSpec):
             return ListSource([])  # queries are sampled only where configureQueryAnalyzer, which is refused, says so
         if self.name == "$querySettings":
             return ListSource(run.query_settings(dict(fields(self.argument)).get("showDebugQueryShape") is True))
+        if self.name == "$queryStats":
+            return run.query_statistics(self.hmac_key)
         return ListSource(run.sessions(dict(fields(self.argument))))
 
     def describe(self) -> Value:
@@ -201,6 +213,51 @@ def parse_list_sampled_queries(argument: Value, ctx: ParseContext) -> list[Stage
         raise CommandError(6876001, f"$listSampledQueries must take a nested object but found: {type_of(argument)}")
     read_stage_options("$listSampledQueries", argument)
     return [ServerMetadataSpec("$listSampledQueries", ctx.namespace, argument)]
+
+
+@stage(
+    "$queryStats",
+    StageTraits(
+        in_facet=False,
+        stable=False,
+        server_wide=True,
+        collectionless=True,
+        read_levels=LOCAL_LEVEL,
+        actions=(),
+        cluster_action="queryStatsReadTransformed",
+        action_without=("transformIdentifiers", "queryStatsRead"),
+        in_transaction=False,
+    ),
+)
+def parse_query_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
+    """`{transformIdentifiers: {algorithm: "hmac-sha-256", hmacKey: BinData}}`.
+
+    FailedToParse (9) if it is not a document, InvalidNamespace (73) unless run on `admin` with {aggregate: 1}, 40415
+    for other fields, 40414 for missing ones, TypeMismatch (14), BadValue (2) for another algorithm.
+
+    Unlike its manual says, MongoDB 8 needs both actions to show names, and one of them, `queryStatsReadTransformed`, to
+    show their HMACs.
+    """
+    if not isinstance(argument, bytes):
+        raise CommandError(ErrorCode.FailedToParse, f"$queryStats value must be an object. Found: {type_of(argument)}")
+    options = read_stage_options("$queryStats", argument)
+    if ctx.namespace != "admin.$cmd.aggregate":
+        raise CommandError(
+            ErrorCode.InvalidNamespace, "$queryStats must be run against the 'admin' database with {aggregate: 1}"
+        )
+    spec = ServerMetadataSpec("$queryStats", ctx.namespace, argument)
+    transform = options.get("transformIdentifiers")
+    if isinstance(transform, bytes):
+        name = "$queryStats.transformIdentifiers"
+        given = read_options(name, transform, IDENTIFIER_TRANSFORM)
+        for key in ("algorithm", "hmacKey"):
+            if key not in given:
+                raise missing_field(f"{name}.{key}")
+        checked_word(f"{name}.algorithm", given["algorithm"], ("hmac-sha-256",))
+        secret = given["hmacKey"]
+        assert isinstance(secret, BinData)
+        spec.hmac_key = secret.data
+    return [spec]
 
 
 def _check_session_options(name: str, argument: Value) -> bytes:

@@ -129,6 +129,7 @@ class StageTraits:
     actions: what a user must be allowed on the collection of a pipeline that begins with it.
     cluster_action: what a user must be allowed on the server, if not empty; where `cluster_action_field` is set, only
     if that field of its argument is true.
+    action_without: a field of its argument, and what is needed on the server besides where it is not given.
     target: for a stage that writes, finds database, collection and actions there, from the pipeline's database and the
     argument; None for an argument that is not valid.
     in_transaction: allowed in a multi-document transaction. in_change_stream: allowed behind `$changeStream`,
@@ -160,6 +161,7 @@ class StageTraits:
         actions: tuple[str, ...] = ("find",),
         cluster_action: str = "",
         cluster_action_field: str = "",
+        action_without: tuple[str, str] | None = None,
         target: TargetOf | None = None,
         in_transaction: bool = True,
         in_change_stream: bool = False,
@@ -187,6 +189,7 @@ class StageTraits:
         self.actions: Final = actions
         self.cluster_action: Final = cluster_action
         self.cluster_action_field: Final = cluster_action_field
+        self.action_without: Final = action_without
         self.target: Final = target
         self.in_transaction: Final = in_transaction
         self.in_change_stream: Final = in_change_stream
@@ -362,7 +365,6 @@ for _name, _reason, _traits in (
     ("$listCatalog", "it is not there yet", StageTraits(in_facet=False)),
     ("$listMqlEntities", "it is an internal stage", _NO_TRAITS),
     ("$listSearchIndexes", _NO_SEARCH, StageTraits(in_facet=False)),
-    ("$queryStats", "it is not there yet", StageTraits(in_facet=False)),
     ("$scoreFusion", "it is not there yet", StageTraits(in_facet=False, hybrid=True)),
     ("$search", _NO_SEARCH, _SEARCH),
     ("$searchBeta", _NO_SEARCH, _SEARCH),

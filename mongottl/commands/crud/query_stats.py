@@ -1,0 +1,149 @@
+"""Recording queries for `$queryStats`: the keys of find, aggregate, distinct and count.
+
+    {queryShape: {cmdNs: {db, coll}, command: "find", filter: {a: {$eq: "?number"}}}, client: {…},
+     collectionType: "collection", batchSize: "?number"}
+
+Source: MongoDB's manual, "$queryStats (aggregation)".
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mongottl.catalog.collection import Collection
+from mongottl.commands.crud.query_shape import NO_COLLECTION, QUERY_SHAPES, count_shape
+from mongottl.commands.registry import CommandSpec
+from mongottl.commands.request import GenericArguments
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.types import Value
+from mongottl.document.walk import fields, first_field_name, get_value, is_empty
+from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
+from mongottl.exec.operation.query_stats import RunningQuery
+from mongottl.exec.plan.described_shape import Shaper
+from mongottl.exec.plan.shape import query_shape_hash
+from mongottl.exec.results.plan_summary import examined_by, has_sort_stage
+from mongottl.query.pipeline import traits_of
+
+_SHAPES: Final[dict[str, Callable[[str, Any], list[str]]]] = {**QUERY_SHAPES, "count": count_shape}
+# Longer commands are not recorded: their shapes take time and memory.
+_MAX_COMMAND_BYTES: Final = 1 << 20
+# Of the command, in the shape.
+_SHAPED: Final = frozenset(
+    """
+    allowDiskUse awaitData collation hint key let limit max min pipeline projection query returnKey showRecordId
+    singleBatch skip sort tailable
+    """.split()
+)
+# Of the command, in the key: values, of which the type alone is kept, and those that are kept.
+_TYPES: Final = ("batchSize", "maxTimeMS", "comment", "bypassDocumentValidation")
+_KEPT: Final = (
+    "noCursorTimeout",
+    "allowPartialResults",
+    "readConcern",
+    "$readPreference",
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+)
+
+
+def note_query(spec: CommandSpec, op: OperationContext, reply: bytes, micros: int) -> None:
+    """Adds a command that has succeeded to its query, and records the query if it has ended.
+
+    Of a change stream each command is an execution, since the stream has no end.
+    """
+    query = op.running_query if spec.name == "getMore" else _begin(spec, op)
+    if query is None:
+        return
+    cursor = get_value(reply, "cursor")
+    cursor_id = get_value(cursor, "id") if isinstance(cursor, bytes) else 0
+    query.add(micros, _returned(reply, cursor), _examined(op), op.service.clock.now_ms())
+    open_cursor = op.service.cursors.find(cursor_id) if isinstance(cursor_id, int) and cursor_id else None
+    if open_cursor is None or op.reads_changes:
+        query.end()
+    if open_cursor is not None:
+        open_cursor.running_query = query
+
+
+def _begin(spec: CommandSpec, op: OperationContext) -> RunningQuery | None:
+    store = op.service.profiler.query_stats
+    if spec.name not in _SHAPES or get_value(op.body, "explain") is True:
+        return None
+    if not store.takes(op.service.clock.monotonic_s(), len(op.body) > _MAX_COMMAND_BYTES):
+        return None
+    given = fields(op.body)
+    key = encode_fields([("queryShape", _shape(op, spec.name, given)), *_rest_of_key(op, given)])
+    shape_hash = store.shape_hash_of(key)
+    if not shape_hash:
+        request: Any = spec.request._make(spec.parser.parse(op.body, op.sequences, GenericArguments()))
+        shape_hash = query_shape_hash(_SHAPES[spec.name](op.database, request))
+    return RunningQuery(store, key, shape_hash, has_sort_stage(op.plans) or _sorts(get_value(op.body, "pipeline")))
+
+
+def _sorts(pipeline: Value) -> bool:
+    """Whether a pipeline has a `$sort` that no plan can take over, after a stage that changes documents."""
+    changed = False
+    for stage in pipeline if isinstance(pipeline, list) else []:
+        name = first_field_name(stage) if isinstance(stage, bytes) else ""
+        if name == "$sort" and changed:
+            return True
+        changed = changed or not traits_of(name).selects
+    return False
+
+
+def _shape(op: OperationContext, name: str, given: list[tuple[str, Value]]) -> bytes:
+    """given: the fields of the command."""
+    collection = given[0][1]
+    shown = collection if isinstance(collection, str) else NO_COLLECTION
+    shape: list[tuple[str, Value]] = [("cmdNs", encode({"db": op.database, "coll": shown})), ("command", name)]
+    if name == "find":
+        filter = get_value(op.body, "filter")
+        shape.append(("filter", filter if isinstance(filter, bytes) else EMPTY_DOCUMENT))
+    shape.extend(field for field in given[1:] if field[0] in _SHAPED)
+    return Shaper().command(encode_fields(shape))
+
+
+def _rest_of_key(op: OperationContext, given: list[tuple[str, Value]]) -> list[tuple[str, Value]]:
+    rest: list[tuple[str, Value]] = []
+    if op.client.metadata is not None:
+        rest.append(("client", op.client.metadata))
+    rest.append(("collectionType", _collection_type(op)))
+    shaper = Shaper()
+    for name, value in given:
+        if name in _TYPES:
+            rest.append((name, shaper.literal(value)))
+        elif name in _KEPT:
+            rest.append((name, value))
+        elif name == "cursor" and isinstance(value, bytes) and not is_empty(value):
+            rest.append((name, encode_fields([(option, shaper.literal(item)) for option, item in fields(value)])))
+    return rest
+
+
+def _collection_type(op: OperationContext) -> str:
+    if op.reads_changes:
+        return "changeStream"
+    name = get_value(op.body, first_field_name(op.body))
+    if not isinstance(name, str):
+        return "virtual"
+    found = op.catalog.find(op.database, name)
+    if found is None:
+        return "nonExistent"
+    if not isinstance(found, Collection):
+        return "view"
+    return "collection" if found.time_series is None else "timeseries"
+
+
+def _returned(reply: bytes, cursor: Value) -> int:
+    if isinstance(cursor, bytes):
+        for name in ("firstBatch", "nextBatch"):
+            batch = get_value(cursor, name)
+            if isinstance(batch, list):
+                return len(batch)
+    return 1  # the document with the values of a distinct, or with the number of a count
+
+
+def _examined(op: OperationContext) -> tuple[int, int]:
+    before = op.examined_before
+    if before is None or len(op.plans) > MAX_NOTED_PLANS:
+        return 0, 0
+    keys, documents = examined_by(op.plans)
+    return keys - before[0] + op.found_by_id, documents - before[1] + op.found_by_id
