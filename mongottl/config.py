@@ -102,6 +102,7 @@ class ServerConfig:
     operation_memory_mb: int = 0
     oplog_size_mb: int = 64
     oplog_min_retention_hours: int = 0
+    compact_free_percent: int = 50
     auth: bool = False
     user: str | None = None
     password_file: str | None = None
@@ -496,6 +497,13 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "number",
         "Hours for which entries of the oplog are kept although it exceeds that size.",
         maximum=1_000_000,
+    ),
+    Setting(
+        "compact_free_percent",
+        "data",
+        "number",
+        "Percentage of the database file that may be unused before space is given back by itself; 0: never.",
+        maximum=99,
     ),
     Setting("auth", "users", "switch", "Check users: a client has to log in, and may do what its user's roles allow."),
     Setting("user", "users", "text", "Name of a user with the role `root`, made at the start unless it exists."),

@@ -133,6 +133,7 @@ class ErrorCode(IntEnum):
     ChangeStreamHistoryLost = 286
     NoQueryExecutionPlans = 291
     QueryExceededMemoryLimitNoDiskUseAllowed = 292
+    ObjectIsBusy = 314
     APIVersionError = 322
     APIStrictError = 323
     MechanismUnavailable = 334

@@ -323,7 +323,6 @@ UNSUPPORTED_COMMANDS: Final = frozenset(
     analyze
     analyzeShardKey
     appendOplogNote
-    autoCompact
     balancerCollectionStatus
     balancerStart
     balancerStatus

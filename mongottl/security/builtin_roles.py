@@ -55,9 +55,9 @@ _MONITOR_SYSTEM_DATABASES: Final = (
     " listIndexes planCacheRead"
 )
 _MANAGE_HOST: Final = (
-    "applicationMessage auditConfigure auditLogGlobal bypassDefaultMaxTimeMS closeAllDatabases connPoolSync cpuProfiler"
-    " dropConnections flushRouterConfig fsync invalidateUserCache killAnyCursor killAnySession killop logRotate"
-    " oidReset resync rotateCertificates setParameter setUserWriteBlockMode shutdown touch unlock"
+    "applicationMessage auditConfigure auditLogGlobal bypassDefaultMaxTimeMS closeAllDatabases compact connPoolSync"
+    " cpuProfiler dropConnections flushRouterConfig fsync invalidateUserCache killAnyCursor killAnySession killop"
+    " logRotate oidReset resync rotateCertificates setParameter setUserWriteBlockMode shutdown touch unlock"
 )
 _MANAGE_CLUSTER: Final = (
     "addShard appendOplogNote applicationMessage cleanupOrphaned flushRouterConfig getClusterParameter"

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import trio
 
 from mongottl.clock import Clock
-from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
+from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait, WithoutWriters
 from mongottl.server.durability import Durability
 from mongottl.storage.interface import EngineUnavailable
 
@@ -66,6 +66,8 @@ async def perform(
             await durability.flush()
         except EngineUnavailable as error:
             return error
+    elif isinstance(step, WithoutWriters):
+        await durability.run_without_writers(step.run)
     else:
         await trio.to_thread.run_sync(step.run)
     return None

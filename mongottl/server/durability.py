@@ -10,6 +10,8 @@ Maintenance runs in a worker thread, beside everything else. When the engine's l
 the last part of maintenance requires that no unit of work begins: the commands that write, and the reaper, then wait
 between two steps, while reads continue. A unit that begins nevertheless does not wait; the log is then ended later.
 
+Unused space of the database file is given back in short steps, in a fifth of the time at most (`Compaction`).
+
 A full disk is logged once, and maintenance then repeated every second until there is room again, which is logged too.
 """
 
@@ -19,6 +21,7 @@ from typing import Final
 import trio
 
 from mongottl.clock import Clock
+from mongottl.exec.operation.compaction import Compaction
 from mongottl.exec.operation.usage import Latency
 from mongottl.server.log import Log
 from mongottl.storage.interface import DiskFull, EngineUnavailable, StorageEngine
@@ -29,6 +32,8 @@ FLUSH_RETRY_S: Final = 1.0
 FULL_DISK_LOG_S: Final = 60.0
 # Rows of dropped collections whose space is freed before other tasks run.
 DROP_BATCH: Final = 1000
+# For how long unused space is given back between two flushes.
+RECLAIM_S: Final = FLUSH_INTERVAL_S / 5
 _MICROS_PER_S: Final = 1_000_000
 
 
@@ -46,16 +51,25 @@ class Durability:
     holds_writers: whether commands that write must call `wait_until_writers_may_go` before their next step.
     flush_times: of all flushes so far.
     run_blocking: makes the engine's calls that wait for the disk; by default in a worker thread.
+    compaction: says when unused space is given back; without it, none is.
     """
 
     def __init__(
-        self, engine: StorageEngine, clock: Clock, log: Log, run_blocking: RunBlocking = _run_in_thread
+        self,
+        engine: StorageEngine,
+        clock: Clock,
+        log: Log,
+        run_blocking: RunBlocking = _run_in_thread,
+        compaction: Compaction | None = None,
     ) -> None:
+        self._compaction = compaction
         self._run_blocking = run_blocking
         self._engine = engine
         self._clock = clock
         self._log = log
         self.holds_writers = False
+        # How many calls hold them.
+        self._holds = 0
         self.flush_times = Latency()
         self._written = trio.Event()
         # Whether the log says that the disk is full, and since when.
@@ -94,7 +108,14 @@ class Durability:
         if self.holds_writers:
             await self._writers_may_go.wait()
 
+    def _hold_writers(self) -> None:
+        self._holds += 1
+        self.holds_writers = True
+
     def release_writers(self) -> None:
+        self._holds = max(0, self._holds - 1)
+        if self._holds:
+            return
         self.holds_writers = False
         self._writers_may_go.set()
         self._writers_may_go = trio.Event()
@@ -135,15 +156,41 @@ class Durability:
             self._full_logged = False
             self._log.warning("storage", "There is room on the disk again")
 
+    async def run_without_writers(self, call: Callable[[], None]) -> None:
+        """Makes a call in a worker thread, during which commands that write wait before their next step."""
+        self._hold_writers()
+        try:
+            await self._run_blocking(call)
+        finally:
+            self.release_writers()
+            self._written.set()  # for maintenance, and what was put off
+
     async def _flush_and_maintain(self) -> None:
         until_s = self._clock.monotonic_s() + FLUSH_INTERVAL_S
-        while self._engine.drop_some(DROP_BATCH):
+        while not self.holds_writers and self._engine.drop_some(DROP_BATCH):
             await trio.lowlevel.checkpoint()
             if self._clock.monotonic_s() >= until_s:
                 self._written.set()  # the rest in the next round; a large collection takes many rounds
                 break
+        else:
+            await self._reclaim()
         await self.flush()
         await self.maintain()
+
+    async def _reclaim(self) -> None:
+        """Gives unused space back for as long as one round may; each step is a commit, which begins the next round."""
+        compaction = self._compaction
+        until_s = self._clock.monotonic_s() + RECLAIM_S
+        while (
+            compaction is not None
+            and not self.holds_writers
+            and not self._engine.maintenance_due
+            and compaction.is_due()
+            and compaction.take_step()
+        ):
+            await trio.lowlevel.checkpoint()
+            if self._clock.monotonic_s() >= until_s:
+                break
 
     async def maintain(self) -> None:
         """Runs the engine's maintenance, if it is due, and makes writers wait for its last part if the engine asks."""
@@ -153,7 +200,7 @@ class Durability:
         await self._run_blocking(engine.maintain)
         if not engine.writers_should_wait:
             return
-        self.holds_writers = True
+        self._hold_writers()
         try:
             await self._run_blocking(engine.maintain)
         finally:

@@ -84,7 +84,7 @@ class Server:
         self.account_keys: AccountKeys | None = None
         self.service = ServiceContext(config, clock, engine)
         self.dispatcher = Dispatcher(self.service, log)
-        self.durability = Durability(engine, clock, log)
+        self.durability = Durability(engine, clock, log, compaction=self.service.compaction)
         self.reaper = Reaper(self.service, self.durability, log)
         self.shell = Shell(self.service, self.dispatcher, self.durability, log)
         self.stopping = self.shell.stopping
@@ -104,6 +104,7 @@ class Server:
         self._last_connection_id = 0
         engine.set_commit_listener(self.durability.note_commit)
         self.service.note_full_disk = self.durability.note_full_disk
+        self.service.compaction.wake = self.durability.note_commit
         self.service.log_lines = log.lines
         self.service.log_settings = log.settings
         self.service.log_invalid_document = self._log_invalid_document
@@ -205,6 +206,7 @@ class Server:
         nursery.start_soon(self.shell.poller.resume_due)
         nursery.start_soon(self.shell.incoming.run)
         nursery.start_soon(self.reaper.run)
+        self.durability.note_commit()  # what an earlier run has left to drop and to give back
         nursery.start_soon(self.durability.run)
         nursery.start_soon(run_janitor, self.service, self.log)
         for listener in self._listeners:

@@ -440,6 +440,40 @@ class StorageEngine(ABC):
         """
         raise NotImplementedError
 
+    @property
+    def stored_bytes(self) -> int:
+        """The length of the stored database; 0 if it is kept in memory."""
+        return 0
+
+    @property
+    def unused_bytes(self) -> int:
+        """How much of the stored database holds nothing; 0 if it is kept in memory. New records use it first."""
+        return 0
+
+    @property
+    def must_rewrite(self) -> bool:
+        """Whether `reclaim_some` gives nothing back before `rewrite` was called once."""
+        return False
+
+    def reclaim_some(self, limit: int, keep_bytes: int = 0) -> int:
+        """Gives up to `limit` pages of unused space back to the system, until `keep_bytes` are left; how many bytes
+        that were. 0 if there is nothing more to give back, or if it cannot be now: a copy is being made, the disk is
+        full, or the database must be rewritten. The file becomes shorter at the next `maintain`, which is then due.
+
+        Outside units of work. Takes 10 to 200 µs a page.
+        """
+        return 0
+
+    def rewrite(self, proceed: Callable[[], None]) -> int:
+        """Writes the stored database anew without unused space, so that `reclaim_some` works from then on; how many
+        bytes became free.
+
+        May be called on any thread, and takes long. Reads go on meanwhile; a unit of work that begins fails with
+        EngineUnavailable, so the caller holds writers off. proceed: called often; what it raises ends the work, with
+        nothing changed. DiskFull if there is no room for two copies of the content. 0 if it was rewritten already.
+        """
+        return 0
+
     @abstractmethod
     def clear(self) -> None:
         """Drops every ident and every catalog entry. Inside a unit of work."""

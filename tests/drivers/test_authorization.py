@@ -430,6 +430,7 @@ ROLES_FOR: list[tuple[Document, set[str]]] = [
     ({"serverStatus": 1}, {"clusterMonitor", "clusterAdmin", "backup", "root"}),
     ({"getLog": "global"}, {"clusterMonitor", "clusterAdmin", "root"}),
     ({"setParameter": 1, "logLevel": 0}, {"hostManager", "clusterAdmin", "root"}),
+    ({"autoCompact": False}, {"hostManager", "clusterAdmin", "root"}),
     ({"getParameter": 1, "logLevel": 1}, {"clusterMonitor", "clusterAdmin", "backup", "restore", "root"}),
     ({"usersInfo": 1}, {"userAdminAnyDatabase", "restore", "root", "userAdmin", "dbOwner"}),
     ({"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": 1}}, {"clusterManager", "clusterAdmin", "root"}),

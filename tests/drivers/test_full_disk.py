@@ -98,6 +98,20 @@ def log_of(client: pymongo.MongoClient[dict[str, Any]]) -> list[str]:
     return [message for message in lines if message in MESSAGES]
 
 
+def test_a_disk_that_was_full_gets_its_room_back(disk: Path) -> None:
+    with serving(disk) as client:
+        fill(client.shop.carts)
+        client.shop.carts.delete_many({})
+        until(lambda: can_insert(client.shop.carts))
+        database = disk / "data" / "mongottl.sqlite3"
+        length = database.stat().st_size
+        reply = client.shop.command("compact", "carts", force=True, freeSpaceTargetMB=1)
+        assert reply["bytesFreed"] > length // 2
+        until(lambda: database.stat().st_size < length // 4)
+        assert client.shop.carts.count_documents({}) == 1
+        assert client.shop.command("validate", "carts", full=True)["valid"]
+
+
 def test_documents_are_deleted_on_a_full_disk_and_inserts_go_on_then(disk: Path) -> None:
     with serving(disk) as client:
         collection = client.shop.carts

@@ -54,6 +54,8 @@ START_MS = 4_102_444_800_000
 # So that the log is copied and ended now and then in a short simulation.
 CHECKPOINT_BYTES = 60_000
 LONG_LOG_BYTES = 120_000
+# From so much unused space of the database file on it is given back.
+RECLAIMED_BYTES = 4096
 # Turns for which a server continues after its disk has failed.
 TURNS_WITHOUT_DISK = 30
 # Elapsed time of one turn, in seconds.
@@ -180,6 +182,7 @@ class World:
         self.crashes = 0
         self.power_cuts = 0
         self.disk_failures = 0
+        self.reclaimed = 0
         self.held = 0
         self.failures = 0
         self._open()
@@ -201,7 +204,8 @@ class World:
         self.service = ServiceContext(ServerConfig(quiet=True, data_dir=data_dir), self.clock, self.engine)
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
-        self.durability = Durability(self.engine, self.clock, self.log, self.disk.run_blocking)
+        self.durability = Durability(self.engine, self.clock, self.log, self.disk.run_blocking, self.service.compaction)
+        self.service.compaction.turn_on(RECLAIMED_BYTES, False)
         self.engine.set_commit_listener(self.durability.note_commit)
         self._outer_nursery.start_soon(self._run_tasks)
         self._background = refill_wheel(self.service)
@@ -381,6 +385,7 @@ class World:
         self._turns_left = TURNS_WITHOUT_DISK
         self.crashes += 1
         self.failures += self.engine.failures
+        self.reclaimed += self.engine.inner.statistics().get("reclaimed_bytes", 0)
         self.engine.armed = False
         if self._reader is not None:
             self._read_beside()
@@ -461,6 +466,7 @@ class World:
         self.check_everything()
         assert self.log.internal_errors == 0, self.log_text.getvalue()
         self.failures += self.engine.failures
+        self.reclaimed += self.engine.inner.statistics().get("reclaimed_bytes", 0)
         await self._end_tasks()
 
     # What must hold at any time

@@ -221,6 +221,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "operation_memory_mb": (("", "-1", "much"), (-1, None, 0.5, 1 << 31)),
     "oplog_size_mb": (("", "0", "-64"), (0, -64, "64", float("nan"))),
     "oplog_min_retention_hours": (("", "-1"), (-1, 0.5, None)),
+    "compact_free_percent": (("", "-1", "100", "half"), (-1, 100, 0.5, None)),
     "auth": (("", "maybe"), ("on", 1)),
     "user": (("", "a\tb", "\udcff"), ("", 5)),
     "password_file": (("",), ("", 5)),

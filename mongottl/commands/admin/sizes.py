@@ -1,15 +1,15 @@
-"""dataSize: the size of documents. compact: frees unused storage.
+"""dataSize: the size of documents.
 
-Source: MongoDB's reference for each.
+Source: MongoDB's reference of the command.
 """
 
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.namespace import check_collection_name, split_namespace
-from mongottl.commands.access import namespace_needs, needing, on_collection
+from mongottl.commands.access import namespace_needs, needing
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, INTEGER, TEXT, Field
+from mongottl.commands.request import BOOL_FIELD, DOCUMENT_FIELD, TEXT, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_empty
@@ -90,43 +90,3 @@ def _index_of(collection: Collection, pattern: bytes) -> IndexEntry:
         if index.ready and index.has_keys and index.descriptor.has_key(pattern):
             return index
     raise CommandError(ErrorCode.OperationFailed, "couldn't find valid index containing key pattern")
-
-
-class CompactRequest(NamedTuple):
-    collection: Annotated[str, Field("compact", COLLECTION)]
-    dry_run: Annotated[bool, Field("dryRun", BOOL_FIELD)] = False
-    force: Annotated[bool, Field("force", BOOL_FIELD)] = False
-    target_mb: Annotated[int | None, Field("freeSpaceTargetMB", INTEGER)] = None
-
-
-@command(
-    "compact",
-    CompactRequest,
-    access=on_collection("compact"),
-    help="Frees unused storage of a collection; the engines do this themselves, so nothing is left to free.",
-    writes=True,
-)
-def compact(op: OperationContext, request: CompactRequest) -> Reply:
-    """`{bytesFreed}`, or `{estimatedBytesFreed}` with `dryRun`: always 0, since the engines reuse or free the space of
-    deleted documents themselves.
-
-    NamespaceNotFound (26); IllegalOperation (20) without `force`, which MongoDB requires on a primary.
-    """
-    op.check_database()
-    check_collection_name(op.database, request.collection)
-    if request.target_mb is not None and request.target_mb < 1:
-        raise CommandError(
-            ErrorCode.BadValue,
-            f"BSON field 'freeSpaceTargetMB' value must be >= 1, actual value '{request.target_mb}'",
-        )
-    if not request.force:
-        raise CommandError(
-            ErrorCode.IllegalOperation,
-            "will not run compact on an active replica set primary as this will slow down the primary; use force:true",
-        )
-    collection = op.catalog.lookup(op.database, request.collection)
-    if collection is None:
-        raise CommandError(
-            ErrorCode.NamespaceNotFound, f"collection does not exist: {op.database}.{request.collection}"
-        )
-    return {"estimatedBytesFreed" if request.dry_run else "bytesFreed": 0}

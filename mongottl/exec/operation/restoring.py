@@ -105,6 +105,7 @@ KEPT: Final = frozenset(
         "authorizes",
         "clients",
         "cluster_clock",
+        "compaction",
         "config",
         "features",
         "log_ignored_sparse",

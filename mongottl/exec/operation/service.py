@@ -21,6 +21,7 @@ from mongottl.document.validate import MAX_DEPTH
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
+from mongottl.exec.operation.compaction import Compaction
 from mongottl.exec.operation.connection_rate import ConnectionRate
 from mongottl.exec.operation.cursor_registry import CursorRegistry, OpenCursor
 from mongottl.exec.operation.failpoints import FailPoints
@@ -171,6 +172,7 @@ class ServiceContext:
         self.concern_defaults = ConcernDefaults()
         self.cluster_parameters = ClusterParameters(self.catalog)
         self.write_block = UserWriteBlock(self.catalog)
+        self.compaction = Compaction(engine, clock, config.compact_free_percent)
         # Of the dialect `cosmos`; in another there are none.
         self.databases = ProvisionedDatabases(self.catalog)
         self.spill_space = TemporaryFiles(config.data_dir)

@@ -1,9 +1,9 @@
 """Steps: how long operations yield to others, and wait.
 
 A command runs to its end without suspending unless it is long or has to wait. Then it is a generator of steps: it
-yields None where other operations may run, or a `Wait`, `Flush` or `InThread`; its driver (the server's connection, or
-`run_to_end` in tests) resumes it. Between two steps any state may change: collections are dropped, documents expire,
-the clock moves.
+yields None where other operations may run, or a `Wait`, `Flush`, `InThread` or `WithoutWriters`; its driver (the
+server's connection, or `run_to_end` in tests) resumes it. Between two steps any state may change: collections are
+dropped, documents expire, the clock moves.
 """
 
 from collections.abc import Callable, Generator
@@ -66,6 +66,10 @@ class InThread:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class WithoutWriters(InThread):
+    """An `InThread` during which no other command that writes takes a step."""
 
 
 Steps: TypeAlias = Generator[Wait | Flush | InThread | None, None, T]

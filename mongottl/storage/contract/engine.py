@@ -128,6 +128,39 @@ class ContractEngine(ContractCalls, StorageEngine):
         assert sorted(self.inner.idents()) == before, "drop_some changed the idents"
         return more
 
+    @property
+    def stored_bytes(self) -> int:
+        self.require_open("stored_bytes")
+        return self.inner.stored_bytes
+
+    @property
+    def unused_bytes(self) -> int:
+        self.require_open("unused_bytes")
+        unused = self.inner.unused_bytes
+        assert 0 <= unused <= self.inner.stored_bytes, "unused_bytes: more than is stored"
+        return unused
+
+    @property
+    def must_rewrite(self) -> bool:
+        return self.inner.must_rewrite
+
+    def reclaim_some(self, limit: int, keep_bytes: int = 0) -> int:
+        self.require_open("reclaim_some")
+        assert self.unit is None, "reclaim_some inside a unit of work"
+        assert limit > 0 and keep_bytes >= 0
+        before, unused = self._all_facts(), self.inner.unused_bytes
+        with Allowed("reclaim_some"):
+            given = self.inner.reclaim_some(limit, keep_bytes)
+        assert given == unused - self.inner.unused_bytes >= 0, "reclaim_some: another amount than is gone"
+        assert self._all_facts() == before, "reclaim_some changed the idents or the catalog"
+        return given
+
+    def rewrite(self, proceed: Callable[[], None]) -> int:
+        self.require_open("rewrite")
+        given = self.inner.rewrite(proceed)
+        assert given >= 0 and not self.inner.must_rewrite
+        return given
+
     def clear(self) -> None:
         self.require_unit("clear")
         gone = self.inner.idents()

@@ -133,6 +133,8 @@ class SqliteConnection(UnitOfWorkState):
         self._touched: list[StoreCounters] = []
         # Whether a write has found the disk full since there was room last. Any thread may set it.
         self.disk_full = False
+        # Why no unit of work can begin; empty if it can. Set by another thread while it holds `begin_lock`.
+        self.occupied = ""
         # The largest number of pages that the database may have after a commit; 0 for no limit.
         self.max_pages = 0
         # The row that the unit of work has added to a log last.
@@ -275,6 +277,8 @@ class SqliteConnection(UnitOfWorkState):
     def begin_writes(self) -> None:
         try:
             with self.begin_lock:
+                if self.occupied:
+                    raise EngineUnavailable(self.occupied)
                 self._cursor.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise self._write_error(error) from error

@@ -25,6 +25,12 @@ connection. Under steady writing the whole log is never copied. So `writers_shou
 has grown long; the server then begins no unit of work during the next `maintain`, and continues with everything else.
 Log and database are synchronised before that, so that it takes little time. If `maintain` is not called, the unit of
 work that finds the log too long runs the checkpoint itself.
+
+Space. Pages of what was deleted are used again before the file grows. `reclaim_some` gives them back to the system: it
+moves a few pages from the end of the file into them, in a unit of work (SQLite's incremental vacuum), and the next
+checkpoint that copies the whole log cuts the file. SQLite can do this only with tables of which page refers to which,
+that it keeps from the beginning (auto_vacuum = INCREMENTAL). A database that was made without them has to be rewritten
+once: `rewrite`.
 """
 
 import os
@@ -105,6 +111,13 @@ _FRAME_BYTES: Final = _PAGE_BYTES + 24
 # Stores and sorted data up to this size are freed at once rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
+# A checkpoint is due to cut the database file when so much of it is given back, or at the end of giving back.
+_CUT_BYTES: Final = 64 << 20
+# SQLite's auto_vacuum: whether, and how, it can give back pages in the middle of the file.
+_NO_VACUUM: Final = 0
+_INCREMENTAL: Final = 2
+# `rewrite` asks whether to go on after so many of SQLite's instructions, which take a few ms.
+_INSTRUCTIONS: Final = 100_000
 # A full disk: a log's file of this length is worth cutting off.
 _LEAST_CUT_BYTES: Final = 64 * 1024
 # A row up to this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
@@ -181,6 +194,10 @@ class SqliteEngine(StorageEngine):
         self._ended_count = 0
         # Of an earlier run, which SQLite does not find in the log any more: `commits_behind_damage`.
         self._lost_commits = 0
+        self._reclaimed_bytes = 0
+        # Whether the database file should be cut to its pages by the next maintenance.
+        self._cut_due = False
+        self._vacuum_mode = _NO_VACUUM
         self._next_look = 0
         self._room: DiskRoom | None = None
         # What the connection lets the log's file keep (`_KEPT_LOG_BYTES`).
@@ -196,7 +213,7 @@ class SqliteEngine(StorageEngine):
             self._load(without)
         elif directory is None:
             raw = connect(":memory:")
-            _create_schema(raw)
+            _create_schema(raw, _NO_VACUUM)
             self._connection = SqliteConnection(raw, persistent=False)
         else:
             self._room = DiskRoom(directory.path)
@@ -205,6 +222,7 @@ class SqliteEngine(StorageEngine):
             self._connection = SqliteConnection(_open_database(directory), persistent=True)
             try:
                 self._load()
+                self._vacuum_mode = int(self._connection.read_row("PRAGMA auto_vacuum", ())[0])
                 self._wal_file = os.open(directory.wal_path, os.O_RDWR)
                 self._database_file = os.open(directory.database_path, os.O_RDWR)
                 self._shm_file = os.open(directory.shm_path, os.O_RDONLY)
@@ -275,10 +293,10 @@ class SqliteEngine(StorageEngine):
         available_bytes = self._available_bytes(room)
         if available_bytes >= wanted_bytes:
             return True
-        return available_bytes >= room.reserve_bytes // 2 and available_bytes + self._unused_bytes() >= wanted_bytes
+        return available_bytes >= room.reserve_bytes // 2 and available_bytes + self._free_bytes() >= wanted_bytes
 
-    def _unused_bytes(self) -> int:
-        """The pages of the database file that hold nothing."""
+    def _free_bytes(self) -> int:
+        """The pages of the database that hold nothing."""
         return int(self._connection.read_row("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES
 
     def _available_bytes(self, room: DiskRoom) -> int:
@@ -395,6 +413,75 @@ class SqliteEngine(StorageEngine):
             unit.commit()
         return bool(self._dropped)
 
+    @property
+    def stored_bytes(self) -> int:
+        if self._directory is None:
+            return 0
+        return int(self._connection.read_row("PRAGMA page_count", ())[0]) * _PAGE_BYTES
+
+    @property
+    def unused_bytes(self) -> int:
+        return 0 if self._directory is None else self._free_bytes()
+
+    @property
+    def must_rewrite(self) -> bool:
+        return self._directory is not None and self._vacuum_mode != _INCREMENTAL
+
+    def reclaim_some(self, limit: int, keep_bytes: int = 0) -> int:
+        unused_bytes = self.unused_bytes
+        pages = (unused_bytes - keep_bytes) // _PAGE_BYTES
+        # What a copy reads keeps the log from being ended, so it would only grow; on a full disk there is no room for
+        # the pages that move.
+        if pages <= 0 or self.must_rewrite or self._copies or self.failed or self._connection.disk_full:
+            return 0
+        with self.unit_of_work() as unit:
+            for _ in range(min(pages, limit)):
+                self._connection.write("PRAGMA incremental_vacuum(1)", ())
+            left_bytes = self._free_bytes()
+            unit.commit()
+        self._reclaimed_bytes += unused_bytes - left_bytes
+        if left_bytes < keep_bytes + _PAGE_BYTES or self._surplus_bytes() >= _CUT_BYTES:
+            self._cut_due = True
+        return unused_bytes - left_bytes
+
+    def _surplus_bytes(self) -> int:
+        """By how much the next checkpoint lets the database file shrink."""
+        pages = self._shm_number(_SHM_PAGES_AT)
+        return max(0, os.fstat(self._database_file).st_size - pages * _PAGE_BYTES) if pages else 0
+
+    def rewrite(self, proceed: Callable[[], None]) -> int:
+        directory = self._directory
+        room = self._room
+        assert directory is not None and room is not None
+        connection = self._connection
+        with self._maintain_lock:
+            if not self.must_rewrite:
+                return 0  # another call has done it
+            raw = connect(directory.database_path)
+            try:
+                raw.execute("PRAGMA synchronous = NORMAL")
+                # The copy that SQLite makes first: beside the data, where the room is looked for.
+                raw.execute("PRAGMA temp_store = FILE")
+                before: int = raw.execute("PRAGMA page_count").fetchone()[0]
+                free: int = raw.execute("PRAGMA freelist_count").fetchone()[0]
+                _check_room(room, (before - free) * _PAGE_BYTES)
+                with connection.begin_lock:
+                    connection.occupied = "the database is being rewritten by compact"
+                try:
+                    _vacuum(raw, directory.path, proceed)
+                finally:
+                    connection.occupied = ""
+                    self._cut_due = True
+                self._vacuum_mode = _INCREMENTAL
+                after: int = raw.execute("PRAGMA page_count").fetchone()[0]
+            except sqlite3.Error as error:
+                raise engine_error(error) from error
+            finally:
+                raw.close()
+        given_bytes = max(0, before - after) * _PAGE_BYTES  # the tables of references add a page in a thousand
+        self._reclaimed_bytes += given_bytes
+        return given_bytes
+
     def clear(self) -> None:
         for ident in self.idents():
             self.drop_ident(ident)
@@ -484,6 +571,8 @@ class SqliteEngine(StorageEngine):
         """Whether the log should be copied."""
         if self._copies:
             return False
+        if self._cut_due:
+            return True
         limit = self._checkpoint_bytes
         room = self._room
         if self._connection.disk_full:
@@ -542,6 +631,7 @@ class SqliteEngine(StorageEngine):
 
     def _copy_log(self, directory: DataDirectory, room: DiskRoom) -> None:
         """Copies the log to the database, and ends it if all of it was copied."""
+        self._cut_due = False
         log_is_long = self.writers_should_wait
         is_tight = room.is_nearly_full or self._connection.disk_full
         if is_tight:
@@ -615,7 +705,8 @@ class SqliteEngine(StorageEngine):
             "idents": len(self._records) + len(self._sorted),
             "dropped_idents": len(self._dropped),
             "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
-            "free_bytes": int(read("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES,
+            "free_bytes": self._free_bytes(),
+            "reclaimed_bytes": self._reclaimed_bytes,
             "log_bytes": self._log_bytes(),
             "reserve_bytes": 0 if self._room is None else self._room.held_bytes,
             "disk_full": int(self._connection.disk_full),
@@ -801,13 +892,58 @@ def connect(path: str, uri: bool = False) -> sqlite3.Connection:
     return raw
 
 
-def _create_schema(raw: sqlite3.Connection) -> None:
-    raw.execute("PRAGMA auto_vacuum = NONE")
+def _create_schema(raw: sqlite3.Connection, vacuum_mode: int) -> None:
+    raw.execute(f"PRAGMA auto_vacuum = {vacuum_mode}")
     raw.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     raw.execute("BEGIN")
     for statement in _SCHEMA:
         raw.execute(statement)
     raw.execute("COMMIT")
+
+
+def _check_room(room: DiskRoom, content_bytes: int) -> None:
+    """DiskFull if a database with this content cannot be rewritten: its copy and the log each take as much."""
+    room.measure()
+    wanted_bytes = 2 * (content_bytes + content_bytes // 32) + room.reserve_bytes
+    if room.free_bytes < wanted_bytes:
+        raise DiskFull(
+            f"to rewrite the database takes {_mib(wanted_bytes)} MiB of the disk for a time, and"
+            f" {_mib(room.free_bytes)} MiB are free"
+        )
+
+
+def _mib(size_bytes: int) -> int:
+    return size_bytes >> 20
+
+
+def _vacuum(raw: sqlite3.Connection, folder: str, proceed: Callable[[], None]) -> None:
+    """Rewrites a database so that it can give back pages later. What `proceed` raises ends it; nothing is changed then.
+
+    raw: a connection without a transaction. folder: gets SQLite's copy, a file without a name.
+    """
+    failure: Exception | None = None
+
+    def should_end() -> bool:
+        nonlocal failure
+        try:
+            proceed()
+        except Exception as error:
+            failure = error
+        return failure is not None
+
+    raw.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
+    raw.set_progress_handler(should_end, _INSTRUCTIONS)
+    # For all connections of the process; the others keep such files in memory.
+    raw.execute("PRAGMA temp_store_directory = '{}'".format(folder.replace("'", "''")))
+    try:
+        raw.execute("VACUUM")
+    except sqlite3.Error:
+        if failure is not None:
+            raise failure from None
+        raise
+    finally:
+        raw.set_progress_handler(None, 0)
+        raw.execute("PRAGMA temp_store_directory = ''")
 
 
 def _create_database(directory: DataDirectory) -> None:
@@ -820,7 +956,7 @@ def _create_database(directory: DataDirectory) -> None:
     raw = connect(path)
     try:
         raw.execute("PRAGMA synchronous = OFF")
-        _create_schema(raw)
+        _create_schema(raw, _INCREMENTAL)
         raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         raw.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
         raw.execute("PRAGMA journal_mode = WAL").fetchone()

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import trio
 import trio.testing
 
 from mongottl.clock import SystemClock
+from mongottl.exec.operation.compaction import Compaction
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable
@@ -146,6 +148,68 @@ def test_after_a_failed_wait_for_the_disk_nothing_is_acknowledged(setup: Setup) 
         with trio.fail_after(PATIENCE_S):
             await setup.durability.run()  # ends
         assert "A flush failed, writes are refused" in setup.lines.getvalue()
+
+    run(main)
+
+
+def test_writers_wait_for_all_calls_that_hold_them(setup: Setup) -> None:
+    async def main() -> None:
+        durability = setup.durability
+        ends = [threading.Event(), threading.Event()]
+        went: list[bool] = []
+
+        async def write() -> None:
+            await durability.wait_until_writers_may_go()
+            went.append(all(end.is_set() for end in ends))
+
+        async with trio.open_nursery() as nursery:
+            for end in ends:
+                nursery.start_soon(durability.run_without_writers, partial(_wait_for, end))
+            await trio.testing.wait_all_tasks_blocked()
+            assert durability.holds_writers
+            nursery.start_soon(write)
+            for end in ends:
+                assert went == []
+                end.set()
+                await setup.until(lambda: durability._holds < 2)
+                await trio.testing.wait_all_tasks_blocked()
+        assert went == [True]
+        assert not durability.holds_writers
+
+    run(main)
+
+
+def _wait_for(end: threading.Event) -> None:
+    assert end.wait(PATIENCE_S)
+
+
+def test_unused_space_is_given_back_between_flushes(setup: Setup) -> None:
+    """Here by autoCompact; writers that are held get the file for themselves."""
+
+    async def main() -> None:
+        engine = setup.engine
+        compaction = Compaction(engine, SystemClock(), 0)
+        durability = Durability(engine, SystemClock(), Log("text", False, setup.lines), compaction=compaction)
+        compaction.wake = durability.note_commit
+        engine.set_commit_listener(durability.note_commit)
+        setup.commit(3 << 20)
+        setup.commit(1)
+        unused = engine.unused_bytes
+        assert unused > 2 << 20
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(durability.run)
+            end = threading.Event()
+            nursery.start_soon(durability.run_without_writers, partial(_wait_for, end))
+            await trio.testing.wait_all_tasks_blocked()
+            compaction.turn_on(1 << 20, False)
+            flushes = engine.statistics()["flushes"]
+            setup.commit(1)
+            await setup.until(lambda: engine.statistics()["flushes"] > flushes)
+            assert engine.unused_bytes == unused
+            end.set()
+            path = setup.directory / "mongottl.sqlite3"
+            await setup.until(lambda: engine.unused_bytes == 0 and path.stat().st_size == engine.stored_bytes)
+            nursery.cancel_scope.cancel()
 
     run(main)
 

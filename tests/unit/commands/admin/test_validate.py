@@ -1,4 +1,4 @@
-"""validate, validateDBMetadata, dataSize and compact."""
+"""validate, validateDBMetadata and dataSize."""
 
 from typing import Any
 
@@ -250,12 +250,3 @@ def test_the_size_of_data(running: Running) -> None:
 )
 def test_data_sizes_that_are_refused(running: Running, options: dict[str, Any], code: int) -> None:
     assert running.code(options) == code
-
-
-def test_compacting(running: Running) -> None:
-    assert running.run({"compact": "c", "force": True}) == {"bytesFreed": 0}
-    assert running.run({"compact": "c", "force": 1, "dryRun": True}) == {"estimatedBytesFreed": 0}
-    assert running.code({"compact": "c"}) == 20
-    assert running.code({"compact": "none", "force": True}) == 26
-    assert running.code({"compact": "c", "freeSpaceTargetMB": 0}) == 2
-    assert running.code({"compact": "c", "dryrun": True}) == 40415
