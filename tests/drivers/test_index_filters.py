@@ -199,7 +199,11 @@ def test_query_settings(indexed: Database[Documents]) -> None:
         {k: v for k, v in updated.items() if k in ("queryShapeHash", "representativeQuery", "settings")}
     ]
     [debug] = indexed.client.admin.aggregate([{"$querySettings": {"showDebugQueryShape": True}}])
-    assert debug["debugQueryShape"]["cmdNs"] == {"db": indexed.name, "coll": "c"}
+    assert debug["debugQueryShape"] == {
+        "cmdNs": {"db": indexed.name, "coll": "c"},
+        "command": "find",
+        "filter": {"a": {"$eq": "?number"}},
+    }
 
     admin = indexed.client.admin
     admin.command({"removeQuerySettings": shape(indexed, filter={"a": 1}, sort={"a": 1})})

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
 from mongottl.commands.access import on_cluster
 from mongottl.commands.crud.find_count_distinct import is_point_lookup
-from mongottl.commands.crud.query_shape import QUERY_SHAPES
+from mongottl.commands.crud.query_shape import QUERY_SHAPES, described_shape
 from mongottl.commands.crud.read_requests import AggregateRequest, DistinctRequest, FindRequest, collection_of
 from mongottl.commands.query_context import context_of, natural_order, timeless_context_of
 from mongottl.commands.registry import COMMANDS, Reply, command
@@ -66,9 +66,8 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
         raise CommandError(EMPTY_SETTINGS, "settings field in setQuerySettings command cannot be empty")
     known = op.service.query_settings.get(shape_hash)
     settings = QuerySettings(shape_hash, known.query if query is None and known is not None else query)
-    if parts:
-        database, _, collection = parts[0].partition(".")
-        settings.shape = {"cmdNs": {"db": database, "coll": collection}, "shape": parts[1:]}
+    if query is not None:
+        settings.shape = described_shape(parts[0].partition(".")[0], first_field_name(query), fields(query))
     if known is not None:
         settings.shape = settings.shape or known.shape
         settings.hints = known.hints

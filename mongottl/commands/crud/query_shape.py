@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mongottl.commands.crud.read_requests import AggregateRequest, CountRequest, DistinctRequest, FindRequest
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.described_shape import Shaper
 from mongottl.exec.plan.shape import expression_shape, filter_shape, order_shape, query_shape_hash, stage_shape
 
 # The collection name of an aggregation without a collection (`{aggregate: 1}`).
@@ -74,6 +76,30 @@ def _options(hint: Value, let: bytes, collation: bytes) -> list[str]:
     if not is_empty(collation):
         parts.append(f"collation:{collation.hex()}")
     return parts
+
+
+# What is in the shape of a command as a document.
+_SHAPED: Final = frozenset(
+    """
+    allowDiskUse awaitData collation hint key let limit max min pipeline projection query returnKey showRecordId
+    singleBatch skip sort tailable
+    """.split()
+)
+
+
+def described_shape(database: str, name: str, given: list[tuple[str, Value]]) -> bytes:
+    """The shape of a command as `$queryStats` and `$querySettings` show it: `{cmdNs, command, filter, …}`.
+
+    given: the fields of the command, its collection first.
+    """
+    collection = given[0][1]
+    namespace = encode({"db": database, "coll": collection if isinstance(collection, str) else NO_COLLECTION})
+    shape: list[tuple[str, Value]] = [("cmdNs", namespace), ("command", name)]
+    if name == "find":
+        filters = [value for field, value in given if field == "filter" and isinstance(value, bytes)]
+        shape.append(("filter", filters[0] if filters else EMPTY_DOCUMENT))
+    shape.extend(field for field in given[1:] if field[0] in _SHAPED)
+    return Shaper().command(encode_fields(shape))
 
 
 # The commands that can have query settings.

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mongottl.catalog.collection import Collection
-from mongottl.commands.crud.query_shape import NO_COLLECTION, QUERY_SHAPES, count_shape
+from mongottl.commands.crud.query_shape import QUERY_SHAPES, count_shape, described_shape
 from mongottl.commands.registry import CommandSpec
 from mongottl.commands.request import GenericArguments
-from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value, is_empty
 from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
@@ -26,14 +26,7 @@ from mongottl.query.pipeline import traits_of
 _SHAPES: Final[dict[str, Callable[[str, Any], list[str]]]] = {**QUERY_SHAPES, "count": count_shape}
 # Longer commands are not recorded: their shapes take time and memory.
 _MAX_COMMAND_BYTES: Final = 1 << 20
-# Of the command, in the shape.
-_SHAPED: Final = frozenset(
-    """
-    allowDiskUse awaitData collation hint key let limit max min pipeline projection query returnKey showRecordId
-    singleBatch skip sort tailable
-    """.split()
-)
-# Of the command, in the key: values, of which the type alone is kept, and those that are kept.
+# Of the command, in the rest of the key: values, of which the type alone is kept, and those that are kept.
 _TYPES: Final = ("batchSize", "maxTimeMS", "comment", "bypassDocumentValidation")
 _KEPT: Final = (
     "noCursorTimeout",
@@ -71,7 +64,7 @@ def _begin(spec: CommandSpec, op: OperationContext) -> RunningQuery | None:
     if not store.takes(op.service.clock.monotonic_s(), len(op.body) > _MAX_COMMAND_BYTES):
         return None
     given = fields(op.body)
-    key = encode_fields([("queryShape", _shape(op, spec.name, given)), *_rest_of_key(op, given)])
+    key = encode_fields([("queryShape", described_shape(op.database, spec.name, given)), *_rest_of_key(op, given)])
     shape_hash = store.shape_hash_of(key)
     if not shape_hash:
         request: Any = spec.request._make(spec.parser.parse(op.body, op.sequences, GenericArguments()))
@@ -88,18 +81,6 @@ def _sorts(pipeline: Value) -> bool:
             return True
         changed = changed or not traits_of(name).selects
     return False
-
-
-def _shape(op: OperationContext, name: str, given: list[tuple[str, Value]]) -> bytes:
-    """given: the fields of the command."""
-    collection = given[0][1]
-    shown = collection if isinstance(collection, str) else NO_COLLECTION
-    shape: list[tuple[str, Value]] = [("cmdNs", encode({"db": op.database, "coll": shown})), ("command", name)]
-    if name == "find":
-        filter = get_value(op.body, "filter")
-        shape.append(("filter", filter if isinstance(filter, bytes) else EMPTY_DOCUMENT))
-    shape.extend(field for field in given[1:] if field[0] in _SHAPED)
-    return Shaper().command(encode_fields(shape))
 
 
 def _rest_of_key(op: OperationContext, given: list[tuple[str, Value]]) -> list[tuple[str, Value]]:

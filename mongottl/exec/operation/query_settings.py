@@ -29,7 +29,7 @@ class QuerySettings:
     def __init__(self, shape_hash: str, query: bytes | None) -> None:
         self.shape_hash = shape_hash
         self.query = query
-        self.shape: Value = None
+        self.shape: bytes | None = None
         self.hints: list[IndexHints] = []
         self.framework: str | None = None
         self.reject: bool | None = None
