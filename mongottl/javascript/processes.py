@@ -6,6 +6,7 @@ import select
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,14 @@ MAX_IDLE: Final = 2
 MAX_PROCESSES: Final = 32
 # How many of them one user may have at once, or one machine where clients do not log in: others find some free.
 MAX_OF_ONE: Final = 16
+# The part of the machine's memory that scripts may use, each up to `MEMORY_BYTES`: one of so many. Where that is too
+# little for MAX_PROCESSES there are fewer, but LEAST_PROCESSES.
+MEMORY_SHARE: Final = 8
+LEAST_PROCESSES: Final = 4
+# After so many seconds processes that nobody uses end.
+IDLE_S: Final = 5.0
+# Memory of the scripts of one operation.
+MEMORY_BYTES: Final = 64 * 1024 * 1024
 
 # Top-level modules that a script process imports besides the standard library.
 _IMPORTED: Final = ("mongottl", "_quickjs", "bson", "librt", "mypy_extensions")
@@ -198,36 +207,121 @@ class ScriptProcess:
         os.close(self._life)
 
 
-class ScriptProcesses:
-    """The script processes of a server; they are started when they are needed."""
+class Turn:
+    """The place in line of an operation that needs a process. has_come: whether a process is kept for it. owner: its
+    user, or its machine where clients do not log in. wake: called when its turn comes."""
 
-    def __init__(self) -> None:
-        self._idle: list[ScriptProcess] = []
+    def __init__(self, owner: str) -> None:
+        self.owner: Final = owner
+        self.has_come = False
+        self.wake: Callable[[], None] = _nothing
+
+
+def _nothing() -> None:
+    pass
+
+
+class ScriptProcesses:
+    """The script processes of a server, started when they are needed, and the operations that wait for one.
+
+    Operations of one owner get processes in the order in which they came, and owners by turns:
+
+        ann: op op op        ann's first, bob's first, ann's second, bob's second, ann's third, …
+        bob: op op
+
+    A call that takes long gives its process up while others wait (`is_wanted`).
+    monotonic_s: elapsed time. memory_bytes: of the machine.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float], memory_bytes: int = 1 << 62) -> None:
+        self._monotonic_s: Final = monotonic_s
+        self._fitting: Final = max(memory_bytes // MEMORY_SHARE // MEMORY_BYTES, LEAST_PROCESSES)
+        # Those that nobody uses, and since when.
+        self._idle: dict[ScriptProcess, float] = {}
         # By process, who has it.
         self._used: dict[ScriptProcess, str] = {}
+        # Who waits, by owner; the owner whose turn is next comes first.
+        self._lines: dict[str, list[Turn]] = {}
+        # Those whose turn has come, and who have not taken a process yet.
+        self._called: list[Turn] = []
         self._spawner: Spawner | None = None
 
-    def acquire(self, owner: str = "") -> ScriptProcess | None:
-        """A process for one operation; None if there are too many already, or if its owner has too many of them.
-        JSInterpreterFailure (139) if it cannot be started."""
-        if list(self._used.values()).count(owner) >= MAX_OF_ONE:
-            return None
+    @property
+    def _most(self) -> int:
+        return min(MAX_PROCESSES, self._fitting)
+
+    @property
+    def waiting_count(self) -> int:
+        return sum(len(line) for line in self._lines.values())
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many processes run or are about to, how many nobody uses, and how many operations wait for one."""
+        return len(self._used) + len(self._called), len(self._idle), self.waiting_count
+
+    def line_up(self, owner: str) -> Turn:
+        """The place of an operation, whose turn may have come already. `take` or `leave` must be called for it."""
+        turn = Turn(owner)
+        self._lines.setdefault(owner, []).append(turn)
+        self._call()
+        return turn
+
+    def leave(self, turn: Turn) -> None:
+        """Gives a place up. May be called more than once, and after `take`."""
+        line = self._lines.get(turn.owner, [])
+        if turn in self._called:
+            self._called.remove(turn)
+            self._call()
+        elif turn in line:
+            line.remove(turn)
+            if not line:
+                del self._lines[turn.owner]
+
+    def is_wanted(self, process: ScriptProcess) -> bool:
+        """Whether somebody waits who could have this process."""
+        owner = self._used.get(process, "")
+        if owner in self._lines:
+            return True
+        counts = [self._count(other) for other in self._lines]
+        return bool(counts) and min(counts) < min(self._count(owner), self._most_of_one())
+
+    def _most_of_one(self) -> int:
+        return min(MAX_OF_ONE, max(self._most // 2, 1))
+
+    def _count(self, owner: str) -> int:
+        """How many processes an owner has, or is about to take."""
+        return list(self._used.values()).count(owner) + sum(turn.owner == owner for turn in self._called)
+
+    def _call(self) -> None:
+        """Calls those who wait, an owner after the other, while there are processes for them."""
+        while len(self._used) + len(self._called) < self._most:
+            owner = next((owner for owner in self._lines if self._count(owner) < self._most_of_one()), None)
+            if owner is None:
+                return
+            line = self._lines.pop(owner)
+            turn = line.pop(0)
+            if line:  # the owner's next turn comes after all others'
+                self._lines[owner] = line
+            self._called.append(turn)
+            turn.has_come = True
+            turn.wake()
+
+    def take(self, turn: Turn) -> ScriptProcess:
+        """A process for an operation whose turn has come. JSInterpreterFailure (139) if it cannot be started."""
         process = None
         while process is None and self._idle:
-            process = self._idle.pop()
+            process, _ = self._idle.popitem()
             if not process.is_waiting():
                 process.kill()
                 process = None
         if process is None:
-            if len(self._used) >= MAX_PROCESSES:
-                return None
             try:
                 process = self._start()
             except OSError as error:
                 raise CommandError(
                     ErrorCode.JSInterpreterFailure, f"the JavaScript engine cannot be started: {error}"
                 ) from error
-        self._used[process] = owner
+        self._called.remove(turn)
+        self._used[process] = turn.owner
         return process
 
     def _start(self) -> ScriptProcess:
@@ -245,9 +339,17 @@ class ScriptProcesses:
         if process not in self._used:
             return
         del self._used[process]
-        if len(self._idle) < MAX_IDLE:
-            self._idle.append(process)
+        if len(self._idle) < max(MAX_IDLE, self.waiting_count):
+            self._idle[process] = self._monotonic_s()
         else:
+            process.kill()
+        self._call()
+
+    def end_idle(self) -> None:
+        """Ends the processes that nobody has used for IDLE_S; called every now and then."""
+        before_s = self._monotonic_s() - IDLE_S
+        for process in [process for process, since_s in self._idle.items() if since_s <= before_s]:
+            del self._idle[process]
             process.kill()
 
     def kill(self, process: ScriptProcess) -> None:
@@ -255,6 +357,7 @@ class ScriptProcesses:
         if process in self._used:
             del self._used[process]
             process.kill()
+            self._call()
 
     def close(self) -> None:
         """Ends all processes. May be called more than once."""

@@ -4,7 +4,6 @@ Each operation has a context of its own: scripts of different operations share n
 global variables is there for the next call of the same operation.
 """
 
-import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -12,12 +11,11 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.javascript.messages import decode, encode_parts
+from mongottl.javascript.processes import MEMORY_BYTES
 
 if TYPE_CHECKING:
-    from mongottl.javascript.processes import ScriptProcess, ScriptProcesses
+    from mongottl.javascript.processes import ScriptProcess, ScriptProcesses, Turn
 
-# Memory of the scripts of one operation.
-MEMORY_BYTES: Final = 64 * 1024 * 1024
 # How long the start of a process and of an operation's context in it may take, in milliseconds.
 START_LIMIT_MS: Final = 30_000
 # The process ends a call by itself a little later, in case the server is no longer there to do it.
@@ -27,14 +25,16 @@ OWN_LIMIT_AFTER_S: Final = 1.0
 _AT_ONCE_S: Final = 0.002
 # While a call takes longer, how often is looked whether the operation must end.
 _LOOK_EVERY_S: Final = 0.05
-# How often is looked whether there is a process for the operation.
-_ACQUIRE_EVERY_S: Final = 0.01
+# How long one call may take while others wait for its process.
+CROWDED_LIMIT_MS: Final = 5_000
 # Of a message, how many bytes are encoded or decoded before other operations may run: about a millisecond.
 _SLICE_BYTES: Final = 16 << 10
 
 # Lets other operations run for so many seconds, or until a file can be read, or be written to; no file if it is
 # negative. False, at once, if that is not possible.
 Pause: TypeAlias = Callable[[float, int, bool], bool]
+# The same until a turn has come.
+AwaitTurn: TypeAlias = "Callable[[float, Turn], bool]"
 
 
 def _nothing() -> None:
@@ -45,19 +45,25 @@ def _no_functions() -> bytes:
     return EMPTY_DOCUMENT
 
 
+def _no_limit() -> float:
+    return -1.0
+
+
 class Scripts:
     """Runs the scripts of one operation.
 
-    check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown). stored_functions: reads the global
-    variables that scripts of the database have besides, a document.
-    pause, monotonic_s: let other operations run, and the elapsed time. log: takes each line that a script prints.
-    call_limit_ms: how long one call may take. scope: global variables, as a document.
+    check: raises the error that ends the operation (`maxTimeMS`, killOp, shutdown). time_left_s: seconds until it does
+    so by itself, -1.0 for never. stored_functions: reads the global variables that scripts of the database have, as a
+    document.
+    pause, await_turn, monotonic_s: let other operations run, and the elapsed time. log: takes each line that a script
+    prints. call_limit_ms: how long one call may take. scope: global variables, as a document.
     """
 
     def __init__(
         self,
         processes: "ScriptProcesses",
         pause: Pause,
+        await_turn: AwaitTurn,
         monotonic_s: Callable[[], float],
         log: Callable[[str], None],
         now_ms: int,
@@ -67,11 +73,13 @@ class Scripts:
     ) -> None:
         self._owner: Final = owner
         self.check: Callable[[], None] = _nothing
+        self.time_left_s: Callable[[], float] = _no_limit
         self.stored_functions: Callable[[], bytes] = _no_functions
         self.call_limit_ms = call_limit_ms
         self.scope = EMPTY_DOCUMENT
         self._processes: Final = processes
         self._pause: Final = pause
+        self._await_turn: Final = await_turn
         self._monotonic_s: Final = monotonic_s
         self._log = log
         self._now_ms = now_ms
@@ -110,6 +118,7 @@ class Scripts:
     def release(self) -> None:
         """Ends the context and lets the operation go. May be called more than once; a later call begins a new one."""
         self.check = _nothing
+        self.time_left_s = _no_limit
         self.stored_functions = _no_functions
         process = self._process
         self._process = None
@@ -153,17 +162,23 @@ class Scripts:
         return process
 
     def _acquire(self) -> "ScriptProcess":
-        """A process for this operation; waits for one if there are too many, or too many of its owner's."""
-        process = self._processes.acquire(self._owner)
-        deadline_s = self._monotonic_s() + START_LIMIT_MS / 1000
-        while process is None:
-            if not self._pause(_ACQUIRE_EVERY_S, -1, False):
-                select.poll().poll(_ACQUIRE_EVERY_S * 1000)
-            self.check()
-            if self._monotonic_s() >= deadline_s:
-                raise _too_long(START_LIMIT_MS)
-            process = self._processes.acquire(self._owner)
-        return process
+        """A process for this operation, which waits for its turn. JSInterpreterFailure (139) after START_LIMIT_MS."""
+        turn = self._processes.line_up(self._owner)
+        end_s = self._monotonic_s() + START_LIMIT_MS / 1000
+        try:
+            while not turn.has_come:
+                left_s = end_s - self._monotonic_s()
+                own_s = self.time_left_s()
+                if left_s <= 0:
+                    raise _too_long(START_LIMIT_MS)
+                if not self._await_turn(left_s if own_s < 0 else min(left_s, own_s), turn):
+                    raise CommandError(
+                        ErrorCode.JSInterpreterFailure, "JavaScript execution failed: no process is free"
+                    )
+                self.check()
+            return self._processes.take(turn)
+        finally:
+            self._processes.leave(turn)
 
     def _encoded(self, request: list[Value]) -> list[bytes]:
         parts: list[bytes] = []
@@ -213,8 +228,11 @@ class Scripts:
             return
         while not process.proceed(0 if self._pause(_LOOK_EVERY_S, process.file, process.is_sending) else _LOOK_EVERY_S):
             self.check()
-            if self._monotonic_s() - start_s >= limit_ms / 1000:
+            waited_s = self._monotonic_s() - start_s
+            if waited_s >= limit_ms / 1000:
                 raise _too_long(limit_ms)
+            if waited_s >= CROWDED_LIMIT_MS / 1000 and self._processes.is_wanted(process):
+                raise _too_long(CROWDED_LIMIT_MS, " while others wait for their turn")
         self._is_prompt = self._monotonic_s() - start_s <= _AT_ONCE_S
 
     def _broken(self, process: "ScriptProcess", reason: str) -> CommandError:
@@ -227,9 +245,9 @@ class Scripts:
         self._processes.kill(process)
 
 
-def _too_long(limit_ms: int) -> CommandError:
+def _too_long(limit_ms: int, when: str = "") -> CommandError:
     return CommandError(
-        ErrorCode.JSInterpreterFailure, f"JavaScript execution exceeded the time limit of {limit_ms} ms"
+        ErrorCode.JSInterpreterFailure, f"JavaScript execution exceeded the time limit of {limit_ms} ms{when}"
     )
 
 

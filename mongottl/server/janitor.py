@@ -10,6 +10,7 @@ from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.server.log import Log
 
 JANITOR_INTERVAL_S: Final = 60.0
+SCRIPTS_INTERVAL_S: Final = 5.0
 
 
 async def run_janitor(service: ServiceContext, log: Log) -> None:
@@ -20,3 +21,10 @@ async def run_janitor(service: ServiceContext, log: Log) -> None:
         while service.close_idle():
             await trio.lowlevel.checkpoint()
         log.drain()
+
+
+async def run_script_janitor(service: ServiceContext) -> None:
+    """Ends idle script processes, for as long as the server runs."""
+    while True:
+        await trio.sleep(SCRIPTS_INTERVAL_S)
+        service.end_idle_scripts()

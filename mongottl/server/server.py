@@ -38,7 +38,7 @@ from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.first_user import create_first_user, first_password
-from mongottl.server.janitor import run_janitor
+from mongottl.server.janitor import run_janitor, run_script_janitor
 from mongottl.server.limits import is_reserved
 from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
@@ -209,6 +209,7 @@ class Server:
         self.durability.note_commit()  # what an earlier run has left to drop and to give back
         nursery.start_soon(self.durability.run)
         nursery.start_soon(run_janitor, self.service, self.log)
+        nursery.start_soon(run_script_janitor, self.service)
         for listener in self._listeners:
             nursery.start_soon(self._accept, listener, nursery)
         if self._page is not None:

@@ -10,8 +10,9 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
-from mongottl.javascript import processes
+from mongottl.javascript import processes, scripts
 from mongottl.javascript.library import missing_reason
+from mongottl.server import janitor
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())]
@@ -206,3 +207,76 @@ def test_many_at_once(slow: Database[Documents]) -> None:
     for thread in threads:
         thread.join(PATIENCE_S)
     assert found == [2] * 40
+
+
+@pytest.fixture
+def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few processes, and calls that soon have to make room."""
+    monkeypatch.setattr(processes, "MAX_PROCESSES", 4)
+    monkeypatch.setattr(scripts, "CROWDED_LIMIT_MS", 200)
+
+
+class Attack:
+    """Endless scripts, more than there are processes. codes: of those that have ended. It ends with its client."""
+
+    def __init__(self, client: MongoClient[Documents]) -> None:
+        self.codes: list[int | None] = []
+        self._client = client
+        self._threads = [threading.Thread(target=self._loop) for _ in range(8)]
+        for thread in self._threads:
+            thread.start()
+        while self._running() < len(self._threads):
+            assert not self.codes
+
+    def _running(self) -> int:
+        found = self._client.admin.aggregate([{"$currentOp": {}}, {"$match": {"ns": "shop.c"}}, {"$count": "n"}])
+        return int(next(iter(found), {"n": 0})["n"])
+
+    def _loop(self) -> None:
+        try:
+            list(self._client.shop.c.find({"$where": "while (true);"}))
+        except OperationFailure as failure:
+            self.codes.append(failure.code)
+
+    def end(self) -> None:
+        for operation in self._client.admin.aggregate([{"$currentOp": {}}, {"$match": {"ns": "shop.c"}}]):
+            self._client.admin.command("killOp", op=operation["opid"])
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        assert set(self.codes) <= {11601, 139}
+
+
+def test_endless_scripts_do_not_lock_others_of_the_machine_out(crowded: None) -> None:
+    """They are ended while others wait, and the others are answered in their turn."""
+    with mongottl.start_server() as server, MongoClient[Documents](server.uri) as client:
+        client.shop.c.insert_many([{"v": 1}, {"v": 2}])
+        attack = Attack(client)
+        assert len(list(client.shop.c.find({"$where": "this.v == 1"}))) == 1
+        assert 139 in attack.codes
+        attack.end()
+
+
+def test_another_user_need_not_wait_for_endless_scripts(crowded: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts, "CROWDED_LIMIT_MS", 60_000)
+    with (
+        mongottl.start_server(auth=True, user="root", password="secret") as server,
+        MongoClient[Documents](server.uri) as root,
+    ):
+        root.shop.c.insert_many([{"v": 1}, {"v": 2}])
+        root.shop.command("createUser", "bob", pwd="secret", roles=["read"])
+        attack = Attack(root)
+        host, port = root.address or ("", 0)
+        with MongoClient[Documents](host, port, username="bob", password="secret", authSource="shop") as bob:
+            assert len(list(bob.shop.c.find({"$where": "this.v == 1"}))) == 1
+        assert attack.codes == []
+        attack.end()
+
+
+def test_idle_processes_end_after_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "IDLE_S", 0.05)
+    monkeypatch.setattr(janitor, "SCRIPTS_INTERVAL_S", 0.02)
+    with mongottl.start_server() as server, MongoClient[Documents](server.uri) as client:
+        client.shop.c.insert_one({"v": 1})
+        assert len(list(client.shop.c.find({"$where": "this.v == 1"}))) == 1
+        while (counts := client.admin.command("serverStatus")["mongottl"]["scripts"])["idle"]:
+            assert counts["used"] == counts["waiting"] == 0

@@ -27,7 +27,7 @@ from mongottl.document.types import (
 from mongottl.javascript.library import missing_reason
 from mongottl.javascript.processes import ScriptProcesses
 from mongottl.javascript.scripts import Scripts
-from tests.unit.javascript.conftest import never_pause
+from tests.unit.javascript.conftest import never_await, never_pause
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 
@@ -72,8 +72,8 @@ VALUES = st.recursive(SCALARS, containers, max_leaves=12)
 
 @pytest.fixture(scope="module")
 def scripts() -> Iterator[Scripts]:
-    processes = ScriptProcesses()
-    yield Scripts(processes, never_pause, time.monotonic, lambda line: None, 0, "8.2.0", 60_000)
+    processes = ScriptProcesses(time.monotonic)
+    yield Scripts(processes, never_pause, never_await, time.monotonic, lambda line: None, 0, "8.2.0", 60_000)
     processes.close()
 
 

@@ -248,6 +248,7 @@ def _own(op: OperationContext) -> dict[str, Value]:
         count_expired(op.recovery_unit.records(collection), collection, op.now_s)
         for collection in op.catalog.all_collections()
     )
+    used, idle, waiting = service.script_counts()
     return {
         "version": VERSION,
         "compiled": is_compiled(),
@@ -262,6 +263,8 @@ def _own(op: OperationContext) -> dict[str, Value]:
             "mostBytes": Int64(service.operation_memory.most_bytes),
             "refused": Int64(service.operation_memory.refused_total),
         },
+        # Processes that run JavaScript, and operations that wait for one.
+        "scripts": {"used": used, "idle": idle, "waiting": waiting},
         # What idle cursors hold in memory and in files, and how many were closed to make room.
         "cursors": {
             "bytes": Int64(service.cursors.counted_bytes),

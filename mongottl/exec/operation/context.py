@@ -214,7 +214,9 @@ class OperationContext(OperationState):
 
     def continue_scripts(self, steps: ScriptSteps) -> None:
         """Makes scripts this operation's: new ones, or those of the operation that opened the cursor it reads."""
+        steps.operation = self
         steps.scripts.check = self.check_interrupt
+        steps.scripts.time_left_s = self.time_left_s
         steps.scripts.stored_functions = self.stored_functions
         self.script_steps = steps
 

@@ -18,10 +18,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.state import OperationState
 from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
 
 if TYPE_CHECKING:
-    from mongottl.javascript.scripts import Pause, Scripts
+    from mongottl.javascript.processes import Turn
+    from mongottl.javascript.scripts import AwaitTurn, Pause, Scripts
 
 
 class _Abandoned(BaseException):
@@ -29,15 +32,16 @@ class _Abandoned(BaseException):
 
 
 class ScriptSteps:
-    """Runs the steps of one operation in greenlets. scripts: what it evaluates."""
+    """Runs the steps of one operation in greenlets. scripts: what it evaluates. operation: which it is at present."""
 
-    def __init__(self, open_scripts: "Callable[[Pause], Scripts]") -> None:
+    def __init__(self, open_scripts: "Callable[[Pause, AwaitTurn], Scripts]") -> None:
         library: Any = importlib.import_module("greenlet")
         self._greenlet: Any = library.greenlet
         self._current: Any = library.getcurrent
         # The greenlet of the present step, which is paused or runs; else None.
         self._run: Any = None
-        self.scripts: Scripts = open_scripts(self.pause)
+        self.operation: OperationState | None = None
+        self.scripts: Scripts = open_scripts(self.pause, self.await_turn)
 
     @property
     def is_entered(self) -> bool:
@@ -61,11 +65,26 @@ class ScriptSteps:
 
         seconds, file, to_write: as those of a `Wait`; without any, it is a step that only yields.
         """
+        return self._leave(Wait(seconds, file=file, to_write=to_write) if seconds or file >= 0 else None)
+
+    def await_turn(self, seconds: float, turn: "Turn") -> bool:
+        """`pause` until the turn has come, or the operation is killed."""
+        operation = self.operation
+        assert operation is not None
+        signal = Signal()
+        turn.wake = signal.notify
+        operation.waits_for = signal
+        try:
+            return self._leave(Wait(seconds, signal))
+        finally:
+            operation.waits_for = None
+
+    def _leave(self, step: Wait | None) -> bool:
         run = self._run
         if run is None or run is not self._current():
             return False
         evaluating = end_evaluation()
-        run.parent.switch(Wait(seconds, file=file, to_write=to_write) if seconds or file >= 0 else None)
+        run.parent.switch(step)
         if evaluating:
             begin_evaluation()
         return True
@@ -77,6 +96,7 @@ class ScriptSteps:
             self._run = None
             with contextlib.suppress(_Abandoned):
                 run.throw(_Abandoned)
+        self.operation = None
         self.scripts.release()
 
     def _switch(self, run: Any, arguments: list[Any]) -> Wait | Flush | InThread | None:

@@ -58,7 +58,7 @@ from mongottl.wire.messages import MAX_MESSAGE_SIZE
 
 if TYPE_CHECKING:
     from mongottl.javascript.processes import ScriptProcesses
-    from mongottl.javascript.scripts import Pause, Scripts
+    from mongottl.javascript.scripts import AwaitTurn, Pause, Scripts
 
 MS_PER_S: Final = 1000
 # How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
@@ -251,8 +251,8 @@ class ServiceContext:
         self.wake_reaper()
         self.request_units.wake_waiting()
 
-    def script_opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause], Scripts]":
-        """What opens the scripts of an operation, given its function that lets other operations run.
+    def script_opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause, AwaitTurn], Scripts]":
+        """What opens the scripts of an operation, given its functions that let other operations run.
 
         name: of the operator or command that needs them. owner: whose share of the processes they take.
         BadValue (2) or CommandNotSupported (115) if the server runs no scripts.
@@ -266,13 +266,13 @@ class ServiceContext:
             raise refusal(name, reason)
         processes = self._script_processes
         if processes is None:
-            processes = ScriptProcesses()
+            processes = ScriptProcesses(self.clock.monotonic_s, available_memory_bytes())
             self._script_processes = processes
         version = self.config.full_version()
         elapsed = self.clock.monotonic_s
         limit_ms = self.script_limit_ms
-        return lambda pause: Scripts(
-            processes, pause, elapsed, self.log_script_output, now_ms, version, limit_ms, owner
+        return lambda pause, await_turn: Scripts(
+            processes, pause, await_turn, elapsed, self.log_script_output, now_ms, version, limit_ms, owner
         )
 
     def why_no_scripts(self) -> str:
@@ -288,6 +288,15 @@ class ServiceContext:
         """Stores what sessions remember, so that the next start has nothing to read from the oplog."""
         if not self.engine.failed:
             self.catalog.in_unit(self.sessions.save)
+
+    def script_counts(self) -> tuple[int, int, int]:
+        """As `ScriptProcesses.counts`."""
+        return (0, 0, 0) if self._script_processes is None else self._script_processes.counts()
+
+    def end_idle_scripts(self) -> None:
+        """Ends the processes that no operation has used for some seconds."""
+        if self._script_processes is not None:
+            self._script_processes.end_idle()
 
     def end_scripts(self) -> None:
         """Ends the processes that run scripts."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mongottl.javascript.library import missing_reason
-from mongottl.javascript.processes import ScriptProcesses
+from mongottl.javascript.processes import ScriptProcesses, Turn
 from mongottl.javascript.scripts import Pause, Scripts
 
 MakeScripts = Callable[..., Scripts]
@@ -16,15 +16,34 @@ def never_pause(seconds: float, file: int, to_write: bool) -> bool:
     return False
 
 
+def never_await(seconds: float, turn: Turn) -> bool:
+    return False
+
+
+class Elapsed:
+    """Elapsed time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
 # By the clock. Scripts have a lower priority than what else runs on this machine, which may leave them little of it.
 LONG_LIMIT_MS = 120_000
 
 
 @pytest.fixture
-def processes() -> Iterator[ScriptProcesses]:
+def elapsed() -> Elapsed:
+    return Elapsed()
+
+
+@pytest.fixture
+def processes(elapsed: Elapsed) -> Iterator[ScriptProcesses]:
     if missing_reason():
         pytest.skip(missing_reason())
-    made = ScriptProcesses()
+    made = ScriptProcesses(elapsed.monotonic_s)
     yield made
     made.close()
 
@@ -39,7 +58,7 @@ def make(processes: ScriptProcesses) -> MakeScripts:
         call_limit_ms: int = LONG_LIMIT_MS,
         pause: Pause = never_pause,
     ) -> Scripts:
-        scripts = Scripts(processes, pause, time.monotonic, log, 0, "8.2.0", call_limit_ms)
+        scripts = Scripts(processes, pause, never_await, time.monotonic, log, 0, "8.2.0", call_limit_ms)
         scripts.check = check
         return scripts
 

@@ -11,9 +11,9 @@ from mongottl.document.build import encode
 from mongottl.document.types import JavaScript
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.javascript import processes as script_processes
-from mongottl.javascript.processes import MAX_OF_ONE, ScriptProcesses, Spawner
+from mongottl.javascript.processes import IDLE_S, MAX_OF_ONE, MEMORY_BYTES, ScriptProcesses, Spawner, Turn
 from mongottl.javascript.scripts import Scripts
-from tests.unit.javascript.conftest import LONG_LIMIT_MS, MakeScripts
+from tests.unit.javascript.conftest import LONG_LIMIT_MS, Elapsed, MakeScripts
 
 
 def code_of(scripts: Scripts, body: str) -> int:
@@ -39,7 +39,7 @@ def test_a_process_serves_one_operation_after_the_other(make: MakeScripts, proce
     assert second.call("function() { return typeof leaked; }", []) == "undefined"
     assert set(processes._used) == {process}
     del second
-    assert processes._idle == [process]
+    assert list(processes._idle) == [process]
 
 
 def test_few_idle_processes_are_kept(make: MakeScripts, processes: ScriptProcesses) -> None:
@@ -261,14 +261,99 @@ def test_a_reply_that_is_no_bson(scripts: Scripts) -> None:
             assert error.code == ErrorCode.JSInterpreterFailure
 
 
-def test_one_user_leaves_processes_to_others(processes: ScriptProcesses) -> None:
-    taken = [processes.acquire("shop.ann") for _ in range(MAX_OF_ONE)]
-    assert None not in taken
-    assert processes.acquire("shop.ann") is None
-    other = processes.acquire("shop.bob")
-    assert other is not None
-    first = taken[0]
-    assert first is not None
-    processes.kill(first)
-    assert processes.acquire("shop.ann") is not None
-    assert processes.acquire("shop.ann") is None
+def test_idle_processes_end(make: MakeScripts, processes: ScriptProcesses, elapsed: Elapsed) -> None:
+    first, second = make(), make()
+    for scripts in (first, second):
+        scripts.call("function() {}", [])
+    first.release()
+    elapsed.now_s += IDLE_S / 2
+    second.release()
+    processes.end_idle()
+    assert len(processes._idle) == 2
+    elapsed.now_s += IDLE_S / 2
+    processes.end_idle()
+    assert len(processes._idle) == 1
+    elapsed.now_s += IDLE_S / 2
+    processes.end_idle()
+    while started_by(processes._spawner):
+        pass
+    assert make().call("function() { return 1; }", []) == 1.0
+
+
+class Line:
+    """Operations that wait for their turns, without processes. called: the owners whose turns came, in order."""
+
+    def __init__(self, processes: ScriptProcesses) -> None:
+        self._processes = processes
+        self.called: list[str] = []
+
+    def add(self, owner: str) -> Turn:
+        turn = self._processes.line_up(owner)
+        if turn.has_come:
+            self.called.append(owner)
+        turn.wake = lambda: self.called.append(owner)
+        return turn
+
+
+@pytest.fixture
+def line(elapsed: Elapsed, monkeypatch: pytest.MonkeyPatch) -> Line:
+    monkeypatch.setattr(script_processes, "MAX_PROCESSES", 4)
+    return Line(ScriptProcesses(elapsed.monotonic_s))
+
+
+def test_one_user_leaves_processes_to_others(line: Line) -> None:
+    first, *others = [line.add("shop.ann") for _ in range(4)]
+    assert line.called == ["shop.ann"] * 2
+    assert line.add("shop.bob").has_come
+    line._processes.leave(first)
+    assert line.called == ["shop.ann", "shop.ann", "shop.bob", "shop.ann"]
+    assert [turn.has_come for turn in others] == [True, True, False]
+
+
+def test_owners_take_turns(line: Line) -> None:
+    running = [line.add(owner) for owner in ("a", "b", "c", "d")]
+    for owner in ("a", "a", "a", "b", "b", "c"):
+        line.add(owner)
+    del line.called[:]
+    for turn in running:
+        line._processes.leave(turn)
+    assert line.called == ["a", "b", "c", "a"]
+
+
+def test_an_operation_that_no_longer_waits_is_not_called(line: Line) -> None:
+    running = [line.add(owner) for owner in ("a", "b", "c", "d")]
+    leaving, staying = line.add("e"), line.add("e")
+    line._processes.leave(leaving)
+    line._processes.leave(leaving)
+    line._processes.leave(running[0])
+    assert staying.has_come
+    assert not leaving.has_come
+    line._processes.leave(staying)
+    assert line._processes.waiting_count == 0
+    assert line.add("f").has_come
+
+
+def test_little_memory_allows_few_processes(elapsed: Elapsed) -> None:
+    few = Line(ScriptProcesses(elapsed.monotonic_s, 8 * 6 * MEMORY_BYTES))
+    assert [few.add(owner).has_come for owner in ("a", "a", "a", "a", "b", "b", "b", "b")] == [
+        *[True] * 3,
+        False,
+        *[True] * 3,
+        False,
+    ]
+
+
+def test_a_process_is_wanted_by_those_who_have_fewer(make: MakeScripts, processes: ScriptProcesses) -> None:
+    def taken(owner: str) -> script_processes.ScriptProcess:
+        return processes.take(processes.line_up(owner))
+
+    of_ann = [taken("ann") for _ in range(MAX_OF_ONE)]
+    of_bob = taken("bob")
+    assert not processes.is_wanted(of_ann[0])
+    processes.line_up("ann")
+    assert processes.waiting_count == 1
+    assert processes.is_wanted(of_ann[0])
+    assert not processes.is_wanted(of_bob)
+    processes.kill(of_ann[0])
+    assert processes.waiting_count == 0
+    assert not processes.is_wanted(of_ann[1])

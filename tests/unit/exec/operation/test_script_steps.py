@@ -7,7 +7,7 @@ import pytest
 from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.javascript.library import missing_reason
-from mongottl.javascript.scripts import Pause
+from mongottl.javascript.scripts import AwaitTurn, Pause
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
 
@@ -25,7 +25,7 @@ class FakeScripts:
 def open_steps() -> tuple[ScriptSteps, FakeScripts]:
     scripts = FakeScripts()
 
-    def open_scripts(pause: Pause) -> Any:
+    def open_scripts(pause: Pause, await_turn: AwaitTurn) -> Any:
         return scripts
 
     return ScriptSteps(open_scripts), scripts
