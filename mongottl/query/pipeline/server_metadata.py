@@ -232,8 +232,9 @@ def parse_list_sampled_queries(argument: Value, ctx: ParseContext) -> list[Stage
 def parse_query_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{transformIdentifiers: {algorithm: "hmac-sha-256", hmacKey: BinData}}`.
 
-    FailedToParse (9) if it is not a document, InvalidNamespace (73) unless run on `admin` with {aggregate: 1}, 40415
-    for other fields, 40414 for missing ones, TypeMismatch (14), BadValue (2) for another algorithm.
+    FailedToParse (9) if it is not a document or without `hmacKey`, 40415 for other fields, 40414 without `algorithm`,
+    TypeMismatch (14), BadValue (2) for another algorithm, then InvalidNamespace (73) unless run on `admin` with
+    {aggregate: 1}.
 
     Unlike its manual says, MongoDB 8 needs both actions to show names, and one of them, `queryStatsReadTransformed`, to
     show their HMACs.
@@ -241,22 +242,22 @@ def parse_query_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if not isinstance(argument, bytes):
         raise CommandError(ErrorCode.FailedToParse, f"$queryStats value must be an object. Found: {type_of(argument)}")
     options = read_stage_options("$queryStats", argument)
-    if ctx.namespace != "admin.$cmd.aggregate":
-        raise CommandError(
-            ErrorCode.InvalidNamespace, "$queryStats must be run against the 'admin' database with {aggregate: 1}"
-        )
     spec = ServerMetadataSpec("$queryStats", ctx.namespace, argument)
     transform = options.get("transformIdentifiers")
     if isinstance(transform, bytes):
         name = "$queryStats.transformIdentifiers"
         given = read_options(name, transform, IDENTIFIER_TRANSFORM)
-        for key in ("algorithm", "hmacKey"):
-            if key not in given:
-                raise missing_field(f"{name}.{key}")
+        if "algorithm" not in given:
+            raise missing_field(f"{name}.algorithm")
         checked_word(f"{name}.algorithm", given["algorithm"], ("hmac-sha-256",))
-        secret = given["hmacKey"]
-        assert isinstance(secret, BinData)
+        secret = given.get("hmacKey")
+        if not isinstance(secret, BinData):
+            raise CommandError(ErrorCode.FailedToParse, f"{name}.hmacKey must be given for the algorithm hmac-sha-256")
         spec.hmac_key = secret.data
+    if ctx.namespace != "admin.$cmd.aggregate":
+        raise CommandError(
+            ErrorCode.InvalidNamespace, "$queryStats must be run against the 'admin' database with {aggregate: 1}"
+        )
     return [spec]
 
 
