@@ -21,6 +21,8 @@ from typing import Final
 # Wall clocks stay within what a 64-bit date and Python's `datetime` can both name: 1970-01-01 to the end of year 9999.
 MIN_WALL_MS: Final = 0
 MAX_WALL_MS: Final = 253_402_300_799_999
+# In a setting: it stood still where it was first used, which had not happened yet.
+_AT_FIRST_USE: Final = -1
 
 
 class Clock(ABC):
@@ -59,19 +61,22 @@ class VirtualClock(Clock):
     Unless frozen it runs at an offset to the other clock. Elapsed time is that of the other clock. The caller of a
     method that changes wall time must wake the tasks that sleep until a wall time. Any thread may call any method.
 
-    start_ms: wall time to begin with, None for that of the other clock. frozen: whether it stands still from then on.
-    ValueError for a time before 1970 or after the year 9999.
+    start_ms: wall time to begin with, None for that of the other clock. frozen: whether it stands still from then on;
+    without start_ms it runs with the other clock until its first use (`settle`, or any change), and that is its start:
+    what a test reads of the machine's clock before is then never later. ValueError for a time before 1970 or after the
+    year 9999.
     """
 
     def __init__(self, base: Clock | None = None, start_ms: int | None = None, frozen: bool = False) -> None:
         self._base: Final[Clock] = SystemClock() if base is None else base
-        # A clock that stands still from the start began at that time; one that runs goes with the other clock.
-        self._start_ms: Final = self._base.now_ms() if frozen and start_ms is None else start_ms
+        # None: a clock that runs goes with the other clock, and one that is to stand still has not been used yet.
+        self._start_ms = start_ms
         self._starts_frozen: Final = frozen
         self._offset_ms = 0
         self._frozen_at_ms: int | None = None
         self._lock: Final = threading.Lock()  # For changes only; see `_place`.
-        self.reset()
+        if start_ms is not None:
+            self.reset()
 
     def now_ms(self) -> int:
         return self._wall_ms(self._base.now_ms())
@@ -89,6 +94,17 @@ class VirtualClock(Clock):
     def frozen(self) -> bool:
         """Whether wall time stands still."""
         return self._frozen_at_ms is not None
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it runs until its first use, and stands still from then on."""
+        return self._starts_frozen and self._start_ms is None
+
+    def settle(self) -> None:
+        """Stops a clock that is to stand still from its first use on. Does nothing to any other."""
+        if self.unsettled:
+            with self._lock:
+                self._settle(self._base.now_ms())
 
     @property
     def base_ms(self) -> int:
@@ -114,25 +130,25 @@ class VirtualClock(Clock):
             raise ValueError(f"a clock cannot be moved by {seconds} seconds")
         step_ms = round(step)
         with self._lock:
-            base_ms = self._base.now_ms()
+            base_ms = self._settled_base_ms()
             return self._place(self._wall_ms(base_ms) + step_ms, base_ms)
 
     def set_wall(self, now_ms: int) -> int:
         """Sets wall time, in ms since the epoch; a frozen clock stays frozen. ValueError as for `advance`."""
         with self._lock:
-            return self._place(now_ms, self._base.now_ms())
+            return self._place(now_ms, self._settled_base_ms())
 
     def resume(self, now_ms: int, offset_ms: int | None) -> int:
         """Sets wall time as another clock had it at its end: to `now_ms`, where it stood still, or to the other clock's
         with this offset; the new wall time in ms. A frozen clock stays frozen. ValueError as for `advance`."""
         with self._lock:
-            base_ms = self._base.now_ms()
+            base_ms = self._settled_base_ms()
             return self._place(now_ms if offset_ms is None else base_ms + offset_ms, base_ms)
 
     def reset(self) -> int:
         """Sets wall time, and whether it stands still, as they were at the start; the wall time in ms."""
         with self._lock:
-            base_ms = self._base.now_ms()
+            base_ms = self._settled_base_ms()
             now_ms = base_ms if self._start_ms is None else self._start_ms
             if not MIN_WALL_MS <= now_ms <= MAX_WALL_MS:
                 raise _out_of_range()
@@ -147,7 +163,7 @@ class VirtualClock(Clock):
     def freeze(self, frozen: bool = True) -> int:
         """Stops wall time where it stands, or lets it run on from there; the wall time in ms. Repeating is harmless."""
         with self._lock:
-            base_ms = self._base.now_ms()
+            base_ms = self._settled_base_ms()
             now_ms = self._wall_ms(base_ms)
             if frozen:
                 self._frozen_at_ms = now_ms
@@ -159,13 +175,16 @@ class VirtualClock(Clock):
     def setting(self) -> tuple[int, int | None]:
         """How the clock is moved and whether it is frozen, for `restore`."""
         with self._lock:
-            return self._offset_ms, self._frozen_at_ms
+            return self._offset_ms, _AT_FIRST_USE if self.unsettled else self._frozen_at_ms
 
     def restore(self, setting: tuple[int, int | None]) -> int:
         """Moves the clock as it was at `setting`, and freezes it where it was frozen then; the wall time in ms. A clock
         that ran then runs at the same offset, so the time that has passed since is not taken back."""
         offset_ms, frozen_at_ms = setting
         with self._lock:
+            base_ms = self._settled_base_ms()
+            if frozen_at_ms == _AT_FIRST_USE:
+                frozen_at_ms = self._start_ms
             # In this order, so that a reader without the lock sees the old time or the new one.
             if frozen_at_ms is not None:
                 self._frozen_at_ms = frozen_at_ms
@@ -173,7 +192,18 @@ class VirtualClock(Clock):
             else:
                 self._offset_ms = offset_ms
                 self._frozen_at_ms = None
-            return self._wall_ms(self._base.now_ms())
+            return self._wall_ms(base_ms)
+
+    def _settled_base_ms(self) -> int:
+        """What the other clock shows, after the first use of this one."""
+        base_ms = self._base.now_ms()
+        self._settle(base_ms)
+        return base_ms
+
+    def _settle(self, base_ms: int) -> None:
+        if self.unsettled:
+            self._start_ms = base_ms
+            self._frozen_at_ms = base_ms
 
     def _wall_ms(self, base_ms: int) -> int:
         """Wall time at the instant when the other clock shows `base_ms`."""

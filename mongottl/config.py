@@ -433,7 +433,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "freeze_clock",
         "tests",
         "switch",
-        "The clock stands still until a command moves it; needs --enable-test-commands.",
+        "The clock stands still from the first command on, until one moves it; needs --enable-test-commands.",
     ),
     Setting("replica_set", "behaviour", "set", "Name of the one-member replica set that is shown to drivers."),
     Setting(

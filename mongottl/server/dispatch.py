@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from mongottl.clock import VirtualClock
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.access import check_access
 from mongottl.commands.admin.handshake import app_name
@@ -94,6 +95,9 @@ class Dispatcher:
         self.log = log
         features = service.features
         self._takes_legacy_opcodes = features is not None and features.takes_legacy_opcodes
+        # A clock that stands still from the first command on: of those that drivers and health checks do not send.
+        clock = service.clock
+        self._unsettled = clock if isinstance(clock, VirtualClock) and clock.unsettled else None
         # Of the dialect `cosmos`.
         self.gateway: Gateway | None = None
         if self.dialect.account is not None:
@@ -199,6 +203,9 @@ class Dispatcher:
             if not sequences_valid:
                 for _, documents in sequences:
                     validate_documents(documents)
+            if self._unsettled is not None and not spec.access.by_anyone:
+                self._unsettled.settle()
+                self._unsettled = None
             op = OperationContext(self.service, client, generic.database)
             op.sequences = sequences
             op.set_request_bytes(message.size_bytes)

@@ -294,13 +294,13 @@ class Server:
         ctx = f"conn{client.connection_id}"
         self.log.warning("index", "The option sparse has no effect in Cosmos DB", ctx, namespace=namespace, index=index)
 
-    def _log_login(self, client: ClientInfo, mechanism: str, user: str, succeeded: bool) -> None:
+    def _log_login(self, client: ClientInfo, mechanism: str, user: str, failure: str) -> None:
         attributes = {"mechanism": mechanism, "user": user, "remote": client.remote}
         ctx = f"conn{client.connection_id}"
-        if succeeded:
-            self.log.info("access", "Successfully authenticated", ctx, **attributes)
+        if failure:
+            self.log.warning("access", "Authentication failed", ctx, **attributes, reason=failure)
         else:
-            self.log.warning("access", "Authentication failed", ctx, **attributes)
+            self.log.info("access", "Successfully authenticated", ctx, **attributes)
 
     def _log_ended_cursor(self, cursor: OpenCursor) -> None:
         """Logs that a cursor was closed to make room, at most once in LOG_ENDED_EVERY_S, with how many there were."""

@@ -51,12 +51,16 @@ class ServerClock:
         self._thread = thread
 
     def now(self) -> datetime:
-        """The server's time."""
+        """The server's time, which stands still from now on if the server's clock is to."""
+        clock = self._thread.server.clock
+        if isinstance(clock, VirtualClock):
+            clock.settle()
         return _EPOCH + timedelta(milliseconds=self._thread.server.clock.now_ms())
 
     @property
     def frozen(self) -> bool:
         """Whether the server's time stands still but for `advance`, `set` and `reset`."""
+        self._thread.clock.settle()
         return self._thread.clock.frozen
 
     def advance(self, seconds: float | timedelta) -> int:
@@ -494,8 +498,8 @@ def start_server(
     """Starts a server in a thread. It is stopped by its `stop()`, or at the end of a `with` block.
 
     By default it listens on a free port of 127.0.0.1, keeps its data in memory, takes test commands, and its time
-    stands still, so that no test depends on how fast it runs: `clock.advance` moves it, and `frozen=False` or
-    `clock.freeze(False)` let it run.
+    stands still from its first use on, so that no test depends on how fast it runs: `clock.advance` moves it, and
+    `frozen=False` or `clock.freeze(False)` let it run.
     now: the time at the start, by default the machine's; without a time zone, UTC; a text in ISO 8601.
     settings: fields of `ServerConfig` by name: `start_server(data_dir=path, dialect="cosmos")`.
     Raises SettingError (ValueError) for a bad setting, TypeError for one that does not exist, and OSError for a file, a

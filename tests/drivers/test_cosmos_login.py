@@ -1,5 +1,6 @@
 """The user of a Cosmos DB account: `--cosmos-account`, its keys, and the portal's connection string."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -16,6 +17,7 @@ from mongottl.server.first_user import FirstUserError
 
 Client = pymongo.MongoClient[dict[str, Any]]
 KEY = "c2VjcmV0+key/with=signs=="
+OTHER_KEY = "b3RoZXI="
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
@@ -124,6 +126,36 @@ def test_a_connection_string_of_cosmos_db_without_such_an_account() -> None:
             client.admin.command("ping")
         assert refused.value.details is not None
         assert refused.value.details["errmsg"] == "Authentication failed."
+
+
+@pytest.mark.parametrize(
+    ("account", "name", "reason"),
+    [
+        ("shop", "shop", "the account's key is wrong"),
+        ("shop", "store", "there is no such user: the account is shop"),
+        (None, "ann", "the password is wrong"),
+        (None, "bob", "there is no such user"),
+        (None, None, "this server has no users"),
+    ],
+)
+def test_the_log_says_why_a_login_failed(
+    account: str | None, name: str | None, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Clients are told nothing of it: which names exist is not theirs to know."""
+    settings: dict[str, Any] = {}
+    if account is not None:
+        settings = {"dialect": "cosmos", "cosmos_account": account, "cosmos_key": KEY}
+    with mongottl.start_server(**settings) as running:
+        if account is None and name is not None:
+            with Client(running.uri) as client:
+                client.admin.command("createUser", "ann", pwd="apple", roles=[])
+        login = f"mongodb://{name or 'ann'}:{quote(OTHER_KEY, safe='')}@127.0.0.1:{running.port}/"
+        with Client(f"{login}?directConnection=true") as client, pytest.raises(OperationFailure) as refused:
+            client.admin.command("ping")
+        assert refused.value.code == 18
+        assert "such user" not in str(refused.value)
+    failed = [line for line in capfd.readouterr().err.splitlines() if "Authentication failed" in line]
+    assert failed and all(f'"reason": {json.dumps(reason)}' in line for line in failed)
 
 
 def test_a_key_file_that_is_not_there() -> None:

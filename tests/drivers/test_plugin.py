@@ -19,6 +19,7 @@ import trio
 from pymongo.errors import AutoReconnect, OperationFailure
 
 import mongottl
+from mongottl.clock import SystemClock
 from mongottl.errors import CommandError
 from mongottl.storage.interface import DataDirectoryError
 
@@ -152,6 +153,21 @@ def test_the_time_at_the_start(now: datetime | str) -> None:
         with pytest.raises(TypeError, match="True or False is needed, not 'no'"):
             server.clock.freeze("no")  # type: ignore[arg-type]
         assert server.clock.frozen
+
+
+def test_time_runs_until_the_first_command() -> None:
+    """What a test reads of the machine's clock before its first command is not later than the server's time."""
+    machine = SystemClock()
+    with mongottl.start_server() as server, Client(server.uri) as client:
+        client.admin.command("ping")  # a health check, which says nothing about when the tests begin
+        pinged_ms = machine.now_ms()
+        while (before_ms := machine.now_ms()) == pinged_ms:
+            pass  # a clock that stood still at the ping is behind now
+        first = client.admin.command("serverStatus")["localTime"].replace(tzinfo=UTC)
+        assert before_ms <= round(first.timestamp() * 1000) <= machine.now_ms()
+        assert server.clock.now() == first
+        server.reset()
+        assert server.clock.now() == first
 
 
 def test_a_clock_s_commands() -> None:

@@ -26,10 +26,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="n
 ADVANCE = """
 import os, pymongo
 with pymongo.MongoClient(os.environ["MONGODB_URI"]) as client:
-    assert client.admin.command("hello")["localTime"] == client.admin.command("hello")["localTime"]
     things = client.get_default_database("shop").things
     things.create_index("_ts", expireAfterSeconds=60)
     things.insert_one({"_id": 1})
+    assert client.admin.command("hello")["localTime"] == client.admin.command("hello")["localTime"]
     print(client.admin.command("advanceClock", 60)["ttlDeleted"], os.environ["MONGODB_URI"])
 """
 # Says that it is ready, and then which signals it gets until it is told to end.

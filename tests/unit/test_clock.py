@@ -4,6 +4,7 @@ import math
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -210,6 +211,7 @@ def test_a_clock_can_start_elsewhere_and_be_reset() -> None:
         assert clock.reset() == 5_000
         assert (clock.now_ms(), clock.frozen) == (5_000, frozen)
     clock = VirtualClock(base, None, True)
+    clock.settle()
     base.wall_ms += 250
     assert clock.now_ms() == base.wall_ms - 250
     clock.freeze(False)
@@ -255,3 +257,66 @@ def test_dates_of_texts(text: str, ms: int) -> None:
 def test_texts_that_are_no_dates(text: str) -> None:
     with pytest.raises(ValueError, match="is needed"):
         parse_date(text)
+
+
+def unused() -> tuple[HandClock, VirtualClock]:
+    """A clock that is to stand still, a second after its start."""
+    base = HandClock(1_000_000)
+    clock = VirtualClock(base, frozen=True)
+    base.wall_ms += 1000
+    return base, clock
+
+
+def test_clock_that_is_to_stand_still_runs_until_its_first_use() -> None:
+    base, clock = unused()
+    assert (clock.now_ms(), clock.frozen, clock.unsettled) == (1_001_000, False, True)
+    assert clock.wait_s(1_002_000) == 1.0
+    clock.settle()
+    base.wall_ms += 1000
+    assert (clock.now_ms(), clock.frozen, clock.unsettled) == (1_001_000, True, False)
+    clock.advance(5)
+    assert clock.reset() == 1_001_000
+
+
+USES: list[tuple[Callable[[VirtualClock], object], int]] = [
+    (lambda clock: clock.advance(2), 1_003_000),
+    (lambda clock: clock.set_wall(5), 5),
+    (lambda clock: clock.resume(7, None), 7),
+    (lambda clock: clock.resume(7, 50), 1_001_050),
+    (lambda clock: clock.reset(), 1_001_000),
+    (lambda clock: clock.freeze(), 1_001_000),
+    (lambda clock: clock.restore(clock.setting()), 1_001_000),
+]
+
+
+@pytest.mark.parametrize(("use", "now_ms"), USES)
+def test_every_change_is_a_first_use(use: Callable[[VirtualClock], object], now_ms: int) -> None:
+    base, clock = unused()
+    use(clock)
+    base.wall_ms += 1000
+    assert (clock.now_ms(), clock.frozen) == (now_ms, True)
+
+
+def test_clock_that_is_to_stand_still_may_run_on_from_its_first_use() -> None:
+    base, clock = unused()
+    clock.freeze(False)
+    base.wall_ms += 1000
+    assert (clock.now_ms(), clock.frozen, clock.unsettled) == (1_002_000, False, False)
+
+
+def test_setting_from_before_the_first_use_stands_for_it() -> None:
+    base, clock = unused()
+    setting = clock.setting()
+    base.wall_ms += 1000
+    clock.settle()
+    base.wall_ms += 1000
+    clock.advance(3)
+    assert clock.restore(setting) == 1_002_000
+    assert clock.frozen
+
+
+def test_named_start_is_no_matter_of_use() -> None:
+    base = HandClock(1_000_000)
+    clock = VirtualClock(base, 5, frozen=True)
+    base.wall_ms += 1000
+    assert (clock.now_ms(), clock.frozen, clock.unsettled) == (5, True, False)

@@ -66,7 +66,7 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
         second = accounts.second_credentials.get((user, mechanism))
         answer = conversation.set_first(accounts.credential(user, mechanism), second)
     except CommandError as error:
-        _log(op, mechanism, user, False)
+        _log(op, mechanism, user, _unknown(op, user) or "the user has no credentials for this mechanism")
         raise _explained(op, error) from None
     op.client.conversation = Conversation(conversation, user, skip_empty_exchange)
     return _reply(answer, False)
@@ -100,8 +100,32 @@ def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Rep
         return _reply(answer, conversation.skip_empty_exchange)
     except CommandError as error:
         op.client.conversation = None
-        _log(op, mechanism, user, False)
+        reason = f"the {_secret(op)} is wrong"
+        if conversation.verified:
+            reason = "the user was dropped meanwhile, or may not log in from this address, or another one is logged in"
+        _log(op, mechanism, user, _unknown(op, user) or reason)
         raise _explained(op, error) from None
+
+
+def _secret(op: OperationContext) -> str:
+    """What its users call a password: a Cosmos DB account has keys."""
+    return "password" if op.service.config.cosmos_account is None else "account's key"
+
+
+def _unknown(op: OperationContext, user: UserName | None) -> str:
+    """Why a user cannot log in whatever its password is, for the log alone: clients are not told which names exist.
+
+    Empty for a user that there is.
+    """
+    accounts = op.service.accounts
+    if not accounts.any_user():
+        return "this server has no users"
+    if user is None:
+        return "the message is not one of the mechanism"
+    if accounts.user_record(user) is not None:
+        return ""
+    account = op.service.config.cosmos_account
+    return "there is no such user" if account is None else f"there is no such user: the account is {account}"
 
 
 def _explained(op: OperationContext, error: CommandError) -> CommandError:
@@ -123,7 +147,11 @@ def log_in_by_certificate(op: OperationContext, name: str) -> UserName:
             raise authentication_failed()
         _finish(op, user, X509)
     except CommandError:
-        _log(op, X509, UserName(subject, EXTERNAL) if subject else None, False)
+        if subject:
+            reason = "the user is not the subject of the client's certificate, or may not log in"
+            _log(op, X509, UserName(subject, EXTERNAL), _unknown(op, UserName(subject, EXTERNAL)) or reason)
+        else:
+            _log(op, X509, None, "the client has shown no certificate")
         raise
     return user
 
@@ -149,14 +177,15 @@ def _finish(op: OperationContext, user: UserName, mechanism: str) -> None:
             f"Each client connection may only be authenticated once. Previously authenticated as: {present.user}",
         )
     op.client.login = Login(user, get_value(record[1], "userId"), mechanism)
-    _log(op, mechanism, user, True)
+    _log(op, mechanism, user)
 
 
-def _log(op: OperationContext, mechanism: str, user: UserName | None, succeeded: bool) -> None:
+def _log(op: OperationContext, mechanism: str, user: UserName | None, failure: str = "") -> None:
+    """Counts and logs a login. failure: why it failed."""
     name = "" if user is None else str(user)[:_LOGGED_CHARACTERS]
     if mechanism in KNOWN_MECHANISMS:
-        op.service.metrics.count_login(mechanism, succeeded)
-    op.service.log_login(op.client, mechanism, name, succeeded)
+        op.service.metrics.count_login(mechanism, not failure)
+    op.service.log_login(op.client, mechanism, name, failure)
 
 
 def _reply(payload: bytes, done: bool) -> dict[str, Value]:

@@ -195,8 +195,8 @@ class ServiceContext:
         self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
         # Logs that `sparse` has no effect, in the dialect `cosmos`: client, namespace, name of the index.
         self.log_ignored_sparse: Callable[[ClientInfo, str, str], None] = _no_sparse_warning
-        # Logs a login: client, mechanism, user, whether it succeeded.
-        self.log_login: Callable[[ClientInfo, str, str, bool], None] = _no_login
+        # Logs a login: client, mechanism, user, and why it failed, "" if it has not.
+        self.log_login: Callable[[ClientInfo, str, str, str], None] = _no_login
         # Logs that a cursor was closed to make room.
         self.log_ended_cursor: Callable[[OpenCursor], None] = _no_ended_cursor
         # Logs a line that a script has printed.
@@ -386,7 +386,7 @@ def _no_script_output(line: str) -> None:
     pass
 
 
-def _no_login(client: ClientInfo, mechanism: str, user: str, succeeded: bool) -> None:
+def _no_login(client: ClientInfo, mechanism: str, user: str, failure: str) -> None:
     pass
 
 
