@@ -14,7 +14,7 @@ from mongottl.commands.crud.update import UpdateStatement, result_of, run_update
 from mongottl.commands.crud.write_batch import (
     WriteErrors,
     check_batch,
-    collection_for_write,
+    collection_for_insert,
     ends_command,
     number_statements,
     with_retried,
@@ -332,8 +332,8 @@ def _insert(
     inserted = 0
     try:
         check_uuid_of(op, _NAMESPACE.command, uuid, name)
-        collection = collection_for_write(op, name)
-        inserted = yield from insert_chunk(op, collection, documents, start, ordered, outcome.failures)
+        collection = collection_for_insert(op, name)
+        inserted = yield from insert_chunk(op, name, collection, documents, start, ordered, outcome.failures)
     except CommandError as error:
         # The collection cannot be written to, so all documents fail.
         for index in range(start, start + (1 if ordered else len(documents))):

@@ -7,6 +7,7 @@ from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
     WriteErrors,
     check_batch,
+    collection_for_insert,
     collection_for_write,
     ends_command,
     number_statements,
@@ -75,7 +76,11 @@ def _insert_needs(op: OperationContext, request: InsertRequest) -> list[Need]:
     in_transaction=True,
 )
 def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]:
-    """Inserts documents; those without `_id` get an ObjectId. Duplicate keys are `writeErrors` with code 11000."""
+    """Inserts documents; those without `_id` get an ObjectId. Duplicate keys are `writeErrors` with code 11000.
+
+    A collection that does not exist is made by the first document that `prepare_document` accepts, as in mongod, so a
+    batch whose documents are all refused makes none.
+    """
     documents = request.documents
     check_batch(op, len(documents))
     op.bypass_validation = request.bypass
@@ -86,13 +91,16 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
     )
     if refused is not None:
         return refused
-    collection = collection_for_write(op, request.collection)
+    collection = collection_for_insert(op, request.collection)
     if len(documents) == 1 and (write is None or not write.is_retry):
         errors = WriteErrors(op)
         if write is not None:
             write.begin_inserts(0)
         try:
-            insert_document(op, collection, prepare_document(op, collection, documents[0]))
+            prepared = prepare_document(op, collection, documents[0])
+            if collection is None:
+                collection = collection_for_write(op, request.collection)
+            insert_document(op, collection, prepared)
             op.service.metrics.documents["inserted"] += 1
             op.count_statements("insert")
             return {"n": 1}
@@ -104,12 +112,10 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
             errors.add(0, error)
             op.count_statements("insert")
             return errors.add_to({"n": 0})
-    return _insert_many(op, collection, request, write)
+    return _insert_many(op, request, write)
 
 
-def _insert_many(
-    op: OperationContext, collection: Collection, request: InsertRequest, write: RetryableWrite | None
-) -> Steps[Reply]:
+def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableWrite | None) -> Steps[Reply]:
     documents = request.documents
     errors = WriteErrors(op)
     inserted = 0
@@ -126,7 +132,7 @@ def _insert_many(
                 start += 1
                 continue
         # While it waited, or others ran between two chunks, they may have dropped the collection or renamed it.
-        collection = collection_for_write(op, request.collection)
+        collection = collection_for_insert(op, request.collection)
         if write is not None and write.is_retry:
             chunk = chunk[: write.count_new(start, len(chunk))]
             if not chunk:
@@ -135,7 +141,7 @@ def _insert_many(
                 start += retried
                 yield None
                 continue
-        inserted += yield from insert_chunk(op, collection, chunk, start, request.ordered, errors)
+        inserted += yield from insert_chunk(op, request.collection, collection, chunk, start, request.ordered, errors)
         start += len(chunk)
         if errors.entries and request.ordered:
             break
@@ -184,35 +190,43 @@ def next_chunk(documents: list[bytes], start: int) -> list[bytes]:
 
 
 def insert_chunk(
-    op: OperationContext, collection: Collection, chunk: list[bytes], start: int, ordered: bool, errors: WriteErrors
+    op: OperationContext,
+    name: str,
+    collection: Collection | None,
+    chunk: list[bytes],
+    start: int,
+    ordered: bool,
+    errors: WriteErrors,
 ) -> Steps[int]:
     """Inserts a chunk in one unit of work, or one by one if that fails, with the errors of single documents.
 
-    How many were inserted.
+    How many were inserted. collection: see `collection_for_insert`.
     """
     write = op.recovery_unit.retryable_write
     if write is not None:
         write.begin_inserts(start)
     try:
         prepared = prepare_documents(op, collection, chunk)
+        if collection is None:
+            collection = collection_for_write(op, name)
         if collection.time_series is not None:
             prepared = collection.time_series.in_bucket_order(prepared)
         insert_batch(op, collection, prepared)
         op.count_statements("insert", len(chunk))
         return len(chunk)
     except (CommandError, DuplicateKey, WriteConflict):
-        return (yield from _insert_one_by_one(op, collection, chunk, start, ordered, errors))
+        return (yield from _insert_one_by_one(op, name, collection, chunk, start, ordered, errors))
 
 
 def _insert_one_by_one(
     op: OperationContext,
-    collection: Collection,
+    name: str,
+    collection: Collection | None,
     documents: list[bytes],
     start: int,
     ordered: bool,
     errors: WriteErrors,
 ) -> Steps[int]:
-    name = collection.name
     inserted = 0
     write = op.recovery_unit.retryable_write
     for index, document in enumerate(documents):

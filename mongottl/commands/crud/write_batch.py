@@ -107,6 +107,14 @@ def check_batch(op: OperationContext, size: int) -> None:
         )
 
 
+def collection_for_insert(op: OperationContext, name: str) -> Collection | None:
+    """The collection of this name; None if it does not exist, but may be made."""
+    collection = op.catalog.lookup(op.database, name, time_series=True)
+    if collection is None:
+        op.catalog.check_new_name(op.database, name)
+    return collection
+
+
 def collection_for_write(op: OperationContext, name: str) -> Collection:
     """The collection of this name, created if it does not exist."""
     collection = op.catalog.lookup(op.database, name, time_series=True)

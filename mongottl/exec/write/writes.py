@@ -53,13 +53,15 @@ _EMPTY_TIMESTAMP: Final = bytes(8)
 _FIRST_NAME_AT: Final = 5
 
 
-def prepare_documents(op: OperationContext, collection: Collection, documents: list[bytes]) -> list[bytes]:
+def prepare_documents(op: OperationContext, collection: Collection | None, documents: list[bytes]) -> list[bytes]:
     """Documents that a client inserts, as they will be stored: see `prepare_document`."""
     return [prepare_document(op, collection, document) for document in documents]
 
 
-def prepare_document(op: OperationContext, collection: Collection, document: bytes) -> bytes:
+def prepare_document(op: OperationContext, collection: Collection | None, document: bytes) -> bytes:
     """A document that a client inserts, as it will be stored: with `_id` as its first field.
+
+    collection: None if it does not exist yet; a refused document does not make it.
 
     Empty timestamps among its root fields are replaced by new ones of the operation's time, unless its command keeps
     them. BSONObjectTooLarge (10334) beyond 16 MiB, InvalidIdField (53) for an `_id` of a type that is not allowed,
@@ -146,13 +148,13 @@ def _check_levels(op: OperationContext, document: bytes) -> None:
         raise too_deep() from None
 
 
-def _takes_large_document(op: OperationContext, collection: Collection, document: bytes) -> bool:
+def _takes_large_document(op: OperationContext, collection: Collection | None, document: bytes) -> bool:
     """Whether a collection takes a document that is longer than most may be. In the dialect `cosmos` InvalidLength (16)
     for what it does not take."""
     account = op.service.dialect.account
     if account is None:
         return False
-    if len(document) > max_document_bytes(account, collection.options.large_documents):
+    if len(document) > max_document_bytes(account, collection is not None and collection.options.large_documents):
         raise too_large()
     return True
 

@@ -67,3 +67,28 @@ def test_an_upsert_of_a_document_that_a_clock_set_back_brings_to_life(command: D
     with pytest.raises(StopIteration):
         next(upsert)
     assert running.listed({"find": "c"}) == [{"_id": 1, "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("documents", "ordered", "refused", "made"),
+    [
+        ([{"_id": [1]}], True, 1, False),
+        ([{"_id": [1]}, {"_id": 1}], True, 1, False),
+        ([{"_id": [1]}, {"_id": [2]}], False, 2, False),
+        ([{"_id": [1]}, {"_id": 1}], False, 1, True),
+        ([{"_id": 1}, {"_id": [1]}], True, 1, True),
+    ],
+)
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_refused_first_document_makes_no_collection(
+    documents: list[Document], ordered: bool, refused: int, made: bool, bulk: bool
+) -> None:
+    running = Running()
+    if bulk:
+        operations = [{"insert": 0, "document": document} for document in documents]
+        command: Document = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "test.c"}], "ordered": ordered}
+        assert running.run(command, "admin")["nErrors"] == refused
+    else:
+        reply = running.run({"insert": "c", "documents": documents, "ordered": ordered})
+        assert len(reply["writeErrors"]) == refused
+    assert [listed["name"] for listed in running.listed({"listCollections": 1})] == (["c"] if made else [])
