@@ -154,7 +154,7 @@ def _takes_large_document(op: OperationContext, collection: Collection | None, d
     account = op.service.dialect.account
     if account is None:
         return False
-    if len(document) > max_document_bytes(account, collection is not None and collection.options.large_documents):
+    if len(document) > max_document_bytes(account, collection is None or collection.options.large_documents):
         raise too_large()
     return True
 
