@@ -26,6 +26,8 @@ from mongottl.storage.interface import StorageEngine, open_storage_engine
 
 Document: TypeAlias = dict[str, Any]
 
+# Bytes that are no UTF-8 become surrogates, which Python encodes as these bytes again.
+_ANY_TEXT: bson.CodecOptions[Document] = bson.CodecOptions(unicode_decode_error_handler="surrogateescape")
 START_MS = 1_700_000_000_500
 
 
@@ -52,7 +54,7 @@ class Running:
 
     def start(self, command: Document, database: str = "test", max_time_ms: int = 0) -> Document | Steps[Document]:
         """What a command's function gives: a reply, or the steps that end with one."""
-        body = bson.encode(command)
+        body = self.encoded(command)
         spec = COMMANDS[next(iter(command))]
         generic = GenericArguments()
         request = spec.request._make(spec.parser.parse(body, [], generic))
@@ -67,6 +69,13 @@ class Running:
         if isinstance(outcome, Generator):
             return _decoded_steps(outcome)
         return _decoded(outcome)
+
+    def encoded(self, command: Document) -> bytes:
+        """A command as drivers send it. Surrogates in its texts stand for bytes that are no UTF-8."""
+        try:
+            return bson.encode(command)
+        except UnicodeEncodeError:
+            return encode(command)
 
     def steps(self, command: Document, database: str = "test", max_time_ms: int = 0) -> Steps[Document]:
         """The steps of a command that has some."""
@@ -129,7 +138,7 @@ class Running:
 
 def _decoded(reply: Any) -> Document:
     raw = reply if isinstance(reply, bytes) else encode(reply)
-    decoded: Document = bson.decode(raw)
+    decoded: Document = bson.decode(raw, _ANY_TEXT)
     decoded.pop("ok", None)
     return decoded
 

@@ -6,7 +6,7 @@ Source: MongoDB's "Limits and Thresholds", naming restrictions.
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from mongottl.document.utf8 import encode_text
+from mongottl.document.utf8 import encode_text, is_valid_text
 from mongottl.errors import CommandError, ErrorCode
 
 MAX_DATABASE_NAME_BYTES: Final = 63
@@ -35,9 +35,10 @@ MONGODB_NAMING: Final = Naming()
 
 
 def check_database_name(name: str, naming: Naming = MONGODB_NAMING) -> None:
-    """InvalidNamespace (73) unless `name` may name a database."""
+    """InvalidNamespace (73) unless `name` may name a database. It must be UTF-8, as drivers decode lists of names."""
     limit = naming.max_characters
-    if name == "" or (len(name) > limit if limit else len(encode_text(name)) > MAX_DATABASE_NAME_BYTES):
+    too_long = len(name) > limit if limit else len(encode_text(name)) > MAX_DATABASE_NAME_BYTES
+    if name == "" or too_long or not is_valid_text(name):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid database name: '{name}'")
     for character in _FORBIDDEN_IN_DATABASE:
         if character in name:
@@ -55,7 +56,7 @@ def spelled_otherwise(database: str, existing: Collection[str]) -> str | None:
 def check_collection_name(database: str, collection: str) -> None:
     """InvalidNamespace (73) unless `collection` may name a collection that a command reads or writes."""
     full = f"{database}.{collection}"
-    if collection == "" or "\0" in collection or collection.startswith("."):
+    if collection == "" or not is_valid_text(collection) or "\0" in collection or collection.startswith("."):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid namespace specified '{full}'")
 
 

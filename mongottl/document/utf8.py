@@ -40,6 +40,21 @@ def compare_texts(a: str, b: str) -> i64:
     return -1 if encode_text(a) < encode_text(b) else 1
 
 
+def rejoined(text: str) -> str:
+    """A text that was put together from others: bytes at their ends may be a character together."""
+    return text if is_valid_text(text) else decode_text(encode_text(text))
+
+
+def is_valid_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def is_valid_text(text: str) -> bool:
     """Whether the bytes of a text are valid UTF-8."""
     if text.isascii():

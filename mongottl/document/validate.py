@@ -1,19 +1,17 @@
 """Validation of BSON from clients, once on arrival; all other code relies on it.
 
 After `validate_document` every length lies inside what encloses it, every document, name and string ends in NUL,
-every name and string is UTF-8, every type code is known, and nesting is bounded: the readers of `walk`, which recurse
-and do not check lengths, can then neither leave the buffer nor exhaust the stack. Not checked: duplicate names, empty
-names, the names of array elements, `$`, the inner length of binary subtype 2, and the size of the document.
-
-mongod stores and returns strings that are not UTF-8; here they are refused, since their order is undefined and drivers
-cannot decode them.
+every type code is known, and nesting is bounded: the readers of `walk`, which recurse and do not check lengths, can
+then neither leave the buffer nor exhaust the stack. Not checked: duplicate names, empty names, the names of array
+elements, `$`, the inner length of binary subtype 2, and the size of the document; nor, as in mongod, whether names and
+strings are UTF-8 (`document.utf8` says how they are decoded).
 
 Source: https://bsonspec.org/spec.html, and MongoDB's "Limits and Thresholds" for the depth.
 """
 
 from typing import Final
 
-from librt.strings import read_i32_le, read_i64_le
+from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 from mongottl.document.types import (
@@ -39,6 +37,8 @@ from mongottl.document.types import (
     TIMESTAMP,
     UNDEFINED,
 )
+from mongottl.document.utf8 import is_valid_utf8
+from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError, ErrorCode
 
 # Levels of documents and arrays in a stored document, itself included. MongoDB documents 100, and mongod stores 180.
@@ -49,9 +49,6 @@ MAX_MESSAGE_DEPTH: Final = 201
 # How much `SlicedValidation` checks per call, if the elements allow it.
 SLICE_BYTES: Final = 64 * 1024
 _NO_LIMIT: Final = 1 << 40  # Greater than all offsets; larger ints are not short integers in mypyc, and slow.
-
-_LONG_STRING: Final = 128  # bytes; from this length on slicing a string costs less than scanning it in place
-_HIGH_BITS: Final = -0x7F7F7F7F7F7F7F80  # 80 80 80 80 80 80 80 80 as a signed integer
 
 
 def validate_document(buf: bytes, max_depth: int = MAX_DEPTH) -> None:
@@ -154,6 +151,36 @@ def check_depth(doc: bytes, max_depth: int = MAX_DEPTH) -> None:
     _check_document(doc, 0, len(doc), i64(max_depth), max_depth)
 
 
+def is_utf8_throughout(document: bytes) -> bool:
+    """Whether all names and texts of a valid document, also nested ones, are UTF-8."""
+    return document.isascii() or _is_utf8_from(document, 0)
+
+
+def _is_utf8_from(buf: bytes, start: i64) -> bool:
+    cursor = ElementCursor(buf, start)
+    while cursor.next():
+        if not is_valid_utf8(cursor.name_bytes()):
+            return False
+        type_code: i64 = cursor.type_code
+        at: i64 = cursor.value
+        text: bytes = b""
+        if type_code == DOCUMENT or type_code == ARRAY:
+            if not _is_utf8_from(buf, at):
+                return False
+        elif type_code == STRING or type_code == CODE or type_code == SYMBOL or type_code == DB_POINTER:
+            text = buf[at + 4 : at + 3 + i64(read_i32_le(buf, at))]
+        elif type_code == REGEX:
+            text = buf[at : cursor.end]
+        elif type_code == CODE_WITH_SCOPE:
+            scope: i64 = at + 8 + i64(read_i32_le(buf, at + 4))
+            text = buf[at + 8 : scope - 1]
+            if not _is_utf8_from(buf, scope):
+                return False
+        if not is_valid_utf8(text):
+            return False
+    return True
+
+
 def _check_document(buf: bytes, start: i64, limit: i64, levels: i64, max_depth: int) -> i64:
     """Checks the document or array at `start`; returns the offset after it. levels: allowed depth, itself included."""
     last: i64 = _check_frame(buf, start, limit, levels, max_depth)
@@ -193,14 +220,8 @@ def _check_elements(buf: bytes, pos: i64, last: i64, levels: i64, max_depth: int
             return last + 1
         name: i64 = pos + 1
         pos = name
-        bits: i64 = 0
-        byte: i64 = buf[pos]
-        while byte != 0:
-            bits |= byte
+        while buf[pos] != 0:
             pos += 1
-            byte = buf[pos]
-        if bits >= 0x80:
-            _check_utf8(buf, name, pos, "a field name")
         pos += 1
         if pos > last:
             raise _invalid("a field name does not end", name)
@@ -229,7 +250,7 @@ def _check_elements(buf: bytes, pos: i64, last: i64, levels: i64, max_depth: int
 
 
 def _check_string(buf: bytes, pos: i64, last: i64) -> i64:
-    """Checks the string (int32 length, UTF-8, NUL), which may reach to `last`; returns the offset after it."""
+    """Checks the string (int32 length, bytes, NUL), which may reach to `last`; returns the offset after it."""
     if last - pos < 5:
         raise _invalid("a string is cut short", pos)
     size: i64 = i64(read_i32_le(buf, pos))
@@ -239,28 +260,7 @@ def _check_string(buf: bytes, pos: i64, last: i64) -> i64:
     end: i64 = pos + size - 1
     if buf[end] != 0:
         raise _invalid("a string does not end in NUL", pos - 4)
-    if size > _LONG_STRING:
-        if not buf[pos:end].isascii():
-            _check_utf8(buf, pos, end, "a string")
-        return end + 1
-    at: i64 = pos
-    bits: i64 = 0
-    while at + 8 <= end:
-        bits |= read_i64_le(buf, at) & _HIGH_BITS
-        at += 8
-    while at < end:
-        bits |= i64(buf[at]) & 0x80
-        at += 1
-    if bits != 0:
-        _check_utf8(buf, pos, end, "a string")
     return end + 1
-
-
-def _check_utf8(buf: bytes, pos: i64, end: i64, what: str) -> None:
-    try:
-        buf[pos:end].decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _invalid(f"{what} is not valid UTF-8", pos + i64(error.start)) from None
 
 
 def _check_cstring(buf: bytes, pos: i64, last: i64) -> i64:
@@ -269,7 +269,6 @@ def _check_cstring(buf: bytes, pos: i64, last: i64) -> i64:
         pos += 1
     if pos >= last:
         raise _invalid("a regular expression does not end", start)
-    _check_utf8(buf, start, pos, "a regular expression")
     return pos + 1
 
 

@@ -3,6 +3,8 @@
 import hashlib
 from typing import NamedTuple
 
+from mongottl.document.utf8 import encode_text
+
 # The database of users whose identity is checked by others: here by a certificate authority.
 EXTERNAL = "$external"
 
@@ -24,7 +26,7 @@ class UserName(NamedTuple):
     @property
     def digest(self) -> bytes:
         """The SHA-256 by which sessions name their user; that of no bytes for the unnamed one (`NOBODY`)."""
-        return hashlib.sha256(str(self).encode("utf-8", "surrogatepass") if any(self) else b"").digest()
+        return hashlib.sha256(encode_text(str(self)) if any(self) else b"").digest()
 
 
 # Of a connection without a login.

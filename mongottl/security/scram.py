@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mongottl.document.build import encode
 from mongottl.document.types import Value
+from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 
@@ -84,7 +85,7 @@ def check_user_name(name: str) -> None:
 
 def password_digest(name: str, password: str) -> str:
     """What takes the place of the password in SCRAM-SHA-1, as 32 hexadecimal digits."""
-    return hashlib.md5(f"{name}:mongo:{password}".encode(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(encode_text(f"{name}:mongo:{password}"), usedforsecurity=False).hexdigest()
 
 
 def make_credentials(
@@ -121,9 +122,9 @@ def make_credentials(
 def _as_stored(iterations: int, salt: bytes, stored_key: bytes, server_key: bytes) -> dict[str, Value]:
     return {
         "iterationCount": iterations,
-        "salt": base64.b64encode(salt).decode(),
-        "storedKey": base64.b64encode(stored_key).decode(),
-        "serverKey": base64.b64encode(server_key).decode(),
+        "salt": base64.b64encode(salt).decode("ascii"),
+        "storedKey": base64.b64encode(stored_key).decode("ascii"),
+        "serverKey": base64.b64encode(server_key).decode("ascii"),
     }
 
 
@@ -139,7 +140,7 @@ class UnknownUsers:
 
     def credential(self, user_id: str, mechanism: str) -> bytes:
         """A credential in the form of stored ones."""
-        user = hashlib.sha256(user_id.encode()).digest()  # once, since a name may be long
+        user = hashlib.sha256(encode_text(user_id)).digest()  # once, since a name may be long
         return encode(
             _as_stored(
                 self._iterations[mechanism],
@@ -151,7 +152,7 @@ class UnknownUsers:
 
     def _derived(self, user: bytes, mechanism: str, purpose: str) -> bytes:
         """user: a digest of the user's id."""
-        seed = hmac.digest(self._secret, f"{purpose}:{mechanism}:".encode() + user, "sha256")
+        seed = hmac.digest(self._secret, f"{purpose}:{mechanism}:".encode("ascii") + user, "sha256")
         return hmac.digest(seed, b"", _HASHES[mechanism]).ljust(_SALT_BYTES[mechanism], b"\0")
 
 

@@ -15,8 +15,10 @@ PACKAGES = (
     "document",
     "exec",
     "geometry",
+    "javascript",
     "oplog",
     "query",
+    "security",
     "storage",
     "ttl",
     "wire",
@@ -25,9 +27,12 @@ PACKAGES = (
 OTHERS = {
     "commands/security/login.py": (1, "user names of X.509 logins, shown in a log"),
     "document/collation.py": (1, "ICU replaces bytes that are no text"),
-    "document/utf8.py": (5, "the functions themselves"),
-    "document/validate.py": (1, "refuses what is no UTF-8"),
+    "document/utf8.py": (6, "the functions themselves"),
+    "javascript/answers.py": (2, "messages of QuickJS, shown to people"),
+    "javascript/scripts.py": (1, "the last words of a process that has ended"),
+    "javascript/worker.py": (1, "messages of QuickJS, shown to people"),
     "query/expr/conversion.py": (1, "$convert of binary data refuses what is no UTF-8"),
+    "security/scram.py": (1, "user names in SCRAM's messages must be UTF-8"),
     "wire/decode.py": (1, "names of collections in OP_QUERY must be UTF-8"),
 }
 

@@ -27,12 +27,18 @@ class WireClient:
 
     def send(self, command: dict[str, Any], database: str = "test") -> None:
         self._requests += 1
-        body = struct.pack("<IB", 0, 0) + bson.encode({**command, "$db": database})
+        body = struct.pack("<IB", 0, 0) + self.encoded({**command, "$db": database})
         self._socket.sendall(struct.pack("<iiii", 16 + len(body), self._requests, 0, _OP_MSG) + body)
 
     def reply(self) -> dict[str, Any]:
         (length,) = struct.unpack("<i", self._received(4))
-        return bson.decode(self._received(length - 4)[12 + 5 :])
+        return self.decoded(self._received(length - 4)[12 + 5 :])
+
+    def encoded(self, command: dict[str, Any]) -> bytes:
+        return bson.encode(command)
+
+    def decoded(self, reply: bytes) -> dict[str, Any]:
+        return bson.decode(reply)
 
     def has_reply(self) -> bool:
         """Whether something has arrived that was not read."""

@@ -27,7 +27,7 @@ from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.utf8 import encode_text
-from mongottl.document.validate import validate_document
+from mongottl.document.validate import is_utf8_throughout, validate_document
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -60,12 +60,15 @@ class ValidateRequest(NamedTuple):
 class _Findings:
     """The results of validate so far. Ids are record ids.
 
+    checks_text: whether names and strings must be UTF-8; not_utf8: number of records in which they are not.
     records: number of records that are not expired. keys: for each index the number of their entries, and of entries
     without record.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checks_text: bool) -> None:
+        self.checks_text = checks_text
         self.records = 0
+        self.not_utf8 = 0
         self.corrupt: list[Value] = []
         self.non_compliant = 0
         self.missing: list[Value] = []
@@ -91,9 +94,9 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
     """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
 
     It checks that every document is valid BSON and has its keys in every index, and that no index has other entries.
-    Other operations run between its steps; each document and its entries are compared within one step. `full`,
-    `background` and `checkBSONConformance` have no effect. Documents that the collection's validator refuses cause a
-    warning.
+    Other operations run between its steps; each document and its entries are compared within one step. `full` and
+    `background` have no effect. Documents that the collection's validator refuses cause a warning, as do, with
+    `checkBSONConformance`, names and strings that are not UTF-8.
     NamespaceNotFound (26); InvalidOptions (72) for options that exclude each other, and for repairs, which MongoDB
     supports only on standalone servers.
     """
@@ -106,7 +109,7 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
             ErrorCode.NamespaceNotFound,
             f"Collection '{op.database}.{request.collection}' does not exist to validate.",
         )
-    found = _Findings()
+    found = _Findings(checks_text=is_true(request.check_bson))
     if not is_true(request.metadata):
         yield from _check_records(op, collection, found)
         for index in [index for index in collection.indexes if index.ready]:
@@ -173,6 +176,8 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
     except CommandError:
         found.corrupt.append(Int64(rid))
         return
+    if found.checks_text and not is_utf8_throughout(document):
+        found.not_utf8 += 1
     if alive and collection.validator is not None and not collection.validator.accepts(document, op.now_ms):
         found.non_compliant += 1
     for index in list(collection.indexes):
@@ -263,6 +268,11 @@ def _reply(collection: Collection, found: _Findings) -> Reply:
         warnings.append(
             "Detected one or more documents not compliant with the collection's schema."
             " See nNonCompliantDocuments for their number."
+        )
+    if found.not_utf8:
+        warnings.append(
+            "Detected one or more documents not conformant to the BSON specification: names or strings that are no"
+            " UTF-8."
         )
     if found.corrupt:
         errors.append("Detected one or more invalid documents. See corruptRecords.")

@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Regex, Value
-from mongottl.document.utf8 import decode_text, encode_text
+from mongottl.document.utf8 import decode_text, encode_text, is_valid_text
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     EvaluationContext,
@@ -50,6 +50,11 @@ class RegexExpression(NamedExpression):
             raise CommandError(51104, f"{self.name} needs 'input' to be of type string")
         if not isinstance(text, str) or compiled is None:
             return self._none()
+        if not is_valid_text(text):
+            raise CommandError(
+                51156,
+                f"Error occurred while executing the regular expression in {self.name}: 'input' is not valid UTF-8",
+            )
         subject = encode_text(check_string(text))
         if self.kind == MATCH:
             return compiled.found_in(subject)

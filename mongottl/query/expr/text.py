@@ -3,6 +3,7 @@ $strLenBytes $strLenCP $substr $substrBytes $substrCP $toLower $toUpper $trim`. 
 
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import TWO_63, clamp_to_long, decimal_of, whole_int32
 from mongottl.document.render import render_result
 from mongottl.document.types import (
@@ -14,7 +15,7 @@ from mongottl.document.types import (
     Timestamp,
     Value,
 )
-from mongottl.document.utf8 import compare_texts, decode_text, encode_text
+from mongottl.document.utf8 import compare_texts, decode_text, encode_text, is_valid_text, rejoined
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     ASSOCIATIVE,
@@ -71,7 +72,7 @@ def concat(values: list[Value]) -> Value:
             return None
         else:
             raise CommandError(16702, f"$concat only supports strings, not {type_of(value)}")
-    return check_string("".join(parts))
+    return check_string(rejoined("".join(parts)))
 
 
 def _ascii_lower(text: str) -> str:
@@ -116,6 +117,8 @@ def str_len_bytes(value: Value) -> Value:
 def str_len_cp(value: Value) -> Value:
     if not isinstance(value, str):
         raise CommandError(34471, f"$strLenCP requires a string argument, found: {type_of(value)}")
+    if not is_valid_text(value):
+        return sum([1 for byte in encode_text(value) if byte & 0xC0 != 0x80])
     return len(value)
 
 
@@ -220,7 +223,27 @@ def substr_cp(values: list[Value]) -> Value:
         raise CommandError(34454, "$substrCP: length must be a nonnegative integer.")
     if start < 0:
         raise CommandError(34455, "$substrCP: the starting index must be nonnegative integer.")
+    if not is_valid_text(text):
+        data = encode_text(text)
+        first = _after_code_points(data, 0, start, 34456)
+        return decode_text(data[first : _after_code_points(data, first, count, 34457)])
     return check_string(text[start : start + count])
+
+
+def _after_code_points(data: bytes, position: int, count: int, code: int) -> int:
+    """The position after so many code points of a text that is no UTF-8: first bytes alone tell how long they are.
+
+    The error `code` if there is a continuation byte where a code point should begin.
+    """
+    while count > 0 and position < len(data):
+        byte = data[position]
+        if byte & 0xC0 == 0x80:
+            raise CommandError(code, "$substrCP: the string is not valid UTF-8")
+        position += 4 if byte & 0xF8 == 0xF0 else 3 if byte & 0xF0 == 0xE0 else 2 if byte & 0xE0 == 0xC0 else 1
+        count -= 1
+        if count % 1024 == 0:
+            give_way()
+    return position
 
 
 def _code_points(value: Value, which: str, not_number: int, not_int32: int) -> int:
@@ -255,7 +278,10 @@ def split(values: list[Value]) -> Value:
     if delimiter == "":
         raise CommandError(40087, "$split requires a non-empty separator")
     parts: list[Value] = []
-    parts.extend(text.split(delimiter))
+    if is_valid_text(delimiter):
+        parts.extend(text.split(delimiter))
+    else:  # bytes that may be in the middle of a character
+        parts.extend([decode_text(part) for part in encode_text(text).split(encode_text(delimiter))])
     return parts
 
 
@@ -282,6 +308,8 @@ def _trimmed(name: str, values: list[Value], left: bool, right: bool) -> Value:
         )
     if chars == "":
         return text
+    if not is_valid_text(chars):
+        raise CommandError(50697, f"{name} requires 'chars' to be valid UTF-8")
     if left:
         text = text.lstrip(chars)
     return text.rstrip(chars) if right else text
@@ -332,7 +360,10 @@ def _replaced(name: str, values: list[Value], count: int) -> Value:
         )
     if not isinstance(text, str) or not isinstance(find, str) or not isinstance(replacement, str):
         return None
-    return check_string(text.replace(find, replacement, count))
+    if is_valid_text(find) and is_valid_text(replacement):
+        return check_string(text.replace(find, replacement, count))
+    data = encode_text(text).replace(encode_text(find), encode_text(replacement), count)
+    return check_string(decode_text(data))
 
 
 def _replace_one(values: list[Value]) -> Value:

@@ -11,6 +11,7 @@ limits finds nothing, as in mongod.
 from typing import Any, Final
 
 from mongottl.document.interrupt import CHECKED_WORK, give_way
+from mongottl.document.utf8 import is_valid_utf8
 from mongottl.errors import CommandError
 
 # mongod's codes: the pattern does not compile; an option letter is unknown.
@@ -91,7 +92,8 @@ class CompiledRegex:
             if pattern.startswith(b"^"):
                 self._anchored = True
                 self._literal = pattern[1:]
-            self._is_literal = not any(byte in _SPECIAL for byte in self._literal)
+            # The library tells what is wrong with a pattern that is no UTF-8.
+            self._is_literal = is_valid_utf8(pattern) and not any(byte in _SPECIAL for byte in self._literal)
         if not self._is_literal:
             self._compile()
 
@@ -110,9 +112,10 @@ class CompiledRegex:
         self._context = library.match_context
 
     def found_in(self, subject: bytes) -> bool:
-        """Whether the pattern matches anywhere in the subject (UTF-8)."""
+        """Whether the pattern matches anywhere in the subject. As in mongod, nothing matches what is not UTF-8."""
         if self._is_literal:
-            return subject.startswith(self._literal) if self._anchored else self._literal in subject
+            found = subject.startswith(self._literal) if self._anchored else self._literal in subject
+            return found and is_valid_utf8(subject)
         give_way(_SEARCH_WORK)
         try:
             return self._match(self._code, subject, len(subject), 0, self._context)[0] is not None

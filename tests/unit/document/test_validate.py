@@ -8,7 +8,7 @@ import bson
 import pytest
 from bson import Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
 
-from mongottl.document.build import encode
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import BinData, Date, DBPointer, JavaScript, Regex, Symbol, Undefined
 from mongottl.document.validate import (
     MAX_DEPTH,
@@ -19,6 +19,7 @@ from mongottl.document.validate import (
     validate_document_at,
     validate_documents,
 )
+from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 
 ALL_TYPES = encode(
@@ -101,7 +102,6 @@ MALFORMED = [
     (document(b"\x42a\0"), "unknown type 0x42"),
     (document(b"\x14a\0"), "unknown type 0x14"),
     (document(b"\x80a\0"), "unknown type 0x80"),
-    (document(b"\x0a\xff\0"), "a field name is not valid UTF-8"),
     (document(b"\x08a\0\2"), "a bool is neither"),
     (document(b"\x10a\0\0\0\0"), "reaches beyond"),
     (document(b"\x01a\0" + b"\0" * 7), "reaches beyond"),
@@ -113,12 +113,6 @@ MALFORMED = [
     (document(b"\x02a\0" + b"\xff\xff\xff\xff\0"), "impossible length -1"),
     (document(b"\x02a\0" + b"\3\0\0\0a\0"), "impossible length 3"),
     (document(b"\x02a\0" + b"\2\0\0\0ab"), "a string does not end in NUL"),
-    (document(b"\x02a\0" + string(b"\xff")), "a string is not valid UTF-8"),
-    (document(b"\x02a\0" + string(b"abcdefgh\xc3")), "a string is not valid UTF-8"),
-    (document(b"\x02a\0" + string(b"x" * 500 + b"\xc0\x80")), "a string is not valid UTF-8"),
-    (document(b"\x02a\0" + string("\ud800".encode("utf-8", "surrogatepass"))), "a string is not valid UTF-8"),
-    (document(b"\x0da\0" + string(b"\xfe")), "a string is not valid UTF-8"),
-    (document(b"\x0ea\0" + string(b"\xfe")), "a string is not valid UTF-8"),
     (document(b"\x0ca\0" + string(b"a") + b"x" * 11), "reaches beyond"),
     (document(b"\x05a\0" + b"\0\0\0\0"), "binary data is cut short"),
     (document(b"\x05a\0" + b"\xff\xff\xff\xff\0"), "impossible length -1"),
@@ -126,7 +120,6 @@ MALFORMED = [
     (document(b"\x05a\0" + b"\xff\xff\xff\x7f\0x"), "reaches beyond"),
     (document(b"\x0ba\0" + b"x"), "a regular expression does not end"),
     (document(b"\x0ba\0" + b"x\0i"), "a regular expression does not end"),
-    (document(b"\x0ba\0" + b"\xff\0\0"), "a regular expression is not valid UTF-8"),
     (document(b"\x03a\0" + b"\6\0\0\0\0"), "impossible length 6"),
     (document(b"\x04a\0" + b"\5\0\0\0\1"), "does not end in NUL"),
     (document(b"\x0fa\0" + struct.pack("<i", 13) + string(b"") + b"\5\0\0\0"), "cut short"),
@@ -152,9 +145,29 @@ def test_malformed_documents_are_refused_inside_others_too(buf: bytes, text: str
 
 
 def test_the_error_names_the_place() -> None:
-    assert refused(document(b"\x0aok\0", b"\x02a\0" + string(b"ab\xffc"))).message == (
-        "invalid BSON: a string is not valid UTF-8 (at byte 17)"
+    assert refused(document(b"\x0aok\0", b"\x08a\0\2")).message == (
+        "invalid BSON: a bool is neither 0 nor 1 (at byte 11)"
     )
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        b"\x0a\xff\0",
+        b"\x02a\0" + string(b"\xff"),
+        b"\x02a\0" + string(b"abcdefgh\xc3"),
+        b"\x02a\0" + string(b"x" * 500 + b"\xc0\x80"),
+        b"\x02a\0" + string("\ud800".encode("utf-8", "surrogatepass")),
+        b"\x0da\0" + string(b"\xfe"),
+        b"\x0ea\0" + string(b"\xfe"),
+        b"\x0ba\0" + b"\xff\0\0",
+        b"\x0ca\0" + string(b"\x80") + bytes(12),
+        b"\x0fa\0" + struct.pack("<i", 16) + string(b"\xfe\xff") + EMPTY_DOCUMENT,
+    ],
+)
+def test_text_that_is_no_utf_8_passes_and_keeps_its_bytes(element: bytes) -> None:
+    validate_document(document(element))
+    assert encode_fields(fields(document(element))) == document(element)
 
 
 def nested_documents(levels: int) -> bytes:
