@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,36 @@ def test_the_connection_string_may_name_any_database(mechanism: str | None, data
             with pytest.raises(OperationFailure) as caught:
                 client.shop.orders.find_one()
             assert caught.value.code == 18
+
+
+@pytest.mark.filterwarnings("ignore:You appear to be connected to a CosmosDB cluster")
+def test_a_portals_string_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/cosmos.md says: with the account's own host name, which leads to this machine."""
+    pytest.importorskip("trustme")
+    host = "shop.mongo.cosmos.azure.com"
+    resolve = socket.getaddrinfo
+
+    def resolve_here(name: Any, *rest: Any, **options: Any) -> Any:
+        return resolve("127.0.0.1" if name == host else name, *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_here)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with mongottl.start_server(
+        dialect="cosmos",
+        cosmos_account="shop",
+        cosmos_key=KEY,
+        port=port,
+        tls_self_signed=True,
+        advertise_host=f"{host}:{port}",
+        data_dir=str(tmp_path),
+    ) as running:
+        trusted = parse_uri(running.uri)["options"]["tlsCAFile"]
+        portal = (
+            f"mongodb://shop:{quote(KEY, safe='')}@{host}:{port}/"
+            "?ssl=true&replicaSet=globaldb&retrywrites=false&maxIdleTimeMS=120000&appName=@shop@"
+        )
+        with Client(portal, tlsCAFile=trusted) as client:
+            client.shop.orders.insert_one({"_id": 1})
+            assert client.shop.orders.find_one() == {"_id": 1}
+            assert client.address == (host, port)

@@ -22,7 +22,7 @@ from tests.documents import DOCS, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, docu
 
 DOCUMENTS = documents()
 EVERYTHING = "".join(DOCUMENTS.values())
-# Options of other programs: cargo, Node, Jest, curl, MongoDB's tools.
+# Options of other programs: cargo, Node, Jest, curl, dotnet, MongoDB's tools.
 ELSEWHERE = {
     "--test",
     "--test-threads",
@@ -31,6 +31,10 @@ ELSEWHERE = {
     "--no-file-parallelism",
     "--no-daemon",
     "--fail",
+    "--trust",
+    "--export-path",
+    "--format",
+    "--no-password",
     "--replSet",
     "--keyFile",
     "--bind_ip_all",
