@@ -864,9 +864,13 @@ def _wrapped(query: bytes) -> bytes:
 def _unwrapped(query: bytes) -> bytes:
     """The command in an OP_QUERY's document. The other fields of the wrapper say nothing to a server of one member.
 
-    InvalidOptions (72) for `$maxTimeMS`, which belongs to queries of collections.
+    InvalidOptions (72) for `$maxTimeMS`, which belongs to queries of collections. 40621 for `$db`: the message itself
+    names the database.
     """
     inner = _wrapped(query)
+    for document in (query, inner):
+        if document and find_field_at(document, 0, b"$db")[0] != 0:
+            raise CommandError(40621, "$db is not allowed in OP_QUERY requests")
     if not inner:
         return query
     if find_field_at(query, 0, b"$maxTimeMS")[0] != 0:

@@ -106,6 +106,20 @@ def test_other_commands_are_refused_by_versions_since_5_1(connect: Callable[...,
     assert raw.run({"ping": 1})["ok"] == 1.0
 
 
+@pytest.mark.parametrize("version", ["4.2", "8.2"])
+def test_the_message_alone_names_the_database(connect: Callable[..., Raw], version: str) -> None:
+    raw = connect(server_version=version)
+    raw.run({"create": "elsewhere", "$db": "other"})
+    commands: list[Documents] = [{"hello": 1}, {"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": b"n,,n=a,r=b"}]
+    if version in OLD:
+        commands += [{"drop": "elsewhere"}, {"find": "elsewhere"}]
+    for command in commands:
+        assert query(raw, {**command, "$db": "other"})["code"] == 40621
+        assert query(raw, {"$query": {**command, "$db": "other"}})["code"] == 40621
+        assert query(raw, {"$query": command, "$db": "other"})["code"] == 40621
+    assert raw.run({"listCollections": 1, "$db": "other"})["cursor"]["firstBatch"][0]["name"] == "elsewhere"
+
+
 @pytest.mark.parametrize("version", OLD)
 def test_every_command_comes_by_op_query_to_versions_before_5_1(connect: Callable[..., Raw], version: str) -> None:
     raw = connect(server_version=version)
@@ -140,7 +154,7 @@ def test_op_query_checks_its_document(connect: Callable[..., Raw]) -> None:
         bson.encode({"$query": {"ping": 1}}).replace(
             bson.encode({"ping": 1}), struct.pack("<i", 200) + b"\x10ping\0" * 2
         )[:32],
-        bson.encode({"ping": 1, "comment": "abcd"}).replace(b"abcd", b"ab\xff\xfe"),
+        bson.encode({"ping": 1, "comment": "abcd"}).replace(b"abcd\0", b"abcde"),
         bson.encode({"ping": 1, "comment": {"x": 1}}).replace(b"\x10x", b"\x66x"),
     ):
         whole = struct.pack("<i", len(document)) + document[4:-1] + b"\0"
