@@ -5,7 +5,7 @@ from mongottl.document.compare import compare_values
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath
 from mongottl.document.types import JavaScript, Regex, Symbol
-from mongottl.document.utf8 import compare_texts, decode_text, encode_text, is_valid_text
+from mongottl.document.utf8 import compare_texts, decode_text, encode_text, is_valid_text, is_valid_utf8
 from mongottl.query.match.comparison import InExpression
 from mongottl.query.update.nodes import compare_components
 
@@ -32,6 +32,11 @@ def test_escaped_bytes_sort_after_characters_that_have_greater_code_points() -> 
     assert decode_text(b"\xff") < "\ue000"
     assert compare_texts(decode_text(b"\xff"), "\ue000") == 1
     assert compare_texts("\U0001f600", decode_text(b"\xff")) == -1
+
+
+@given(ANY_BYTES | st.binary(max_size=40) | st.sampled_from([b"x" * 99, b"x" * 99 + b"\xff", b"x" * 99 + b"\xc3\xa9"]))
+def test_valid_bytes_are_told_from_others(data: bytes) -> None:
+    assert is_valid_utf8(data) == is_valid_text(decode_text(data)) == (data.decode(errors="ignore").encode() == data)
 
 
 def test_valid_text_is_told_from_other_bytes() -> None:
