@@ -116,9 +116,17 @@ def test_errors(client: Client, name: str) -> None:
     both = {"resource": {"cluster": True, "db": name, "collection": ""}, "actions": ["find"]}
     assert refusal(database, "createRole", "c", privileges=[both], roles=[])[0] == 2
     assert refusal(database, "grantRolesToRole", "a", roles=["b"])[0] == 49, "a cycle"
-    assert refusal(database, "grantRolesToRole", "read", roles=["a"])[0] == 49
-    assert refusal(database, "dropRole", "read")[0] == 49
+    assert refusal(database, "grantRolesToRole", "read", roles=["a"])[0] == 2
+    assert refusal(database, "dropRole", "read")[0] == 2
     assert refusal(database, "updateRole", "a")[0] == 2
+    for command in ("grantRolesToRole", "revokeRolesFromRole", "grantRolesToUser", "revokeRolesFromUser"):
+        assert refusal(database, command, "none", roles=[])[0] == 2, "before it looks for the role or user"
+    for command in ("grantPrivilegesToRole", "revokePrivilegesFromRole"):
+        assert refusal(database, command, "read", privileges=[on(name, "", "find")])[0] == 2
+    database.command("revokeRolesFromRole", "b", roles=["none"])
+    wrong: list[Any] = ["x", "true", {}, []]
+    for value in wrong:
+        assert refusal(database, "rolesInfo", "a", showPrivileges=value)[0] == 2
     assert refusal(database, "grantPrivilegesToRole", "a", privileges=[])[0] == 2
     for command, options in (
         ("dropRole", {}),

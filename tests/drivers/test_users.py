@@ -180,8 +180,8 @@ def test_errors(client: Client, name: str) -> None:
     for command, options in (
         ("dropUser", {}),
         ("updateUser", {"customData": {}}),
-        ("grantRolesToUser", {"roles": []}),
-        ("revokeRolesFromUser", {"roles": []}),
+        ("grantRolesToUser", {"roles": ["read"]}),
+        ("revokeRolesFromUser", {"roles": ["read"]}),
     ):
         assert refusal(database, command, "nobody", **options) == (11, f"User 'nobody@{name}' not found")
     assert refusal(database, "updateUser", "ann")[0] == 2

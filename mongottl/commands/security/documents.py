@@ -24,6 +24,13 @@ def role_names(field: str, given: list[Value], database: str) -> list[RoleName]:
     return [role_name(field, value, database) for value in given]
 
 
+def some_roles(command: str, given: list[Value], database: str) -> list[RoleName]:
+    """The array `roles` of a command that grants or revokes them. BadValue (2) if it is empty."""
+    if not given:
+        raise CommandError(ErrorCode.BadValue, f"{command} command requires a non-empty 'roles' array")
+    return role_names(f"{command}.roles", given, database)
+
+
 def role_name(field: str, value: Value, database: str) -> RoleName:
     """The role of `"read"` or `{role: "read", db: "shop"}`. BadValue (2)."""
     if isinstance(value, str):

@@ -19,11 +19,13 @@ from mongottl.commands.security.documents import (
     role_names,
     role_not_found,
     roles_needs,
+    some_roles,
     store,
     with_fields,
 )
 from mongottl.document.build import encode
-from mongottl.document.types import Value
+from mongottl.document.numbers import is_true
+from mongottl.document.types import Value, is_number
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -131,9 +133,9 @@ def _merged(privileges: list[tuple[Resource, list[str]]]) -> list[Value]:
 
 
 def _existing(op: OperationContext, role: RoleName) -> Record:
-    """The record of a role to be changed. RoleNotFound (31), InvalidRoleModification (49) for a built-in one."""
+    """The record of a role to be changed. RoleNotFound (31), BadValue (2) for a built-in one."""
     if builtin_role(role) is not None:
-        raise _wrong_modification(f"{role} is a built-in role and cannot be modified.")
+        raise CommandError(ErrorCode.BadValue, f"{role} is a built-in role and cannot be modified")
     record = op.service.accounts.role_record(role)
     if record is None:
         raise role_not_found(role)
@@ -175,6 +177,8 @@ def update_role(op: OperationContext, request: UpdateRoleRequest) -> Reply:
         changed["authenticationRestrictions"] = parse_restrictions(request.restrictions)
     if request.privileges is None and request.roles is None and not changed:
         raise CommandError(ErrorCode.BadValue, "Must specify at least one field to update in updateRole")
+    if builtin_role(role) is not None:
+        raise _wrong_modification(f"{role} is a built-in role and cannot be modified.")
     record = _existing(op, role)
     if request.roles is not None:
         included = role_names("updateRole.roles", request.roles, op.database)
@@ -273,10 +277,10 @@ def _grant_roles_needs(op: OperationContext, request: GrantRolesRequest) -> list
     writes=True,
 )
 def grant_roles_to_role(op: OperationContext, request: GrantRolesRequest) -> Reply:
-    """RoleNotFound (31), InvalidRoleModification (49) for a cycle or a role of another database."""
+    """RoleNotFound (31), BadValue (2) for no role, InvalidRoleModification (49) for a cycle or another database's."""
     role = RoleName(request.name, op.database)
+    included = some_roles("grantRolesToRole", request.roles, op.database)
     record = _existing(op, role)
-    included = role_names("grantRolesToRole.roles", request.roles, op.database)
     _check_included(op, role, included)
     granted = as_documents([*roles_in(record[1]), *included])
     store(op, ROLES, record, with_fields(record[1], {"roles": granted}))
@@ -301,10 +305,9 @@ def _revoke_roles_needs(op: OperationContext, request: RevokeRolesRequest) -> li
     writes=True,
 )
 def revoke_roles_from_role(op: OperationContext, request: RevokeRolesRequest) -> Reply:
-    """RoleNotFound (31). A role that is not included is no error."""
+    """RoleNotFound (31), BadValue (2) for no role. A role that is not included, or does not exist, is no error."""
+    revoked = some_roles("revokeRolesFromRole", request.roles, op.database)
     record = _existing(op, RoleName(request.name, op.database))
-    revoked = role_names("revokeRolesFromRole.roles", request.roles, op.database)
-    check_roles_exist(op, revoked)
     left = as_documents([role for role in roles_in(record[1]) if role not in revoked])
     store(op, ROLES, record, with_fields(record[1], {"roles": left}))
     return {}
@@ -322,7 +325,7 @@ class DropRoleRequest(NamedTuple):
     writes=True,
 )
 def drop_role(op: OperationContext, request: DropRoleRequest) -> Reply:
-    """RoleNotFound (31), InvalidRoleModification (49) for a built-in role."""
+    """RoleNotFound (31), BadValue (2) for a built-in role."""
     role = RoleName(request.name, op.database)
     _drop(op, [_existing(op, role)], [role])
     return {}
@@ -389,7 +392,10 @@ def roles_info(op: OperationContext, request: RolesInfoRequest) -> Reply:
         shown = sorted(RoleName(str(get_value(record[1], "role")), op.database) for record in stored)
         if request.show_builtin:
             shown += builtin_roles_of(op.database)
-    if request.show_privileges == "asUserFragment":
+    show = request.show_privileges
+    if show is not None and not isinstance(show, bool) and not is_number(show) and show != "asUserFragment":
+        raise CommandError(ErrorCode.BadValue, "'showPrivileges' must be a boolean or the string 'asUserFragment'")
+    if show == "asUserFragment":
         grants = op.service.accounts.grants_of_roles(shown)
         return {
             "userFragment": {
@@ -398,7 +404,7 @@ def roles_info(op: OperationContext, request: RolesInfoRequest) -> Reply:
                 "inheritedPrivileges": grants.privileges.documents(),
             }
         }
-    with_privileges = request.show_privileges is True
+    with_privileges = is_true(show)
     existing = [role for role in dict.fromkeys(shown) if op.service.accounts.has_role(role)]
     return {"roles": [_described(op, role, with_privileges, request.show_restrictions) for role in existing]}
 

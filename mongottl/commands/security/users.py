@@ -18,6 +18,7 @@ from mongottl.commands.security.documents import (
     parse_restrictions,
     role_names,
     roles_needs,
+    some_roles,
     store,
     user_name,
     user_not_found,
@@ -285,9 +286,9 @@ def _grant_roles_needs(op: OperationContext, request: GrantRolesToUserRequest) -
     writes=True,
 )
 def grant_roles_to_user(op: OperationContext, request: GrantRolesToUserRequest) -> Reply:
-    """UserNotFound (11), RoleNotFound (31)."""
+    """UserNotFound (11), RoleNotFound (31), BadValue (2) for no role."""
+    roles = some_roles("grantRolesToUser", request.roles, op.database)
     record = _existing(op, UserName(request.name, op.database))
-    roles = role_names("grantRolesToUser.roles", request.roles, op.database)
     check_roles_exist(op, roles)
     granted = as_documents([*roles_in(record[1]), *roles])
     store(op, USERS, record, with_fields(record[1], {"roles": granted}))
@@ -312,9 +313,9 @@ def _revoke_roles_needs(op: OperationContext, request: RevokeRolesFromUserReques
     writes=True,
 )
 def revoke_roles_from_user(op: OperationContext, request: RevokeRolesFromUserRequest) -> Reply:
-    """UserNotFound (11), RoleNotFound (31). A role that the user does not have is no error."""
+    """UserNotFound (11), RoleNotFound (31), BadValue (2) for no role. One that the user does not have is no error."""
+    roles = some_roles("revokeRolesFromUser", request.roles, op.database)
     record = _existing(op, UserName(request.name, op.database))
-    roles = role_names("revokeRolesFromUser.roles", request.roles, op.database)
     check_roles_exist(op, roles)
     left = as_documents([role for role in roles_in(record[1]) if role not in roles])
     store(op, USERS, record, with_fields(record[1], {"roles": left}))
