@@ -40,7 +40,8 @@ class OplogEntry:
     following: how many entries of the same transaction come behind it. statements: what the unit has executed of a
     retryable write; known until it is stored.
     descriptions: for an entry that was stored, the `updateDescription` of each update. Such an entry has no documents
-    but what `stored_form` keeps: where the collection keeps no images, `before` has only `_id`.
+    but what `stored_form` keeps: where the collection keeps no images, `before` has only `_id`. A `deletion` has no
+    more in memory either.
     """
 
     def __init__(
@@ -132,6 +133,22 @@ def no_operation(detail: bytes = EMPTY_DOCUMENT) -> OplogEntry:
     return OplogEntry(NOOP, "", "", None, [], [], detail=detail)
 
 
+def deletion(collection: Collection, deleted: Iterable[bytes]) -> OplogEntry:
+    """The entry of a deletion: without images, all that is told of a deleted document is its `_id`."""
+    images = collection.options.records_images
+    before = [*deleted] if images or _is_whole(collection.name) else [_only_id(document) for document in deleted]
+    return OplogEntry(DELETE, collection.database, collection.name, collection.uuid, before, [], images)
+
+
+def _is_whole(collection: str) -> bool:
+    """Whether the entries of a collection keep its documents: what is told of views is their documents."""
+    return collection == SYSTEM_VIEWS
+
+
+def _only_id(document: bytes) -> bytes:
+    return encode_fields([("_id", get_value(document, "_id"))])
+
+
 def is_logged(collection: Collection, renamed: bool = False) -> bool:
     """Whether the writes of a collection are in the oplog: not the server's own, nor those of `$out` before its end.
 
@@ -153,10 +170,9 @@ def stored_form(entry: OplogEntry) -> bytes:
     parts = [b"", head, _names(entry.database, entry.collection, entry.uuid)]
     before: Iterable[bytes] = entry.before
     after: Iterable[bytes] = entry.after
-    # What is told of views is their documents.
-    whole = entry.images or entry.collection == SYSTEM_VIEWS
-    if not whole and (kind == UPDATE or kind == DELETE):
-        before = [encode_fields([("_id", get_value(document, "_id"))]) for document in entry.before]
+    whole = entry.images or _is_whole(entry.collection)
+    if not whole and kind == UPDATE:
+        before = [_only_id(document) for document in entry.before]
     if kind == UPDATE and not entry.replaced:
         if not whole:
             after = ()

@@ -24,7 +24,7 @@ from mongottl.exec.operation.arming import arm_records
 from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, is_logged, no_operation
+from mongottl.oplog.entry import INSERT, UPDATE, OplogEntry, deletion, is_logged, no_operation
 from mongottl.storage.interface import (
     DiskFull,
     NewRecord,
@@ -218,10 +218,7 @@ class WriteUnit:
     def _deletion(self) -> OplogEntry:
         """The deletion of documents by the unit. Those that an insert into a capped collection displaces are logged
         behind it, as MongoDB has done since version 5.0 (SERVER-16049)."""
-        collection = self.collection
-        images = collection.options.records_images
-        deleted = [record[1] for record in self._removed]
-        return OplogEntry(DELETE, collection.database, collection.name, collection.uuid, deleted, [], images)
+        return deletion(self.collection, [record[1] for record in self._removed])
 
     def after_commit(self) -> None:
         """What follows the engine's commit: the wheel, counters, tailing cursors."""
