@@ -304,16 +304,13 @@ class Dispatcher:
         if spec.exclusive and len(service.transactions) and not op.in_transaction and spec.is_write(op.body):
             self._join_session(generic, op)
             return self._begin_later(transactions.await_users(op, request), spec, op, carry_out, is_queued=True)
-        if (
-            service.transactions.waiting_changes
-            and op.in_transaction
-            and op.used_namespace
-            and transactions.change_ahead(service, generic, op) is not None
-        ):
-            self._join_session(generic, op)
-            return self._begin_later(
-                transactions.await_change(generic, op), spec, op, carry_out, is_queued=spec.is_write(op.body)
-            )
+        if service.transactions.waiting_changes and op.in_transaction:
+            named = transactions.statement_namespaces(spec, op, request)
+            if transactions.change_ahead(service, generic, op, named) is not None:
+                self._join_session(generic, op)
+                return self._begin_later(
+                    transactions.await_change(generic, op, named), spec, op, carry_out, is_queued=spec.is_write(op.body)
+                )
         if (service.exclusive or service.fsync_locks) and waits.is_locked(op) and spec.is_write(op.body):
             self._join_session(generic, op)
             return self._begin_later(waits.until_unlocked(op), spec, op, carry_out, is_queued=True)

@@ -214,20 +214,35 @@ def await_users(op: OperationContext, request: Any) -> Steps[None]:
             waiter.notify()
 
 
-def change_ahead(service: ServiceContext, generic: GenericArguments, op: OperationContext) -> WaitingChange | None:
-    """The waiting command that goes before a statement of a transaction, because it changes the collection that the
-    statement names; None if there is none, or if it waits for this very transaction."""
-    namespace = op.used_namespace
+def statement_namespaces(spec: CommandSpec, op: OperationContext, request: Any) -> set[str]:
+    """The collections that a statement names: its own, those that its pipeline joins, and those of a bulkWrite. Its
+    needs name them all."""
+    named = {op.used_namespace} - {""}
+    try:
+        needs = spec.access.needs(op, request)
+    except CommandError:
+        return named  # the command itself answers with the error
+    for need in needs:
+        if need.resource.kind == "namespace" and need.resource.collection:
+            named.add(f"{need.resource.database}.{need.resource.collection}")
+    return named
+
+
+def change_ahead(
+    service: ServiceContext, generic: GenericArguments, op: OperationContext, namespaces: set[str]
+) -> WaitingChange | None:
+    """The waiting command that goes before a statement of a transaction, because it changes one of these collections,
+    which the statement names; None if there is none, or if it waits for this very transaction."""
     latest = None
     if generic.lsid is not None and not generic.start_transaction:
         latest = service.transactions.latest(session_key(generic.lsid, op.client.login))
     for change in service.transactions.waiting_changes:
-        if change.covers(namespace) and (latest is None or not change.is_used_by(latest)):
+        if any(map(change.covers, namespaces)) and (latest is None or not change.is_used_by(latest)):
             return change
     return None
 
 
-def await_change(generic: GenericArguments, op: OperationContext) -> Steps[None]:
+def await_change(generic: GenericArguments, op: OperationContext, namespaces: set[str]) -> Steps[None]:
     """Waits for the commands that go before a statement of a transaction.
 
     The first statement waits as long as they do. A later one, whose transaction holds others up meanwhile, waits
@@ -235,7 +250,7 @@ def await_change(generic: GenericArguments, op: OperationContext) -> Steps[None]
     """
     service = op.service
     given_up_s = service.clock.monotonic_s() + LOCK_WAIT_S
-    while (change := change_ahead(service, generic, op)) is not None:
+    while (change := change_ahead(service, generic, op, namespaces)) is not None:
         op.check_interrupt()
         signal = Signal()
         change.signals.append(signal)
@@ -248,9 +263,10 @@ def await_change(generic: GenericArguments, op: OperationContext) -> Steps[None]
                 if left_s <= 0.0:
                     assert op.session_key is not None
                     abort_open(service, op.session_key)
+                    wanted = min(filter(change.covers, namespaces))
                     raise CommandError(
                         ErrorCode.LockTimeout,
-                        f"Unable to acquire a lock on '{op.used_namespace}' within {int(LOCK_WAIT_S * 1000)}ms: a"
+                        f"Unable to acquire a lock on '{wanted}' within {int(LOCK_WAIT_S * 1000)}ms: a"
                         " command that changes the collection waits",
                     )
                 yield Wait(left_s, signal)

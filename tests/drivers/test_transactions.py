@@ -929,6 +929,39 @@ def test_a_change_goes_before_transactions_that_begin_later(
     database.client.drop_database(outside.database.name)
 
 
+@pytest.mark.parametrize("name", ["$lookup", "$facet", "bulkWrite"])
+def test_a_change_goes_before_statements_that_name_its_collection_within(
+    server: mongottl.RunningServer, database: Database[Documents], name: str
+) -> None:
+    """The collection of a stage that joins it, or of an operation of a bulkWrite."""
+    database.c.insert_one({"_id": 1})
+    database.other.insert_one({"_id": 1})
+    if name == "bulkWrite":
+        operations = [{"insert": 0, "document": {"_id": 2}}]
+        names = [{"ns": f"{database.name}.c"}]
+        begins: Documents = {"bulkWrite": 1, "ops": operations, "nsInfo": names, "$db": "admin"}
+    else:
+        stage: Documents = {"$lookup": {"from": "c", "pipeline": [], "as": "x"}}
+        if name == "$facet":
+            stage = {name: {"joined": [stage]}}
+        begins = {"aggregate": "other", "pipeline": [stage], "cursor": {}}
+    lsids: list[Documents] = [{"id": bson.Binary(uuid.uuid4().bytes, 4)} for _ in range(2)]
+    older, later, changing = (Bare(server, database.name) for _ in range(3))
+    with ThreadPoolExecutor() as pool:
+        older.command({"insert": "c", "documents": [{"_id": 9}]} | statement(lsids[0], 1, startTransaction=True))
+        change = pool.submit(changing.command, DDL["collMod"])
+        until(lambda: waiting(database, "collMod"))
+        begun = pool.submit(later.command, begins | statement(lsids[1], 1, startTransaction=True))
+        until(lambda: waiting(database, next(iter(begins))))
+        assert not begun.done()
+        older.admin({"commitTransaction": 1} | statement(lsids[0], 1))
+        assert change.result(PATIENCE_S)["ok"] == 1
+        assert begun.result(PATIENCE_S)["ok"] == 1
+        later.admin({"commitTransaction": 1} | statement(lsids[1], 1))
+    for bare in (older, later, changing):
+        bare.close()
+
+
 def waiting(database: Database[Documents], name: str) -> bool:
     """Whether such a command is registered as running: it waits to begin."""
     running = database.client.admin.aggregate([{"$currentOp": {"allUsers": True}}])
