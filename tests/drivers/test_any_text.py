@@ -287,6 +287,8 @@ def test_operators_on_code_points_refuse_other_bytes(sender: AnyTextClient, expr
         ({"$substrCP": [decode_text(b"a\xffb"), 1, 1]}, decode_text(b"\xff")),
         ({"$split": ["é", decode_text(b"\xa9")]}, [decode_text(b"\xc3"), ""]),
         ({"$replaceAll": {"input": "é", "find": decode_text(b"\xa9"), "replacement": decode_text(b"\xa8")}}, "è"),
+        ({"$replaceAll": {"input": "é", "find": "", "replacement": "X"}}, decode_text(b"X\xc3X\xa9X")),
+        ({"$replaceOne": {"input": "é", "find": "", "replacement": "X"}}, "Xé"),
         ({"$strcasecmp": [BAD, "\U0001f600"]}, 1),
         ({"$toUpper": "a" + BAD}, "A" + BAD),
         ({"$function": {"body": "function(x) { return x }", "args": [{BAD: BAD}], "lang": "js"}}, {BAD: BAD}),

@@ -360,10 +360,11 @@ def _replaced(name: str, values: list[Value], count: int) -> Value:
         )
     if not isinstance(text, str) or not isinstance(find, str) or not isinstance(replacement, str):
         return None
-    if is_valid_text(find) and is_valid_text(replacement):
-        return check_string(text.replace(find, replacement, count))
-    data = encode_text(text).replace(encode_text(find), encode_text(replacement), count)
-    return check_string(decode_text(data))
+    # mongod replaces bytes, and finds the empty string also between the bytes of a character.
+    if not is_valid_text(find + replacement) or (find == "" and not text.isascii()):
+        data = encode_text(text).replace(encode_text(find), encode_text(replacement), count)
+        return check_string(decode_text(data))
+    return check_string(text.replace(find, replacement, count))
 
 
 def _replace_one(values: list[Value]) -> Value:
