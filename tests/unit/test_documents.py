@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -242,3 +244,26 @@ def test_the_files_that_an_owner_needs_are_there() -> None:
     for template in (ROOT / ".github" / "ISSUE_TEMPLATE").iterdir():
         form = yaml.safe_load(template.read_text(encoding="utf-8"))
         assert form["name"] and all(part["id"] for part in form["body"])
+
+
+def test_the_unit_of_systemd_starts_what_there_is() -> None:
+    unit = (ROOT / "docs" / "mongottl.service").read_text(encoding="utf-8")
+    [command] = re.findall(r"^ExecStart=/usr/local/bin/mongottl (.+)$", unit, re.M)
+    subcommand, *options = command.split()
+    assert subcommand == "serve"
+    [folder] = re.findall(r"^StateDirectory=(.+)$", unit, re.M)
+    assert configuration(options, {}).data_dir == f"/var/lib/{folder}"
+    variables = {setting.variable for setting in SETTINGS}
+    assert set(re.findall(r"MONGOTTL_[A-Z_]+", unit)) <= variables
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = (ROOT / "docs" / "mongottl.service").read_text(encoding="utf-8")
+    copy = tmp_path / "mongottl.service"
+    copy.write_text(unit.replace("/usr/local/bin/mongottl", sys.executable), encoding="utf-8")
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True, timeout=60, check=False
+    )
+    told = [line for line in checked.stderr.splitlines() if "mongottl.service" in line]
+    assert (checked.returncode, told) == (0, []), checked.stderr
