@@ -116,8 +116,8 @@ _CUT_BYTES: Final = 64 << 20
 # SQLite's auto_vacuum: whether, and how, it can give back pages in the middle of the file.
 _NO_VACUUM: Final = 0
 _INCREMENTAL: Final = 2
-# `rewrite` asks whether to go on after so many of SQLite's instructions, which take a few ms.
-_INSTRUCTIONS: Final = 100_000
+# `rewrite` asks whether to go on after so many of SQLite's instructions, which copy a few hundred records.
+_INSTRUCTIONS: Final = 2_000
 # A full disk: a log's file of this length is worth cutting off.
 _LEAST_CUT_BYTES: Final = 64 * 1024
 # A row up to this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
