@@ -6,6 +6,7 @@ writes values that expressions have computed, which mongod writes in another way
 
 from typing import Final
 
+from mongottl.document.build import encode_fields
 from mongottl.document.types import (
     BinData,
     Date,
@@ -23,6 +24,8 @@ from mongottl.document.types import (
     Value,
 )
 from mongottl.document.walk import fields
+
+_SENSITIVE_SUBTYPE: Final = 8
 
 
 def render_value(value: Value) -> str:
@@ -91,6 +94,23 @@ def render_document(document: bytes) -> str:
     if not pairs:
         return "{}"
     return "{ " + ", ".join(f"{name}: {render_value(value)}" for name, value in pairs) + " }"
+
+
+def render_logged(document: bytes) -> str:
+    """`render_document` for logs: with `###` in place of sensitive data, binary data of subtype 8."""
+    return render_document(_without_sensitive_data(document))
+
+
+def _without_sensitive_data(document: bytes) -> bytes:
+    return encode_fields([(name, _loggable(value)) for name, value in fields(document)])
+
+
+def _loggable(value: Value) -> Value:
+    if isinstance(value, BinData):
+        return "###" if value.subtype == _SENSITIVE_SUBTYPE else value
+    if isinstance(value, bytes):
+        return _without_sensitive_data(value)
+    return [_loggable(item) for item in value] if isinstance(value, list) else value
 
 
 def render_result(value: Value) -> str:

@@ -27,7 +27,7 @@ from mongottl.commands.time_series import check_raw_data
 from mongottl.dialect.cosmos.transactions import InactiveTransaction
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
-from mongottl.document.render import render_document
+from mongottl.document.render import render_logged
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Int64, Value
 from mongottl.document.validate import (
     MAX_DEPTH,
@@ -783,7 +783,7 @@ def _shown(spec: CommandSpec, body: bytes) -> str:
     """A command as an error's text shows it: without passwords, and only its name if it is long."""
     if len(body) > _MAX_SHOWN_BYTES:
         return f"{{ {spec.name}: ... }}"
-    return render_document(spec.without_secrets(body))
+    return render_logged(spec.without_secrets(body))
 
 
 def _validated(document: bytes, max_depth: int) -> Steps[None]:

@@ -16,7 +16,7 @@ from typing import Final
 from mongottl.commands import CommandSpec
 from mongottl.commands.access import ANYONE, USERS
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.render import render_document
+from mongottl.document.render import render_logged
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
@@ -149,7 +149,7 @@ def _command(body: bytes) -> bytes:
 def _shortened(command: bytes) -> Value:
     if len(command) <= _MAX_COMMAND_BYTES:
         return command
-    return {_TRUNCATED: render_document(command)[:_MAX_LOGGED_BYTES]}
+    return {_TRUNCATED: render_logged(command)[:_MAX_LOGGED_BYTES]}
 
 
 def _plan_summary(spec: CommandSpec, op: OperationContext) -> str:
@@ -243,7 +243,7 @@ def _listed(command: bytes) -> str:
     if isinstance(text, str):
         return text
     listed = [(n, v) for n, v in fields(command) if not n.startswith("$") and n not in _OF_DRIVERS]
-    return render_document(encode_fields(listed))
+    return render_logged(encode_fields(listed))
 
 
 def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes, micros: int) -> None:
@@ -251,7 +251,7 @@ def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes
     if op.client.app_name:
         attributes["appName"] = op.client.app_name
     command = get_value(document, "command")
-    text = render_document(command) if isinstance(command, bytes) else ""
+    text = render_logged(command) if isinstance(command, bytes) else ""
     attributes["command"] = text if len(text) <= _MAX_LOGGED_BYTES else f"{text[:_MAX_LOGGED_BYTES]}..."
     summary = get_value(document, "planSummary")
     if isinstance(summary, str):

@@ -629,6 +629,8 @@ def test_query_stats_need_an_action_for_names_and_one_for_all(root: Client, log_
         client = log_in(privileges=[{"resource": on_cluster, "actions": actions}] if actions else [])
         for pipeline in (named, transformed):
             assert refused(lambda: list(client.admin.aggregate(pipeline))) == (pipeline not in allowed)  # noqa: B023
+    with pytest.raises(OperationFailure, match='hmacKey: "###"'):  # the text of the error is logged as well
+        list(log_in(privileges=[]).admin.aggregate(transformed))
     monitor = log_in(role("clusterMonitor", "admin"))
     assert list(monitor.admin.aggregate(named)) == list(monitor.admin.aggregate(transformed)) == []
 

@@ -7,7 +7,7 @@ import pytest
 from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from mongottl.document.render import render_result, render_value
+from mongottl.document.render import render_logged, render_result, render_value
 from mongottl.document.types import MISSING
 from mongottl.document.walk import get_value
 
@@ -49,6 +49,12 @@ def test_values(value: Any, part: str, result: str) -> None:
     decoded = get_value(bson.encode({"v": value}), "v")
     assert render_value(decoded) == part
     assert render_result(decoded) == result
+
+
+def test_sensitive_data_is_not_logged() -> None:
+    key = bson.Binary(b"secret", 8)
+    command = {"a": [{"key": key}, key], "b": bson.Binary(b"\x01", 0)}
+    assert render_logged(bson.encode(command)) == '{ a: [ { key: "###" }, "###" ], b: BinData(0, 01) }'
 
 
 def test_a_missing_value() -> None:
