@@ -140,6 +140,8 @@ _TYPE_NAMES: Final[dict[int, str]] = {
     MIN_KEY: "minKey",
     MAX_KEY: "maxKey",
 }
+# The codes of all types that a value in a document may have.
+BSON_TYPES: Final = tuple(code for code in _TYPE_NAMES if code != END)
 
 
 class Missing:

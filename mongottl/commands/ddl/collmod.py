@@ -25,6 +25,7 @@ from mongottl.commands.ddl.collection_options import (
 )
 from mongottl.commands.ddl.collections import check_no_index_build
 from mongottl.commands.ddl.collmod_index import IndexChange, change_index
+from mongottl.commands.ddl.encrypted_fields import check_always_validated
 from mongottl.commands.pipeline_access import view_needs
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -266,8 +267,11 @@ def _checked_expiry(op: OperationContext, value: Value) -> int | None:
 
 
 def _check_applicable(collection: Collection, request: CollModRequest, changes: dict[str, Value]) -> None:
-    """InvalidOptions (72) for options that this type of collection does not have."""
+    """InvalidOptions (72) for options that this type of collection does not have; BadValue (2) for values that it
+    cannot have."""
     options = collection.options
+    if options.encrypted_paths is not None:
+        check_always_validated(request.validation_level, request.validation_action)
     if collection.time_series is not None:
         if request.time_series is not None:  # with `timeseries`, mongod ignores options of capped collections
             changes.pop("size", None)

@@ -23,7 +23,7 @@ from mongottl.commands.ddl.collection_options import (
     checked_expiry_s,
     checked_time_series,
 )
-from mongottl.commands.ddl.encrypted_fields import check_encrypted_fields
+from mongottl.commands.ddl.encrypted_fields import check_always_validated, check_encrypted_fields
 from mongottl.commands.pipeline_access import view_needs
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
@@ -339,6 +339,7 @@ def _add_settings(request: CreateRequest, options: dict[str, Value]) -> None:
     if request.encrypted_fields is not None:
         _check_encryptable(request)
         check_encrypted_fields(request.encrypted_fields)
+        check_always_validated(request.validation_level, request.validation_action)
         options["encryptedFields"] = request.encrypted_fields
 
 

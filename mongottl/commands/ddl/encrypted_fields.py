@@ -1,4 +1,6 @@
-"""Checks of `encryptedFields` of `create`. Encrypted writes and queries themselves are not supported.
+"""Checks of `encryptedFields` of `create`, and of the options and indexes of encrypted collections.
+
+Encrypted writes and queries themselves are not supported.
 
     {fields: [{path: "ssn", keyId: <UUID>, bsonType: "string", queries: {queryType: "equality"} | [ … ]}]}
 
@@ -10,12 +12,14 @@ Source: MongoDB's "Queryable Encryption" pages; error codes are those of MongoDB
 
 from typing import Annotated, Final, NamedTuple
 
+from mongottl.catalog.index import IndexDescriptor
 from mongottl.commands.request import (
     ANY,
     DOCUMENTS,
     GIVEN_BOOL,
-    IGNORED,
+    INT32_FIELD,
     TEXT,
+    UUID,
     Field,
     RequestParser,
     parser_for,
@@ -23,8 +27,8 @@ from mongottl.commands.request import (
 from mongottl.document.bson_field import NUMBERS, checked_word, wrong_type
 from mongottl.document.compare import compare_values
 from mongottl.document.numbers import clamp_to_long, whole
-from mongottl.document.types import MISSING, BinData, Decimal128, Value, type_code_of, type_name
-from mongottl.document.walk import get_value
+from mongottl.document.types import BSON_TYPES, MISSING, BinData, Decimal128, Value, type_code_of, type_name
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 
 _QUERY_TYPES: Final = (
@@ -36,6 +40,7 @@ _QUERY_TYPES: Final = (
     "substringPreview",
 )
 _TEXT_TYPES: Final = ("suffixPreview", "prefixPreview", "substringPreview")
+_TYPES: Final = frozenset(type_name(code) for code in BSON_TYPES)
 # Types that cannot be encrypted at all, and those that cannot be queried by equality.
 _NEVER_ENCRYPTED: Final = ("minKey", "maxKey", "null", "undefined")
 _WITHOUT_EQUALITY: Final = (*_NEVER_ENCRYPTED, "double", "decimal", "object", "array")
@@ -48,6 +53,8 @@ _DUPLICATE_PATH: Final = 6338402
 _CONFLICTING_PATHS: Final = 6338403
 _NO_EQUALITY_TYPE: Final = 6338405
 _UNSUPPORTED_TYPE: Final = 6338406
+_TTL_INDEX: Final = 6346501
+_ENCRYPTED_KEY: Final = 6346502
 _QUERIES_WITHOUT_TYPE: Final = 6412601
 _MIN_NOT_BELOW_MAX: Final = 6720005
 _NO_RANGE_TYPE: Final = 6775201
@@ -94,11 +101,11 @@ class EncryptedFieldsOptions(NamedTuple):
     state_collection: Annotated[str | None, Field("escCollection", TEXT)] = None
     cache_collection: Annotated[str | None, Field("eccCollection", TEXT)] = None
     compaction_collection: Annotated[str | None, Field("ecocCollection", TEXT)] = None
-    text_version: Annotated[Value, Field("strEncodeVersion", IGNORED)] = None
+    text_version: Annotated[Value, Field("strEncodeVersion", INT32_FIELD)] = None
 
 
 class EncryptedField(NamedTuple):
-    key_id: Annotated[Value, Field("keyId", ANY)]
+    key_id: Annotated[BinData, Field("keyId", UUID)]
     path: Annotated[str, Field("path", TEXT)]
     bson_type: Annotated[str | None, Field("bsonType", TEXT)] = None
     queries: Annotated[Value, Field("queries", ANY)] = MISSING
@@ -142,6 +149,28 @@ def check_encrypted_fields(options: bytes) -> None:
         paths.append(field.path)
 
 
+def check_always_validated(level: str | None, action: str | None) -> None:
+    """BadValue (2) for a `validationLevel` or `validationAction` with which an encrypted collection would take
+    documents that are not encrypted. None: not given."""
+    if level not in (None, "strict"):
+        raise CommandError(
+            ErrorCode.BadValue, "Validation levels other than 'strict' are not allowed on encrypted collections"
+        )
+    if action == "warn":
+        raise CommandError(ErrorCode.BadValue, "Validation action of 'warn' is not allowed on encrypted collections")
+
+
+def check_encrypted_index(paths: list[str], descriptor: IndexDescriptor) -> None:
+    """6346501 for a TTL index on an encrypted collection, 6346502 for an index on one of its encrypted paths, on a part
+    of it or on a field below it. paths: the encrypted ones."""
+    if descriptor.expire_after_s is not None:
+        raise CommandError(_TTL_INDEX, "TTL indexes are not allowed on encrypted collections")
+    for indexed, _ in fields(descriptor.key):
+        for path in paths:
+            if f"{path}.".startswith(f"{indexed}.") or indexed.startswith(f"{path}."):
+                raise CommandError(_ENCRYPTED_KEY, f"Index not allowed on, or a prefix of, the encrypted field {path}")
+
+
 def _check_state_name(name: str | None, kind: str, code: int) -> None:
     if name is not None and not (name.startswith("enxcol_.") and name.endswith((".esc", ".ecc", ".ecoc"))):
         raise CommandError(code, f"The name must have the form enxcol_.<collection>.{kind}")
@@ -152,6 +181,8 @@ def _check_path(path: str, others: list[str]) -> None:
         raise CommandError(_EMPTY_PATH, "Encrypted field must have a non-empty path")
     if path == "_id" or path.startswith("_id."):
         raise CommandError(_ID_PATH, "Cannot encrypt _id or its subfields")
+    if "\0" in path:
+        raise CommandError(ErrorCode.BadValue, "The path of an encrypted field cannot contain a null character")
     for other in others:
         if path == other:
             raise CommandError(_DUPLICATE_PATH, "Duplicate paths are not allowed")
@@ -160,8 +191,8 @@ def _check_path(path: str, others: list[str]) -> None:
 
 
 def _check_field(field: EncryptedField) -> None:
-    if not isinstance(field.key_id, BinData) or field.key_id.subtype != 4:
-        raise wrong_type("create.encryptedFields.fields.keyId", field.key_id, "UUID")
+    if field.bson_type is not None and field.bson_type not in _TYPES:
+        raise CommandError(ErrorCode.BadValue, f"Unknown type name: {field.bson_type}")
     if field.queries is MISSING:
         if field.bson_type in _NEVER_ENCRYPTED:
             raise CommandError(_UNSUPPORTED_TYPE, f"Type '{field.bson_type}' is not a supported encrypted type")

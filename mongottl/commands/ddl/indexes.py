@@ -24,6 +24,7 @@ from mongottl.commands.ddl.cosmos_indexes import (
     listed_index,
     warn_of_sparse,
 )
+from mongottl.commands.ddl.encrypted_fields import check_encrypted_index
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, COLLECTION, DOCUMENT_FIELD, DOCUMENTS, Field
@@ -126,6 +127,9 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in specs]
     if name == SYSTEM_VIEWS and any(_has_ttl(descriptor) for descriptor in wanted):
         raise CommandError(ErrorCode.CannotCreateIndex, "the definitions of views cannot expire")
+    if collection is not None and collection.options.encrypted_paths is not None:
+        for descriptor in wanted:
+            check_encrypted_index(collection.options.encrypted_paths, descriptor)
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
     if account is not None:

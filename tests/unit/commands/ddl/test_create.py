@@ -1,9 +1,11 @@
 """The options of `create`, as mongod 8.2 accepts and refuses them."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from bson import Binary, Decimal128, Int64
+from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
 from tests.running import START_MS, Running
 
@@ -207,10 +209,16 @@ def without(document: dict[str, Any], name: str) -> dict[str, Any]:
     ("field", "code"),
     [
         ({"keyId": "k"}, 14),
+        ({"keyId": Binary(b"k" * 16, 3)}, 14),
+        ({"keyId": Binary(b"k" * 15, 4)}, 207),
+        ({"keyId": Binary(b"k" * 17, 4)}, 207),
+        ({"keyId": Binary(b"", 4)}, 207),
+        ({"path": "a\0b"}, 2),
         ({"path": None}, 40414),
         ({"path": ""}, 6316402),
         ({"path": "_id"}, 6316403),
         ({"bsonType": "null"}, 6338406),
+        ({"bsonType": "text"}, 2),
         ({"unknown": 1}, 40415),
         ({"queries": None}, 14),
         ({"queries": 1}, 14),
@@ -281,6 +289,124 @@ def test_encrypted_fields_are_listed_and_hold_binary_values(running: Running, fi
     assert written({"b": 2}) == 121
     encrypted = {"insert": "c", "documents": [{"b": 1}], "encryptionInformation": {"type": 1, "schema": {}}}
     assert running.code(encrypted) == 115
+
+
+# One value of each BSON type that a driver can send, by the type's alias.
+OF_EACH_TYPE: dict[str, Any] = {
+    "double": 1.0,
+    "string": "x",
+    "object": {},
+    "array": [],
+    "binData": Binary(b"k" * 16, 0),
+    "UUID": KEY_ID,
+    "objectId": ObjectId(),
+    "bool": True,
+    "date": datetime(2026, 1, 1, tzinfo=UTC),
+    "null": None,
+    "regex": Regex("x"),
+    "dbPointer": DBRef("c", ObjectId()),
+    "javascript": Code("x"),
+    "javascriptWithScope": Code("x", {"a": 1}),
+    "int": 1,
+    "timestamp": Timestamp(1, 1),
+    "long": Int64(1),
+    "decimal": Decimal128("1"),
+    "minKey": MinKey(),
+    "maxKey": MaxKey(),
+}
+NUMBERS: tuple[str, ...] = ("double", "int", "long", "decimal", "null")
+SUBSTRING_QUERY: dict[str, Any] = {**TEXT_QUERY, "queryType": "substringPreview", "strMaxLength": 9}
+
+
+def with_option(name: str, value: Any) -> dict[str, Any]:
+    return {"fields": [], name: value}
+
+
+def with_field(name: str, value: Any) -> dict[str, Any]:
+    return {"fields": [{"path": "a", "keyId": KEY_ID, name: value}]}
+
+
+def with_range(name: str, value: Any) -> dict[str, Any]:
+    query = {"queryType": "range", name: value}
+    return {"fields": [{"path": "a", "keyId": KEY_ID, "bsonType": "int", "queries": query}]}
+
+
+def with_text(name: str, value: Any) -> dict[str, Any]:
+    query = {**SUBSTRING_QUERY, name: value}
+    return {"fields": [{"path": "a", "keyId": KEY_ID, "bsonType": "string", "queries": query}]}
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "accepted", "refused", "otherwise"),
+    [
+        # Types that are taken, types with codes of their own, and the code of all the others.
+        (with_option, "fields", ("array",), {"null": 40414}, 14),
+        (with_option, "escCollection", ("null",), {"string": 7406900}, 14),
+        (with_option, "eccCollection", ("string", "null"), {}, 14),
+        (with_option, "ecocCollection", ("null",), {"string": 7406902}, 14),
+        (with_option, "strEncodeVersion", ("int", "null"), {}, 14),
+        (with_option, "unknown", (), {}, 40415),
+        (with_field, "path", ("string",), {"null": 40414}, 14),
+        (with_field, "keyId", ("UUID",), {"null": 40414}, 14),
+        (with_field, "bsonType", ("null",), {"string": 2}, 14),
+        (with_field, "queries", (), {"object": 40414, "dbPointer": 40415, "array": 9783412}, 14),
+        (with_field, "unknown", (), {}, 40415),
+        (with_range, "queryType", (), {"null": 40414, "string": 2}, 14),
+        (with_range, "contention", NUMBERS, {}, 14),
+        (with_range, "sparsity", NUMBERS, {}, 14),
+        (with_range, "precision", NUMBERS, {}, 14),
+        (with_range, "trimFactor", NUMBERS, {}, 14),
+        (with_range, "min", ("int", "null"), {}, 7018200),
+        (with_range, "max", ("int", "null"), {}, 7018201),
+        (with_range, "unknown", (), {}, 40415),
+        (with_text, "strMinQueryLength", NUMBERS[:-1], {"null": 9783402}, 14),
+        (with_text, "strMaxQueryLength", NUMBERS[:-1], {"null": 9783403}, 14),
+        (with_text, "strMaxLength", (), dict.fromkeys(NUMBERS[:-1], 9783408) | {"null": 9783407}, 14),
+        (with_text, "caseSensitive", ("bool",), {}, 14),
+        (with_text, "diacriticSensitive", ("bool",), {}, 14),
+    ],
+)
+def test_encrypted_fields_of_each_type(
+    running: Running,
+    place: Callable[[str, Any], dict[str, Any]],
+    name: str,
+    accepted: tuple[str, ...],
+    refused: dict[str, int],
+    otherwise: int,
+) -> None:
+    for kind, value in OF_EACH_TYPE.items():
+        command = {"create": "c", "encryptedFields": place(name, value)}
+        if kind in accepted:
+            running.run(command)
+            running.run({"drop": "c"})
+        else:
+            assert (kind, running.code(command)) == (kind, refused.get(kind, otherwise))
+
+
+def test_encrypted_fields_are_made_with_the_collection_and_always_checked(running: Running) -> None:
+    encrypted = {"fields": [{"path": "a.b", "keyId": KEY_ID}]}
+    for option in ({"validationLevel": "off"}, {"validationLevel": "moderate"}, {"validationAction": "warn"}):
+        assert running.code({"create": "c", "encryptedFields": encrypted, **option}) == 2
+    running.run({"create": "c", "encryptedFields": encrypted, "validationAction": "errorAndLog"})
+    for option in ({"validationLevel": "off"}, {"validationLevel": "moderate"}, {"validationAction": "warn"}):
+        assert running.code({"collMod": "c", **option}) == 2
+    running.run({"collMod": "c", "validationLevel": "strict", "validationAction": "error", "validator": {"b": 1}})
+    assert running.code({"collMod": "c", "encryptedFields": encrypted}) == 40415
+
+
+@pytest.mark.parametrize(
+    ("index", "code"),
+    [
+        ({"key": {"a": 1}}, 6346502),
+        ({"key": {"x": 1, "a.b": -1}}, 6346502),
+        ({"key": {"a.b.c": 1}}, 6346502),
+        ({"key": {"x": 1}, "expireAfterSeconds": 5}, 6346501),
+    ],
+)
+def test_indexes_that_encrypted_collections_cannot_have(running: Running, index: dict[str, Any], code: int) -> None:
+    running.run({"create": "c", "encryptedFields": {"fields": [{"path": "a.b", "keyId": KEY_ID}]}})
+    running.run({"createIndexes": "c", "indexes": [{"key": {"ab": 1, "a.c": 1}, "name": "other"}]})
+    assert running.code({"createIndexes": "c", "indexes": [{**index, "name": "i"}]}) == code
 
 
 def test_what_does_not_go_with_encrypted_fields(running: Running) -> None:
