@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from bson import Int64
+from bson import Decimal128, Int64
 
 from mongottl.storage.contract.sorted_data import ContractSortedData
 from tests.running import Running
@@ -237,6 +237,33 @@ def test_the_size_of_data(running: Running) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "objects", "reached"),
+    [
+        # Counting stops at the first document above a limit.
+        ({"maxObjects": 10}, 11, True),
+        ({"maxObjects": Decimal128("10")}, 11, True),
+        ({"maxObjects": 600}, 600, False),
+        ({"maxObjects": 599}, 600, True),
+        ({"maxObjects": 0, "maxSize": 0}, 600, False),
+        ({"maxObjects": None, "maxSize": None}, 600, False),
+        ({"maxSize": 1}, 1, True),
+        ({"maxSize": 1 << 40}, 600, False),
+        ({"maxSize": 1, "maxObjects": 10}, 1, True),
+        ({"maxObjects": 10, "estimate": True}, 600, False),
+        ({"maxObjects": 10, "min": {"_id": 5}, "max": {"_id": 7}}, 2, False),
+        ({"maxObjects": 1, "min": {"_id": 5}, "max": {"_id": 8}}, 2, True),
+        ({"maxObjects": 1, "min": {"_id": 5}, "max": {"_id": 8}, "estimate": True}, 2, True),
+    ],
+)
+def test_sizes_up_to_a_limit(running: Running, options: dict[str, Any], objects: int, reached: bool) -> None:
+    reply = running.run({"dataSize": "test.c", **options})
+    whole = running.run({"dataSize": "test.c"})
+    assert reply["numObjects"] == objects
+    assert reply["size"] == whole["size"] // 600 * objects
+    assert reply.get("maxReached", False) is reached
+
+
+@pytest.mark.parametrize(
     ("options", "code"),
     [
         ({"dataSize": None}, 40414),
@@ -244,6 +271,8 @@ def test_the_size_of_data(running: Running) -> None:
         ({"dataSize": "c"}, 73),
         ({"dataSize": "test.c", "keyPattern": 1}, 14),
         ({"dataSize": "test.c", "estimate": "x"}, 14),
+        ({"dataSize": "test.c", "maxSize": "1"}, 14),
+        ({"dataSize": "test.c", "maxObjects": True}, 14),
         ({"dataSize": "test.c", "min": {"a": 1}}, 2),
         ({"dataSize": "test.c", "min": {"z": 1}, "max": {"z": 2}}, 96),
     ],
