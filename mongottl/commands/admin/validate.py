@@ -96,7 +96,8 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
     It checks that every document is valid BSON and has its keys in every index, and that no index has other entries.
     Other operations run between its steps; each document and its entries are compared within one step. `full` and
     `background` have no effect. Documents that the collection's validator refuses cause a warning, as do, with
-    `checkBSONConformance`, names and strings that are not UTF-8.
+    `checkBSONConformance`, names and strings that are not UTF-8. `indexDetails` has `{valid, spec}` for each index, the
+    specification as listIndexes shows it.
     NamespaceNotFound (26); InvalidOptions (72) for options that exclude each other, and for repairs, which MongoDB
     supports only on standalone servers.
     """
@@ -260,7 +261,8 @@ def _reply(collection: Collection, found: _Findings) -> Reply:
     keys: dict[str, Value] = {}
     for index in collection.listed_indexes:
         if index.ready:
-            details[index.name] = {"valid": index.name not in found.broken_indexes}
+            spec = index.descriptor.kind.listed(index.descriptor.spec)
+            details[index.name] = encode({"valid": index.name not in found.broken_indexes, "spec": spec})
             keys[index.name] = integer(found.keys.get(index.name, 0))
     warnings: list[Value] = []
     errors: list[Value] = []

@@ -25,8 +25,17 @@ def test_a_whole_collection(running: Running) -> None:
     assert reply["nrecords"] == 600
     assert reply["nIndexes"] == 3
     assert reply["keysPerIndex"] == {"_id_": 600, "a_1": 600, "b_1": 1200}
-    assert reply["indexDetails"]["b_1"] == {"valid": True}
+    assert reply["indexDetails"]["b_1"] == {"valid": True, "spec": {"v": 2, "key": {"b": 1}, "name": "b_1"}}
     assert (reply["errors"], reply["warnings"], reply["repairMode"]) == ([], [], "None")
+
+
+def test_details_have_the_specifications_that_listindexes_shows(running: Running) -> None:
+    running.index({"t": "text"}, default_language="german")
+    running.index({"p": "2dsphere"})
+    running.index({"u": 1}, sparse=True, collation={"locale": "de"})
+    listed = running.listed({"listIndexes": "c"})
+    details = running.run({"validate": "c"})["indexDetails"]
+    assert {name: detail["spec"] for name, detail in details.items()} == {spec["name"]: spec for spec in listed}
 
 
 def test_expired_documents_do_not_count(running: Running) -> None:
@@ -54,7 +63,8 @@ def test_missing_and_extra_entries(running: Running) -> None:
     assert not reply["valid"]
     assert reply["missingIndexEntries"] == [{"indexName": "a_1", "recordId": rid}]
     assert reply["extraIndexEntries"] == [{"indexName": "a_1", "recordId": 2}]
-    assert reply["indexDetails"] == {"_id_": {"valid": True}, "a_1": {"valid": False}, "b_1": {"valid": True}}
+    valid = {name: details["valid"] for name, details in reply["indexDetails"].items()}
+    assert valid == {"_id_": True, "a_1": False, "b_1": True}
     assert len(reply["errors"]) == 2
 
 
