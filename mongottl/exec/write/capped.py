@@ -1,14 +1,14 @@
 """Capped collections: they keep the newest documents that fit, in the order of insertion.
 
-A write that takes a collection beyond its `size` or `max` deletes the oldest documents in its own unit of work. If the
+A write that takes a collection beyond its `size` or `max` deletes the oldest documents in its own unit of work, but
+never the newest one: a document that is larger than `size` displaces all others and stays until the next insert. If the
 collection has a TTL, expired documents are deleted first, so that what readers see does not depend on the purge.
-Source: MongoDB's "Capped Collections" pages.
+Source: MongoDB's "Capped Collections" pages; for larger documents the behaviour of MongoDB 8.2.
 """
 
 from typing import Final
 
 from mongottl.catalog.collection import Collection
-from mongottl.errors import ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.write_unit import WriteUnit
@@ -18,12 +18,6 @@ from mongottl.ttl.policy import NO_TTL
 
 # Records that are read and deleted at once.
 _EVICTED_AT_ONCE: Final = 256
-
-
-def check_fits(collection: Collection, document: bytes) -> None:
-    """BadValue (2) for a document that is larger than the whole collection may be."""
-    if len(document) > collection.options.capped_size_bytes:
-        raise WriteError(ErrorCode.BadValue, "object to insert exceeds cappedMaxSize")
 
 
 def make_room(unit: WriteUnit) -> None:
@@ -36,7 +30,8 @@ def make_room(unit: WriteUnit) -> None:
     while True:
         surplus_bytes = store.size_bytes() - max_bytes
         surplus_documents = store.count() - max_documents if max_documents else 0
-        if surplus_bytes <= 0 and surplus_documents <= 0:
+        displaceable = store.count() - 1
+        if displaceable <= 0 or (surplus_bytes <= 0 and surplus_documents <= 0):
             break
         expired: list[Record] = []
         if collection.default_ttl_s != NO_TTL:
@@ -45,7 +40,9 @@ def make_room(unit: WriteUnit) -> None:
             unit.delete(expired)
             unit.purged += len(expired)
             continue
-        oldest = _surplus(store.scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)[0], surplus_bytes, surplus_documents)
+        oldest = _surplus(
+            store.scan(0, min(displaceable, _EVICTED_AT_ONCE), True, PURGE_BYTES)[0], surplus_bytes, surplus_documents
+        )
         unit.delete(oldest)
         last = oldest[-1][0]
     if last:

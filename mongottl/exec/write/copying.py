@@ -101,7 +101,8 @@ def _writes_to(source: Collection) -> int:
 
 
 def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> Steps[int]:
-    """The record id after which to begin, so that older documents that do not fit are not copied; 0 for all."""
+    """The record id after which to begin, so that older documents that do not fit are not copied; 0 for all. The newest
+    one is copied whatever its size is, as a capped collection takes it."""
     now_s = op.service.now_s()
     store = op.recovery_unit.records(source)
     size = count = 0
@@ -115,7 +116,7 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
         for record in living(source, records, now_s):
             size += len(record[1])
             count += 1
-            if size > options.capped_size_bytes or (max_documents and count > max_documents):
+            if count > 1 and (size > options.capped_size_bytes or (max_documents and count > max_documents)):
                 return record[0]
         if not more:
             break

@@ -32,7 +32,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.clustered_scan import check_nameable
-from mongottl.exec.write.capped import check_fits, make_room
+from mongottl.exec.write.capped import make_room
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
 from mongottl.exec.write.validation import all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
@@ -230,9 +230,6 @@ def _insert_rows(op: OperationContext, unit: WriteUnit, documents: list[bytes], 
         for document in documents:
             _check_record_id(document)
     capped = collection.options.capped
-    if capped:
-        for document in documents:
-            check_fits(collection, document)
     with unit:
         rids = unit.records.insert_records(rows)
         for index in collection.writable_indexes:
@@ -294,8 +291,6 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
     if collection.clustering is not None:
         _check_record_id(document)
     capped = collection.options.capped
-    if capped:
-        check_fits(collection, document)
     for _ in range(_MAX_CONFLICTS):
         unit = op.recovery_unit.write(collection)
         try:

@@ -60,19 +60,32 @@ class TestBounds:
         server.insert(document_of(4, 300))
         assert found(server) == [4]
 
-    def test_a_document_larger_than_the_collection(self, server: Running) -> None:
-        make(server, size=300)
-        server.insert(document_of(1, 100))
-        reply = server.run({"insert": "c", "documents": [document_of(2, 301)]})
-        assert [error["code"] for error in reply["writeErrors"]] == [2]
-        assert found(server) == [1]
+    @pytest.mark.parametrize("most", [0, 3])
+    def test_a_document_larger_than_the_collection_stays_until_the_next_one(self, server: Running, most: int) -> None:
+        make(server, size=300, most=most)
+        server.insert(document_of(1, 100), document_of(2, 100))
+        server.insert(document_of(3, 301))
+        assert found(server) == [3]
+        server.insert(document_of(4, 1000))
+        assert found(server) == [4]
+        server.insert(document_of(5, 100), document_of(6, 100))
+        assert found(server) == [5, 6]
 
-    def test_a_batch_goes_as_far_as_it_can(self, server: Running) -> None:
+    @pytest.mark.parametrize("ordered", [True, False])
+    def test_a_document_larger_than_the_collection_in_a_batch(self, server: Running, ordered: bool) -> None:
         make(server, size=300)
-        batch = [document_of(1, 100), document_of(2, 301), document_of(3, 100)]
-        assert server.run({"insert": "c", "documents": batch})["n"] == 1
-        assert server.run({"insert": "c", "documents": batch[1:], "ordered": False})["n"] == 1
-        assert found(server) == [1, 3]
+        batch = [document_of(1, 100), document_of(2, 301), document_of(3, 100), document_of(4, 100)]
+        assert server.run({"insert": "c", "documents": batch, "ordered": ordered}) == {"n": 4}
+        assert found(server) == [3, 4]
+        batch = [document_of(5, 301), document_of(6, 302)]
+        assert server.run({"insert": "c", "documents": batch, "ordered": ordered}) == {"n": 2}
+        assert found(server) == [6]
+
+    def test_a_document_larger_than_the_collection_displaces_more_than_one_step_deletes(self, server: Running) -> None:
+        make(server, size=100_000)
+        server.insert(*(document_of(number, 100) for number in range(1000)))
+        server.insert(document_of(1000, 100_001))
+        assert found(server) == [1000]
 
     def test_indexes_follow(self, server: Running) -> None:
         make(server, most=2)
@@ -461,6 +474,12 @@ class TestConversion:
             return
         assert server.run({"cloneCollectionAsCapped": "c", "toCollection": "d", **options}) == {}
         assert server.ids("d") == list(range(400, 600, 20))
+
+    @pytest.mark.parametrize("size", [50, 150])
+    def test_the_newest_document_is_copied_whatever_its_size(self, server: Running, size: int) -> None:
+        server.insert(document_of(1, 100), document_of(2, 200))
+        assert server.run({"cloneCollectionAsCapped": "c", "toCollection": "d", "size": size}) == {}
+        assert server.ids("d") == [2]
 
     def test_what_expires_during_the_copy_is_left_out(self, server: Running) -> None:
         server.index({"_ts": 1}, "t", expireAfterSeconds=-1)
