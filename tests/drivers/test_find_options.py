@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import bson
 import pytest
 from bson import Int64, MaxKey, MinKey
 from pymongo.database import Database
@@ -164,3 +165,14 @@ def test_show_record_id(fruit: Database[Documents]) -> None:
 def test_single_batch(fruit: Database[Documents]) -> None:
     cursor = fruit.command({"find": "c", "batchSize": 2, "singleBatch": True})["cursor"]
     assert (len(cursor["firstBatch"]), cursor["id"]) == (2, 0)
+
+
+def test_explain_of_a_filter_that_fits_only_once_into_a_document(fruit: Database[Documents]) -> None:
+    fruit.c.create_index("long")
+    values = [f"{number}" + "x" * 1_000_000 for number in range(15)]
+    explained = fruit.command({"explain": {"find": "c", "filter": {"long": {"$in": values}}}})
+    assert len(bson.encode(explained)) < 16 << 20
+    scan = explained["queryPlanner"]["winningPlan"]["inputStage"]
+    assert scan["warning"] == "index bounds omitted due to BSON size limit for explain"
+    assert explained["executionStats"]["nReturned"] == 0
+    assert explained["warning"] == "'command' has been omitted due to BSON size limit"

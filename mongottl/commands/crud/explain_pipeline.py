@@ -25,6 +25,7 @@ from mongottl.exec.plan.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.plan.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.results.explain import QUERY_PLANNER, covered_wrapper, explain_plan
+from mongottl.exec.results.explain_size import fitted
 from mongottl.exec.results.measured import MeasuredPipeline
 from mongottl.exec.results.views import begins_with_coll_stats
 from mongottl.query.pipeline import StageSpec, optimise, parse_pipeline
@@ -68,6 +69,7 @@ _SERVER_PARAMETERS: Final[dict[str, Value]] = {
 
 
 def with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Value]:
+    """The whole reply, with `serverInfo` and `serverParameters` and without what does not fit into a document."""
     host, _, port = op.client.local.rpartition(":")
     reply["serverInfo"] = {
         "host": host,
@@ -80,7 +82,7 @@ def with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Valu
         if parameter.name in parameters:
             parameters[parameter.name] = integer(getattr(op.service.limits, parameter.field))
     reply["serverParameters"] = parameters
-    return reply
+    return fitted(reply)
 
 
 def explain_aggregate_command(

@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import bson
 import pytest
 
+from mongottl.document.build import encode
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.results.explain import count_wrapper, delete_wrapper, projection_wrapper, update_wrapper
+from mongottl.exec.results.explain_size import fitted
 from tests.planning import Bench
 from tests.running import Running
 
@@ -225,3 +229,73 @@ def test_bounds_that_are_too_long_are_left_out() -> None:
     assert (scan["stage"], "indexBounds" in scan) == ("IXSCAN", False)
     assert scan["warning"] == "index bounds omitted due to BSON size limit for explain"
     assert explained["executionStats"]["nReturned"] == 1
+
+
+# Eleven strings of 1 MB each: the filter fits into one document, but not a second time.
+LONG_STRINGS = [f"{number}" + "x" * 1_000_000 for number in range(11)]
+
+
+@pytest.mark.parametrize("verbosity", ["queryPlanner", "executionStats", "allPlansExecution"])
+@pytest.mark.parametrize(
+    ("command", "omitted"),
+    [
+        ({"find": "c", "filter": {"a": {"$in": LONG_STRINGS}}}, {"indexBounds"}),
+        ({"find": "c", "filter": {"d": {"$in": LONG_STRINGS}}}, {"filter"}),
+        (
+            {"find": "c", "filter": {"$or": [{"a": {"$in": LONG_STRINGS[:5]}}, {"d": {"$in": LONG_STRINGS[5:]}}]}},
+            {"filter"},
+        ),
+        ({"count": "c", "query": {"a": {"$in": LONG_STRINGS}}}, {"indexBounds"}),
+        ({"distinct": "c", "key": "a", "query": {"a": {"$in": LONG_STRINGS}}}, {"indexBounds"}),
+        ({"aggregate": "c", "pipeline": [{"$match": {"a": {"$in": LONG_STRINGS}}}]}, {"indexBounds"}),
+        (
+            {
+                "aggregate": "c",
+                "pipeline": [{"$group": {"_id": "$d", "n": {"$sum": 1}}}, {"$match": {"n": {"$in": LONG_STRINGS}}}],
+            },
+            {"$match"},
+        ),
+    ],
+)
+def test_what_does_not_fit_into_a_document_is_left_out(
+    command: dict[str, Any], omitted: set[str], verbosity: str
+) -> None:
+    running = Running()
+    running.insert({"_id": 1, "a": LONG_STRINGS[0][:100], "d": 1})
+    running.index({"a": 1})
+    if "aggregate" in command:
+        command = {**command, "cursor": {}}
+    explained = running.run({"explain": command, "verbosity": verbosity})
+    assert len(bson.encode(explained)) < 16 << 20
+    warnings = "; ".join(warnings_in(explained))
+    for name in omitted:
+        wanted = "index bounds omitted" if name == "indexBounds" else f"'{name}' has been omitted"
+        assert f"{wanted} due to BSON size limit" in warnings
+    assert "serverInfo" in explained
+
+
+def warnings_in(value: Any) -> list[str]:
+    """All warnings in a reply of explain."""
+    if isinstance(value, list):
+        return [warning for element in value for warning in warnings_in(element)]
+    if not isinstance(value, dict):
+        return []
+    found = [value["warning"]] if isinstance(value.get("warning"), str) else []
+    return found + [warning for member in value.values() for warning in warnings_in(member)]
+
+
+def test_stages_beyond_what_fits_are_left_out() -> None:
+    text = "x" * (1 << 20)
+    inputs: list[Value] = [{"stage": "FETCH", "filter": text, "inputStage": {"stage": "IXSCAN"}} for _ in range(12)]
+    reply = fitted({"queryPlanner": {"winningPlan": {"stage": "OR", "inputStages": inputs}}, "explainVersion": "1"})
+    decoded = bson.decode(encode(reply))
+    assert decoded["explainVersion"] == "1"
+    kept = decoded["queryPlanner"]["winningPlan"]["inputStages"]
+    full = {"stage": "FETCH", "filter": text, "inputStage": {"stage": "IXSCAN"}}
+    assert kept[:9] == [full] * 9
+    warning = "'filter' has been omitted due to BSON size limit"
+    assert kept[9:] == [{"stage": "FETCH", "inputStage": {"stage": "IXSCAN"}, "warning": warning}] * 3
+    many: list[Value] = [{"stage": "IXSCAN", "indexBounds": text[:1000]} for _ in range(12_000)]
+    decoded = bson.decode(encode(fitted({"winningPlan": {"stage": "OR", "inputStages": many}})))
+    assert decoded["winningPlan"]["inputStages"][0]["stage"] == "IXSCAN"
+    assert decoded["winningPlan"]["inputStages"][-1] == {"warning": "stats tree exceeded BSON size limit for explain"}
