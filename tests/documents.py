@@ -1,4 +1,4 @@
-"""README.md and the pages of docs, and the code blocks in them: one place tells which test runs which language.
+"""README.md, CHANGELOG.md and the pages of docs, and the code blocks in them: one place tells which test runs which language.
 
 A fence names its language. `text` is for what is not run: output, trees of files. A block of any other language has to
 be run by the test module that `RUN_BY` names for it, so that nothing stands in the documents that no test has tried.
@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+CHANGELOG = ROOT / "CHANGELOG.md"
 DOCS = ROOT / "docs"
 
 # From the language of a block to the test module that runs it.
@@ -36,8 +37,8 @@ class Block:
 
 
 def documents() -> dict[str, str]:
-    """The text of each document, by its path from the top folder, README first."""
-    paths = [README, *sorted(DOCS.glob("*.md"))]
+    """The text of each document, by its path from the top folder, README first, then CHANGELOG."""
+    paths = [README, CHANGELOG, *sorted(DOCS.glob("*.md"))]
     return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in paths}
 
 

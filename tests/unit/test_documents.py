@@ -1,4 +1,4 @@
-"""What README.md, docs, compose.yaml, the Dockerfile and the package's metadata promise is there and works."""
+"""What README.md, CHANGELOG.md, docs, compose.yaml, the Dockerfile and the package's metadata promise is there and works."""
 
 import importlib.machinery
 import importlib.util
@@ -166,7 +166,7 @@ def test_folders_and_packages_that_are_named_exist() -> None:
 
 
 def test_versions_agree() -> None:
-    assert f"- {VERSION}:" in DOCUMENTS["docs/changes.md"]
+    assert f"## [{VERSION}]" in DOCUMENTS["CHANGELOG.md"]
     floor = PROJECT["requires-python"].removeprefix(">=")
     assert f"Python {floor} or later" in DOCUMENTS["README.md"]
 
