@@ -353,6 +353,13 @@ class Catalog:
     def by_number(self, number: int) -> Collection | None:
         return self._by_number.get(number)
 
+    def namespace_of(self, ident: str) -> str:
+        """The namespace of the collection whose records have this ident; the ident itself if there is none."""
+        for collection in self.all_collections():
+            if collection.store.ident == ident:
+                return collection.namespace
+        return ident
+
     def database_names(self) -> list[str]:
         return sorted(self._databases)
 

@@ -2,12 +2,13 @@
 
     pages         SQLite's own check, which covers the expiry indexes, too
     log           commits behind a damaged place, where SQLite stops reading
-    stores        their tables and counters
+    stores        their tables and counters, and the checksums of their records
     catalog       collections, options, indexes, and the stores that they name
     collections   every document is BSON, and every index has the entries of its records and no others
     oplog         segments and entries without gaps, in the order of their times
 
-A byte that has changed within a value that no index has is not found: nothing has a checksum.
+A byte that has changed within a value that no index has is found by the record's checksum. Records that were written in
+a folder of format 1 have none until they are updated.
 """
 
 import re
@@ -69,7 +70,7 @@ class DataCheck:
                 return
             collections: list[tuple[Collection, list[IndexEntry]]] = []
             catalog = list(self._catalog_faults(state, entries, collections))
-            for fault in [*structure, *catalog, *state.counter_faults()]:
+            for fault in [*structure, *catalog, *state.counter_faults(), *state.sum_faults()]:
                 yield _IDENT.sub(self._named, fault)
             for collection, outdated in collections:
                 if collection.store.ident in state.unreadable:

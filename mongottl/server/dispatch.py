@@ -64,7 +64,7 @@ from mongottl.server import transactions, waits
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
-from mongottl.storage.interface import DiskFull, EngineUnavailable
+from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable
 from mongottl.versions import COMMAND, HELLO_FIELD, OPTION, unknown_command
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
@@ -716,7 +716,10 @@ class Dispatcher:
         metrics = self.service.metrics
         known = name if name in COMMANDS else UNKNOWN_COMMAND
         metrics.failed_commands[known] = metrics.failed_commands.get(known, 0) + 1
-        if isinstance(error, DiskFull):
+        if isinstance(error, DamagedRecord):
+            error = DamagedRecord(self.service.catalog.namespace_of(error.ident), error.record_id, error.reason)
+            self.log.error("storage", "A stored record is damaged", command=name, error=str(error))
+        elif isinstance(error, DiskFull):
             self.service.note_full_disk()
         elif isinstance(error, EngineUnavailable):
             self.log.error("storage", "The storage engine failed", command=name, error=str(error))

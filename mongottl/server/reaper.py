@@ -18,7 +18,7 @@ from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
-from mongottl.storage.interface import DiskFull, EngineUnavailable, WriteConflict
+from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable, WriteConflict
 
 # The machine's wall clock may be set, or go on while the machine is suspended, without notice. So while any document
 # waits for its expiry, no sleep is longer than this, and documents that a jump of the clock makes due are deleted as
@@ -36,7 +36,10 @@ class Reaper:
         self._log = log
         self._wake = trio.Event()
         self._refill: Steps[None] | None = None
+        # Collection and record id of each damaged record that was logged.
+        self._damaged: set[tuple[str, int]] = set()
         service.wake_reaper = self.wake
+        service.log_damaged_record = self._log_damaged
 
     def wake(self) -> None:
         self._wake.set()
@@ -76,6 +79,17 @@ class Reaper:
             with trio.move_on_after(self._sleep_s()):
                 await self._wake.wait()
             await self._pause()
+
+    def _log_damaged(self, error: DamagedRecord) -> None:
+        if (error.ident, error.record_id) not in self._damaged:
+            self._damaged.add((error.ident, error.record_id))
+            namespace = self._service.catalog.namespace_of(error.ident)
+            self._log.error(
+                "ttl",
+                "TTL deletion leaves out a damaged record",
+                ns=namespace,
+                error=str(DamagedRecord(namespace, error.record_id, error.reason)),
+            )
 
     async def _pause(self) -> None:
         """Waits until ttlMonitorSleepSecs have passed since the last deletion, and while fsync holds a lock."""

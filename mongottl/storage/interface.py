@@ -89,6 +89,19 @@ class EngineUnavailable(StorageError):
     """The engine cannot carry out the call now: disk full, I/O error, damaged file, closed."""
 
 
+class DamagedRecord(EngineUnavailable):
+    """A stored record is not what was written: its checksum is wrong. Other records can be read.
+
+    ident: of its store. reason: what is wrong with it.
+    """
+
+    def __init__(self, ident: str, record_id: int, reason: str = "its checksum is wrong") -> None:
+        super().__init__(f"record {record_id} of {ident} is damaged: {reason}")
+        self.ident = ident
+        self.record_id = record_id
+        self.reason = reason
+
+
 class DiskFull(EngineUnavailable):
     """There is no room on the disk. Reads go on, deletions too if they can, and other writes when there is room
     again."""
@@ -228,13 +241,16 @@ class RecordStore(ABC):
 
     @abstractmethod
     def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        """The first records with ttl = 0 and `_ts` <= max_ts, by `_ts`, then id; empty only if there are none."""
+        """The first records with ttl = 0 and `_ts` <= max_ts, by `_ts`, then id; empty only if there are none.
+
+        Damaged ones among them are left out; DamagedRecord if all that were read are damaged.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
         """The first records with ttl > 0 and `_ts` + ttl <= now_s, by that sum, then id; empty only if there are
-        none."""
+        none. Damaged ones as in `due_by_default`."""
         raise NotImplementedError
 
     @abstractmethod

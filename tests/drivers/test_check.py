@@ -130,14 +130,22 @@ def test_the_data_of_a_killed_server_are_in_order_and_stay_as_they_are(tmp_path:
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data of a server that has ended without a chance to copy its log."""
+def flushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a server that has ended without a chance to copy its log, which it has noted to be on disk."""
     path = tmp_path_factory.mktemp("killed") / "data"
     with mongottl.start_server(data_dir=str(path)) as server, Client(server.uri) as client:
         for number in range(50):
             client.shop.carts.insert_one({"_id": number})
         client.shop.get_collection("carts", write_concern=WriteConcern(j=True)).insert_one({})
         return Path(shutil.copytree(path, path.with_name("copy")))
+
+
+@pytest.fixture(scope="module")
+def killed(flushed: Path) -> Path:
+    """The same without the note, as after a power failure."""
+    path = Path(shutil.copytree(flushed, flushed.with_name("unnoted")))
+    (path / "mongottl.durable").unlink()
+    return path
 
 
 def warnings_at_start(path: Path) -> str:
@@ -171,6 +179,66 @@ def test_a_byte_in_the_header_of_the_log(killed: Path, tmp_path: Path, capsys: p
     assert "log: its header is damaged, so all commits in it are lost" in faults(path)
     assert main(["backup", str(path), str(tmp_path / "backup")]) == 3
     assert "all commits in it are lost" in capsys.readouterr().err
+
+
+def cut(path: Path) -> None:
+    log = path / f"{DATABASE}-wal"
+    os.truncate(log, log.stat().st_size - 5 * (PAGE + 24))
+
+
+def remove_log(path: Path) -> None:
+    (path / f"{DATABASE}-wal").unlink()
+
+
+def empty_log(path: Path) -> None:
+    os.truncate(path / f"{DATABASE}-wal", 0)
+
+
+def change_the_last_commit(path: Path) -> None:
+    overwrite(path, (path / f"{DATABASE}-wal").stat().st_size - 1, b"\xee", f"{DATABASE}-wal")
+
+
+def change_the_header(path: Path) -> None:
+    overwrite(path, 17, b"\xff", f"{DATABASE}-wal")
+
+
+@pytest.mark.parametrize(
+    "act", [cut, remove_log, empty_log, change_the_last_commit, change_the_header], ids=lambda act: act.__name__
+)
+def test_commits_that_were_acknowledged_are_not_lost_silently(
+    flushed: Path, tmp_path: Path, act: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = copied(flushed, tmp_path)
+    assert faults(path) == []
+    act(path)
+    told = "acknowledged as durable"
+    assert any(told in fault for fault in faults(path))
+    before = picture(path)
+    with pytest.raises(DataDirectoryError, match=f"{told} cannot be read: .* Restore a backup"):
+        mongottl.start_server(data_dir=str(path)).start()
+    before.pop(f"{DATABASE}-shm", None)
+    after = picture(path)
+    after.pop(f"{DATABASE}-shm", None)
+    assert after == before
+    assert main(["backup", str(path), str(tmp_path / "backup")]) == 3
+    assert told in capsys.readouterr().err
+    (path / "mongottl.durable").unlink()
+    warnings_at_start(path)
+    assert faults(path) == []
+
+
+def test_a_log_that_was_begun_anew_has_lost_nothing(flushed: Path, tmp_path: Path) -> None:
+    """The note is then of the log before."""
+    path = copied(flushed, tmp_path)
+    raw = sqlite3.connect(path / DATABASE)
+    raw.execute("PRAGMA wal_checkpoint(RESTART)")
+    raw.execute("CREATE TABLE some (x)")
+    raw.execute("DROP TABLE some")
+    raw.commit()
+    shutil.copytree(path, tmp_path / "killed")
+    raw.close()
+    assert faults(tmp_path / "killed") == []
+    assert warnings_at_start(tmp_path / "killed") == ""
 
 
 def test_a_log_that_ends_within_a_commit_is_in_order(killed: Path, tmp_path: Path) -> None:
@@ -562,7 +630,7 @@ def test_all_records_but_the_broken_one_are_checked(stopped: Path, tmp_path: Pat
     for make in (delete_an_entry, change_a_ttl, delete_a_record, change_the_bytes):
         make(path)
     found = faults(path)
-    assert len(found) == 5, found  # with the number of records of the collection that has lost one
+    assert len(found) == 6, found  # with a checksum, and the number of records of the collection that has lost one
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.query.pipeline import is_stable
 from mongottl.security.privileges import ALL_DATABASES, Need
-from mongottl.storage.interface import Record, SortedDataInterface
+from mongottl.storage.interface import DamagedRecord, Record, SortedDataInterface
 from mongottl.ttl.policy import is_expired
 
 # Records or index entries that are read at once.
@@ -156,8 +156,17 @@ def _check_alive(op: OperationContext, collection: Collection) -> None:
 def _check_records(op: OperationContext, collection: Collection, found: _Findings) -> Steps[None]:
     """Checks each document, and that its entries are in the indexes."""
     position = 0
+    limit = _BATCH
     while True:
-        records, more = op.recovery_unit.records(collection).scan(position, _BATCH, True, _STEP_BYTES)
+        try:
+            records, more = op.recovery_unit.records(collection).scan(position, limit, True, _STEP_BYTES)
+        except DamagedRecord as error:
+            # Those before it are read one by one.
+            if limit == 1:
+                found.corrupt.append(Int64(error.record_id))
+                position = error.record_id
+            limit = 1 if limit > 1 else _BATCH
+            continue
         for record in records:
             position = record[0]
             yield from _check_record(op, collection, record, found)
@@ -241,7 +250,10 @@ def _find_extra(
             if not sums.differ_at(rid):
                 continue
             if rid not in wanted:
-                record = op.recovery_unit.records(collection).find_record(rid)
+                try:
+                    record = op.recovery_unit.records(collection).find_record(rid)
+                except DamagedRecord:
+                    continue  # its keys are not known; it is reported
                 size += 0 if record is None else len(record[1])
                 wanted[rid] = set() if record is None else set(index.keys_of(record[1]))
             if key not in wanted[rid]:

@@ -108,6 +108,7 @@ KEPT: Final = frozenset(
         "compaction",
         "config",
         "features",
+        "log_damaged_record",
         "log_ignored_sparse",
         "log_invalid_document",
         "log_lines",

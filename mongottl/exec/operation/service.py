@@ -49,7 +49,7 @@ from mongottl.oplog.rows import OplogRows
 from mongottl.query.memory import MemoryBudget
 from mongottl.query.timestamps import TimestampClock
 from mongottl.security.accounts import Accounts
-from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
+from mongottl.storage.interface import DamagedRecord, StorageEngine, WriteUnitOfWork
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
@@ -219,6 +219,8 @@ class ServiceContext:
         self.wake_reaper: Callable[[], None] = _nothing
         # Called when a command has found the disk full.
         self.note_full_disk: Callable[[], None] = _nothing
+        # Called when a purge has found a damaged record, which is left where it is.
+        self.log_damaged_record: Callable[[DamagedRecord], None] = _no_damaged_record
         self._script_processes: ScriptProcesses | None = None
         self.script_limit_ms: int = _SCRIPT_LIMIT_MS
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
@@ -367,6 +369,10 @@ class ServiceContext:
 
 
 def _nothing() -> None:
+    pass
+
+
+def _no_damaged_record(error: DamagedRecord) -> None:
     pass
 
 

@@ -20,7 +20,16 @@ from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.write_unit import WriteUnit
-from mongottl.storage.interface import NO_BYTE_LIMIT, EngineUnavailable, Record, RecordStore, WriteConflict
+from mongottl.storage.interface import (
+    NO_BYTE_LIMIT,
+    DamagedRecord,
+    EngineUnavailable,
+    FetchedEntry,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+    WriteConflict,
+)
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.ttl.policy import (
     NO_CUTOFF_S,
@@ -150,7 +159,11 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         if collection is None or _must_end(service):
             return deleted
         with_numbers = numbers_are_dates(service)
-        records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers)
+        try:
+            records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers)
+        except DamagedRecord as error:
+            service.log_damaged_record(error)
+            return deleted  # nothing else is due here
         if not records:
             return deleted
         try:
@@ -176,23 +189,35 @@ def _due_records(
 ) -> list[Record]:
     """A batch of records that are expired now, by the policy or by a date-field TTL index; empty if there are none.
 
-    What open transactions have written is left out; their end arms the wheel again.
+    What open transactions have written is left out; their end arms the wheel again. Damaged records are left out, too;
+    DamagedRecord if no others are due.
     """
-    records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S, claims)
-    if records:
-        return records
+    damaged: DamagedRecord | None = None
+    try:
+        records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S, claims)
+        if records:
+            return records
+    except DamagedRecord as error:
+        damaged = error
     for index in collection.date_ttl_indexes:
-        if index.ready:
+        if not index.ready:
+            continue
+        try:
             records = _due_by_date(unit, collection, index, now_ms, claims, with_numbers)
             if records:
                 return records
+        except DamagedRecord as error:
+            damaged = error
+    if damaged is not None:
+        raise damaged
     return []
 
 
 def due_by_policy(
     stored: RecordStore, collection: Collection, now_s: int, claims: Claims | None = None
 ) -> list[Record]:
-    """A batch of records that are expired by the policy; empty if there are none.
+    """A batch of records that are expired by the policy; empty if there are none. DamagedRecord if only damaged ones
+    are.
 
     claims: of transactions, whose records are left out.
     """
@@ -200,12 +225,18 @@ def due_by_policy(
     if default == NO_TTL:
         return []
     records: list[Record] = []
+    damaged: DamagedRecord | None = None
     cutoff_s = default_cutoff_s(default, now_s)
     if cutoff_s != NO_CUTOFF_S:
-        records = _unclaimed_batch(partial(stored.due_by_default, cutoff_s), stored, claims)
+        try:
+            records = _unclaimed_batch(partial(stored.due_by_default, cutoff_s), stored, claims)
+        except DamagedRecord as error:
+            damaged = error
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
         records = _unclaimed_batch(partial(stored.due_by_own, own_s), stored, claims)
+    if not records and damaged is not None:
+        raise damaged
     # The expiry indexes only find candidates; the policy decides.
     return [record for record in records if is_expired(record[2], record[3], default, now_s)]
 
@@ -253,7 +284,8 @@ def _due_between(
     claims: Claims,
     numbers_at_ms: int | None = None,
 ) -> list[Record]:
-    """A batch of records with a key of the index from `first` to `last`, in ascending order, both inclusive.
+    """A batch of records with a key of the index from `first` to `last`, in ascending order, both inclusive. Damaged
+    ones are left out; DamagedRecord if there are no others.
 
     numbers_at_ms: for keys that are numbers, the present time, at which the records must be due; decimals among them do
     not count.
@@ -265,8 +297,13 @@ def _due_between(
     entries = unit.index(index)
     position: tuple[bytes, int] | None = None
     more = True
+    damaged: DamagedRecord | None = None
     while more and not found:
-        rows, more = entries.scan_fetch(stored, low, high, position, PURGE_BATCH, not descending, PURGE_BYTES)
+        try:
+            rows, more = entries.scan_fetch(stored, low, high, position, PURGE_BATCH, not descending, PURGE_BYTES)
+        except DamagedRecord as error:
+            damaged = error
+            rows, position, more = _undamaged(entries, stored, low, high, position, PURGE_BATCH, not descending)
         for key, rid, document, ts_s, ttl_s in rows:
             position = (key, rid)
             if numbers_at_ms is not None:
@@ -275,7 +312,36 @@ def _due_between(
                     continue
             if claims.record_owner(stored.ident, rid) is None:
                 found[rid] = (rid, document, ts_s, ttl_s)
+    if not found and damaged is not None:
+        raise damaged
     return list(found.values())
+
+
+def _undamaged(
+    entries: SortedDataInterface,
+    stored: RecordStore,
+    low: bytes,
+    high: bytes,
+    after: tuple[bytes, int] | None,
+    limit: int,
+    forward: bool = True,
+) -> tuple[list[FetchedEntry], tuple[bytes, int] | None, bool]:
+    """As `SortedDataInterface.scan_fetch` without damaged records, each read by itself; with the last entry read."""
+    found: list[FetchedEntry] = []
+    size = 0
+    keys, more = entries.scan(low, high, after, limit, forward, PURGE_BYTES)
+    for key, rid in keys:
+        after = (key, rid)
+        try:
+            record = stored.find_record(rid)
+        except DamagedRecord:
+            continue
+        if record is not None:
+            found.append((key, rid, record[1], record[2], record[3]))
+            size += len(record[1])
+        if size >= PURGE_BYTES:
+            return found, after, True
+    return found, after, more
 
 
 def refill_wheel(service: ServiceContext) -> Steps[None]:
@@ -353,12 +419,19 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> St
             bracket_low = min(bracket_low, number_low)
             bracket_high = max(bracket_high, number_high)
         while index.ready and not collection.dropped and index.has_keys and not _must_end(service):
-            batch, more = unit.index(index).scan_fetch(
-                unit.records(collection), bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
-            )
+            entries = unit.index(index)
+            stored = unit.records(collection)
+            try:
+                batch, more = entries.scan_fetch(
+                    stored, bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
+                )
+                if batch:
+                    position = (batch[-1][0], batch[-1][1])
+            except DamagedRecord as error:
+                service.log_damaged_record(error)
+                batch, position, more = _undamaged(entries, stored, bracket_low, bracket_high, position, REFILL_BATCH)
             for _, _, document, _, _ in batch:
                 arm_date(service, collection, index, document)
             if not more:
                 break
-            position = (batch[-1][0], batch[-1][1])
             yield None

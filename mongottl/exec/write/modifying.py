@@ -21,6 +21,7 @@ from mongottl.document.annotated import copy_metadata, plain
 from mongottl.document.compare import compare_values
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MISSING, Value
+from mongottl.document.validate import validate_document
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -47,7 +48,7 @@ from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.update import UpdateDriver, new_document_for_upsert
-from mongottl.storage.interface import NO_BYTE_LIMIT, Record, WriteConflict
+from mongottl.storage.interface import NO_BYTE_LIMIT, DamagedRecord, Record, WriteConflict
 
 _MAX_CONFLICTS = 100
 # The update of a document that is at least this long is computed in turns with other operations.
@@ -284,10 +285,21 @@ def updated_document(match: MatchExpression | None, record: Record, driver: Upda
             details = MatchDetails()
             match.matches_positional(record[1], details)
         outcome = driver.apply(record[1], details, False)
+    except (IndexError, TypeError, ValueError):
+        _check_valid(record)
+        raise
     finally:
         if begun:
             end_evaluation()
     return outcome.document, outcome.modified
+
+
+def _check_valid(record: Record) -> None:
+    """DamagedRecord for a document that is no valid BSON, as the disk may have changed one that has no checksum."""
+    try:
+        validate_document(record[1])
+    except CommandError as error:
+        raise DamagedRecord("its collection", record[0], error.message) from None
 
 
 def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:

@@ -25,6 +25,7 @@ import struct
 import threading
 from typing import Any, Final
 
+from mongottl.storage.checksums import crc32c_after
 from mongottl.storage.interface import MAX_RECORD_ID, DiskFull, EngineUnavailable, Record
 from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 
@@ -32,12 +33,21 @@ from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 _REMEMBERED_BYTES: Final = 1 << 20
 
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
-# The counters of one store in a row of a log: id of the store, records, bytes, next record id.
+# The counters of one store in a row of a log: id of the store, records, bytes, next record id. Behind those of all
+# stores stands their checksum, but not in rows of folders of format 1.
 _PACKED_COUNTERS: Final = struct.Struct("<4q")
+_PACKED_SUM: Final = struct.Struct("<I")
 # Whether the column has no such counters, in SQL.
-IS_NO_PACKED_COUNTERS: Final = f"(typeof(counters) <> 'blob' OR length(counters) % {_PACKED_COUNTERS.size} > 0)"
+IS_NO_PACKED_COUNTERS: Final = (
+    f"(typeof(counters) <> 'blob' OR length(counters) % {_PACKED_COUNTERS.size} NOT IN (0, {_PACKED_SUM.size}))"
+)
 # After how many units that have added to the log the counters are settled: so many rows are read after a crash.
 _UNITS_UNTIL_SETTLED: Final = 4096
+# A store of up to this size is taken to stay in memory, in SQLite's cache or the system's, once it was read to the end.
+_KEPT_IN_MEMORY_BYTES: Final = 1 << 30
+# Its records are checked again when it was read so often.
+_READS_UNTIL_CHECKED_AGAIN: Final = 64
+_FEW_RECORDS: Final = 1024
 
 
 # No room for the database or the log, and none for the log's index.
@@ -72,6 +82,10 @@ class StoreCounters:
         # The first scan that reaches the end measures the documents of earlier processes.
         self.longest = 0
         self.measured_through = 0 if record_count else MAX_RECORD_ID
+        # The checksums of the records up to this id were right when they were read, or were written since the store was
+        # opened; and how many records were read since without a look at theirs.
+        self.checked_through = 0 if record_count else MAX_RECORD_ID
+        self._unchecked_reads = 0
 
     def set(self, record_count: int, size_bytes: int, next_record_id: int) -> None:
         """Sets all three, at the opening."""
@@ -79,6 +93,19 @@ class StoreCounters:
         self.size_bytes = size_bytes
         self.next_record_id = next_record_id
         self.measured_through = 0 if record_count else MAX_RECORD_ID
+        self.checked_through = 0 if record_count else MAX_RECORD_ID
+
+    def note_checked(self, after: int, last: int) -> None:
+        """Notes that a scan from `after` on has checked the records up to `last`, MAX_RECORD_ID if these are all."""
+        if after <= self.checked_through < last and (last < MAX_RECORD_ID or self.size_bytes <= _KEPT_IN_MEMORY_BYTES):
+            self.checked_through = last
+
+    def note_unchecked(self, count: int) -> None:
+        """Notes that so many records were read without a look at their checksums."""
+        self._unchecked_reads += count
+        if self._unchecked_reads > _READS_UNTIL_CHECKED_AGAIN * (self.record_count + _FEW_RECORDS):
+            self._unchecked_reads = 0
+            self.checked_through = 0
 
     def fits(self, count: int, max_bytes: int) -> bool:
         """True if no `count` different records of the store can reach `max_bytes` together; False if they might."""
@@ -100,17 +127,25 @@ class LogRow:
     """A row that was added to a log by the open unit of work, and is not written yet.
 
     sql: inserts it, with the counters as the last parameter. forget_sql: executed without values, it makes the
-    statement forget a long document; empty for a short one.
+    statement forget a long document; empty for a short one. place: ids of the log's store and of the record. values: of
+    the other columns than the counters.
     """
 
-    def __init__(self, sql: str, forget_sql: str, record: Record) -> None:
+    def __init__(self, sql: str, forget_sql: str, place: tuple[int, int], values: tuple[object, ...]) -> None:
         self.sql = sql
         self.forget_sql = forget_sql
-        self.record = record
+        self.place = place
+        self.values = values
 
 
 def unpacked_counters(packed: bytes) -> list[tuple[int, int, int, int]]:
-    """The counters in a row of a log, each as (id of the store, records, bytes, next record id)."""
+    """The counters in a row of a log, each as (id of the store, records, bytes, next record id). ValueError if their
+    checksum is wrong."""
+    if len(packed) % _PACKED_COUNTERS.size == _PACKED_SUM.size:
+        counters = packed[: -_PACKED_SUM.size]
+        if crc32c_after(0, counters) != _PACKED_SUM.unpack(packed[-_PACKED_SUM.size :])[0]:
+            raise ValueError("counters in the log are damaged: their checksum is wrong")
+        packed = counters
     return list(_PACKED_COUNTERS.iter_unpack(packed))
 
 
@@ -139,6 +174,10 @@ class SqliteConnection(UnitOfWorkState):
         self.max_pages = 0
         # The row that the unit of work has added to a log last.
         self._log_row: LogRow | None = None
+        # Its place; and the place of the last row of a log that is committed, which other threads may read. None before
+        # there is one.
+        self._added_place: tuple[int, int] | None = None
+        self.committed_place: tuple[int, int] | None = None
         # Stores whose counters only the log has, by their ids, and in how many units they were put there.
         self._ahead: dict[int, StoreCounters] = {}
         self._ahead_units: int = 0
@@ -304,15 +343,16 @@ class SqliteConnection(UnitOfWorkState):
         if self._log_row is not None:
             self._write_log_row(None)
         self._log_row = row
+        self._added_place = row.place
 
     def _write_log_row(self, counters: bytes | None) -> None:
         row = self._log_row
         assert row is not None
         self._log_row = None
         try:
-            self._cursor.execute(row.sql, (*row.record, counters))
+            self._cursor.execute(row.sql, (*row.values, counters))
             if row.forget_sql:
-                self._cursor.execute(row.forget_sql, (None, None, None, None, None))
+                self._cursor.execute(row.forget_sql, (None,) * (len(row.values) + 1))
         except sqlite3.Error as error:
             self.state = FAILED
             raise self._write_error(error) from error
@@ -351,6 +391,9 @@ class SqliteConnection(UnitOfWorkState):
             self._cursor.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._write_error(error) from error
+        if self._added_place is not None:
+            self.committed_place = self._added_place
+            self._added_place = None
         if settles:
             self._settles = False
             self._ahead = {}
@@ -382,6 +425,7 @@ class SqliteConnection(UnitOfWorkState):
         """Restores the counters, and rolls the transaction back."""
         self._forget_read()
         self._log_row = None
+        self._added_place = None
         self._settles = False
         for counters in self._touched:
             counters.record_count = counters.saved_count
@@ -397,7 +441,7 @@ class SqliteConnection(UnitOfWorkState):
 
 
 def _packed(stores: list[StoreCounters]) -> bytes:
-    return b"".join(
+    packed = b"".join(
         [
             _PACKED_COUNTERS.pack(
                 counters.store_id, counters.record_count, counters.size_bytes, counters.next_record_id
@@ -405,3 +449,4 @@ def _packed(stores: list[StoreCounters]) -> bytes:
             for counters in stores
         ]
     )
+    return packed + _PACKED_SUM.pack(crc32c_after(0, packed))

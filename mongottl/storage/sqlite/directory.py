@@ -2,6 +2,7 @@
 
     mongottl.sqlite3        the database; its header has the format
     mongottl.sqlite3-wal    the commits since the last checkpoint; -shm is SQLite's index of it
+    mongottl.durable        how much of the log is on disk (`durable_log`), until the server stops
     mongottl.lock           locked while a server uses the directory, as is the directory itself, since this file can
                             be removed; holds that server's process id
     mongottl-copy-…         a copy of the database that is being made, for a backup
@@ -20,13 +21,18 @@ from mongottl.storage.interface import DataDirectoryError
 
 DATABASE_NAME: Final = "mongottl.sqlite3"
 LOCK_NAME: Final = "mongottl.lock"
+DURABLE_NAME: Final = "mongottl.durable"
 # Begins the names of copies of the database that are being made; the next server removes what a killed one leaves.
 COPY_PREFIX: Final = "mongottl-copy-"
 
 # "mttl": marks the database as ours (SQLite's application_id).
 APPLICATION_ID: Final = 0x6D74746C
 # Raised whenever an older mongottl could not read what a newer one writes (SQLite's user_version).
-FORMAT_VERSION: Final = 1
+#   2: rows of records have a checksum, which a server that does not know it would leave as it was at an update.
+FORMAT_VERSION: Final = 2
+FIRST_FORMAT_WITH_SUMS: Final = 2
+# The oldest format that can be read; the opening raises it.
+OLDEST_FORMAT: Final = 1
 
 # Files by which a mongod's directory is known.
 _MONGOD_FILES: Final = frozenset({"WiredTiger", "WiredTiger.wt", "WiredTiger.lock", "storage.bson", "sizeStorer.wt"})
@@ -50,8 +56,11 @@ class DataDirectory:
         self.database_path = os.path.join(path, DATABASE_NAME)
         self.wal_path = self.database_path + "-wal"
         self.shm_path = self.database_path + "-shm"
+        self.durable_path = os.path.join(path, DURABLE_NAME)
         self.new_database_path = self.database_path + ".new"
         self.is_new = False
+        # As the header of the database file has it.
+        self.format = FORMAT_VERSION
         self._lock_path = os.path.join(path, LOCK_NAME)
         self._lock_file = -1
         # The directory itself, locked; -1 where the file system or Windows does not lock directories.
@@ -171,11 +180,12 @@ class DataDirectory:
         if _number(header, _APPLICATION_ID_AT) != APPLICATION_ID:
             raise DataDirectoryError(f"{path} is a database, but not mongottl's")
         version = _number(header, _USER_VERSION_AT)
-        if version != FORMAT_VERSION:
+        if not OLDEST_FORMAT <= version <= FORMAT_VERSION:
             raise DataDirectoryError(
                 f"{path} has format {version}, written by a {'newer' if version > FORMAT_VERSION else 'older'} "
-                f"mongottl; this one reads format {FORMAT_VERSION}"
+                f"mongottl; this one reads formats {OLDEST_FORMAT} to {FORMAT_VERSION}"
             )
+        self.format = version
         page_size = int.from_bytes(header[_PAGE_SIZE_AT : _PAGE_SIZE_AT + 2], "big")
         if page_size == 1:
             page_size = 65536

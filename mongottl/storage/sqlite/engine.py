@@ -44,6 +44,7 @@ from typing import Final
 from urllib.parse import quote
 
 from mongottl.storage.interface import (
+    MAX_RECORD_ID,
     DataDirectoryError,
     DiskFull,
     EngineUnavailable,
@@ -64,7 +65,8 @@ from mongottl.storage.sqlite.directory import (
     sync_file,
 )
 from mongottl.storage.sqlite.disk_room import DiskRoom
-from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
+from mongottl.storage.sqlite.durable_log import NO_PLACE, DurableLog, Place, committed_length, loss, noted_state
+from mongottl.storage.sqlite.records import SUM_COLUMN, SqliteLog, SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
 from mongottl.storage.sqlite.stored_log import commits_behind_damage
 from mongottl.storage.unit_of_work import EngineUnitOfWork
@@ -189,6 +191,7 @@ class SqliteEngine(StorageEngine):
         self._copies = 0
         self._copies_lock = threading.Lock()
         self._checkpointer: sqlite3.Connection | None = None
+        self._durable_log = None if directory is None else DurableLog(directory.durable_path)
         self._flush_count = 0
         self._checkpoint_count = 0
         self._ended_count = 0
@@ -222,6 +225,8 @@ class SqliteEngine(StorageEngine):
             self._connection = SqliteConnection(_open_database(directory), persistent=True)
             try:
                 self._load()
+                if directory.format < FORMAT_VERSION:
+                    _raise_format(directory.database_path)
                 self._vacuum_mode = int(self._connection.read_row("PRAGMA auto_vacuum", ())[0])
                 self._wal_file = os.open(directory.wal_path, os.O_RDWR)
                 self._database_file = os.open(directory.database_path, os.O_RDWR)
@@ -232,16 +237,22 @@ class SqliteEngine(StorageEngine):
                 directory.sync()
                 # An earlier process may have ended without waiting for its last commits. They count as durable from
                 # here on, since commits are numbered anew.
+                length = None if self._durable_log is None else committed_length(self._shm_file)
                 sync(self._wal_file)
+                if self._durable_log is not None:
+                    if length is None or length.frames == 0:
+                        self._durable_log.forget()  # of a log that another program has copied and removed
+                    else:
+                        self._durable_log.note(length, self._connection.committed_place)
                 self._connection.raw.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             except BaseException as error:
-                self._connection.raw.close()
+                _close_opened(directory, self._connection.raw)
                 self._close_files()
                 if isinstance(error, OSError) and not isinstance(error, DataDirectoryError):
                     path = error.filename or directory.database_path
                     raise DataDirectoryError(f"{path} cannot be used: {error.strerror or error}") from error
                 # The last three come of values that are not of the type of their column.
-                if isinstance(error, (EngineUnavailable, TypeError, ValueError, struct.error)):
+                if isinstance(error, (EngineUnavailable, sqlite3.Error, TypeError, ValueError, struct.error)):
                     raise _unusable(directory.database_path, error) from error
                 raise
 
@@ -521,12 +532,16 @@ class SqliteEngine(StorageEngine):
                 raise EngineUnavailable(self._connection.refusal)
             # A commit is counted when the system has all of it.
             number = self._connection.commit_count
+            place = self._connection.committed_place
+            length = committed_length(self._shm_file)
             try:
                 self._sync(self._wal_file)
                 self._check_files()
             except OSError as error:
                 self._refuse_writes(str(error))
                 raise EngineUnavailable(f"the write-ahead log cannot be made durable: {error}") from error
+            if length is not None and self._durable_log is not None:
+                self._durable_log.note(length, place)
             self._durable_number = number
             self._flush_count += 1
 
@@ -730,10 +745,14 @@ class SqliteEngine(StorageEngine):
                     self._checkpointer.close()
                 if self._room is not None and self._room.is_nearly_full:
                     self._room.give_up_reserve()
+                if self._durable_log is not None:
+                    self._durable_log.remove()
                 # The last connection to close runs a checkpoint, waits for the disk, and removes the log.
                 self._connection.raw.close()
             except sqlite3.Error as error:
                 raise engine_error(error) from error
+            except OSError as error:
+                raise EngineUnavailable(f"the note about the log cannot be removed: {error}") from error
             finally:
                 self._close_files()
                 if self._directory is not None:
@@ -749,6 +768,8 @@ class SqliteEngine(StorageEngine):
         self._wal_file = -1
         self._database_file = -1
         self._shm_file = -1
+        if self._durable_log is not None:
+            self._durable_log.close()
 
     def _log_bytes(self) -> int:
         """The length of the log in use, which may be less than the file's."""
@@ -801,10 +822,15 @@ class SqliteEngine(StorageEngine):
                 self._sorted[ident] = SqliteSortedData(connection, ident, store_id, kind == SORTED_UNIQUE)
         if newest is not None:
             self._load_counters(newest)
+        if newest is not None and connection.persistent:
+            connection.committed_place = (newest.counters.store_id, newest.last_record_id())
 
     def _load_counters(self, log: SqliteLog) -> None:
         """Corrects the counters of all stores by what the log has behind the place up to which they were settled."""
-        ahead = log.counters_from(log.counters.next_record_id)
+        try:
+            ahead = log.counters_from(log.counters.next_record_id)
+        except (ValueError, struct.error):
+            ahead = self._counted()
         stores = {store.counters.store_id: store.counters for store in self._records.values()}
         for store_id, (record_count, size_bytes, next_record_id) in ahead.items():
             # An id in the log is not given again, though its store may have been dropped since.
@@ -813,6 +839,17 @@ class SqliteEngine(StorageEngine):
             if counters is not None:
                 counters.set(record_count, size_bytes, next_record_id)
                 self._connection.note_ahead(counters)
+
+    def _counted(self) -> dict[int, tuple[int, int, int]]:
+        """The counters of all stores, counted, since those in the log are damaged; it takes as long as a scan of all
+        records."""
+        found: dict[int, tuple[int, int, int]] = {}
+        for store in self._records.values():
+            sql = f"SELECT count(*), coalesce(sum(length(doc)), 0), coalesce(max(rid), 0) FROM {store.table}"
+            count, size, last = self._connection.read_row(sql, ())
+            counters = store.counters
+            found[counters.store_id] = (count, size, max(last + 1, counters.next_record_id))
+        return found
 
     def _save(self) -> None:
         """To be called before each change of idents: at the first one in a unit, registers that a rollback undoes
@@ -978,7 +1015,9 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
             _create_database(directory)
         elif directory.has_wal():
             # Closing a database that turns out to be damaged would move its log into it; a reader cannot.
-            _check_read_only(path)
+            _check_read_only(directory)
+        elif noted_state(directory.durable_path) is not None:
+            _check_loss(directory, 0, newest_place_of_file(directory.database_path))
         raw = connect(path)
     except OSError as error:
         raise DataDirectoryError(f"{path} cannot be opened: {error}") from error
@@ -991,12 +1030,19 @@ def _open_database(directory: DataDirectory) -> sqlite3.Connection:
         # Opens the log, which is made when it is not there.
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.Error as error:
-        raw.close()
+        _close_opened(directory, raw)
         raise _unusable(path, error) from error
     if mode != "wal":
-        raw.close()
+        _close_opened(directory, raw)
         raise DataDirectoryError(f"{path} is no longer in write-ahead mode: another program has changed it")
     return raw
+
+
+def _close_opened(directory: DataDirectory, raw: sqlite3.Connection) -> None:
+    """Closes the connection of an opening that has failed, which may copy the log to the database and remove it."""
+    with suppress(OSError):
+        DurableLog(directory.durable_path).remove()
+    raw.close()
 
 
 def _unusable(path: str, error: Exception) -> DataDirectoryError:
@@ -1008,12 +1054,84 @@ def _unusable(path: str, error: Exception) -> DataDirectoryError:
     return DataDirectoryError(f"{path} {verb}: {error}")
 
 
-def _check_read_only(path: str) -> None:
-    """Raises sqlite3.DatabaseError if the schema or our two tables cannot be read."""
-    raw = connect(f"file:{quote(path)}?mode=ro", uri=True)
+def _check_read_only(directory: DataDirectory) -> None:
+    """Raises sqlite3.DatabaseError if the schema or our two tables cannot be read, DataDirectoryError if commits that
+    were on disk are missing."""
+    raw = connect(f"file:{quote(directory.database_path)}?mode=ro", uri=True)
     try:
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         raw.execute("SELECT * FROM stores").fetchall()
         raw.execute("SELECT key FROM catalog").fetchall()
+        if noted_state(directory.durable_path) is not None:
+            _check_loss(directory, read_frames(directory), newest_place(raw))
+    finally:
+        raw.close()
+
+
+def _check_loss(directory: DataDirectory, frames: int, newest: Place) -> None:
+    """DataDirectoryError if less of the log is there than was on disk. For the parameters see `loss`."""
+    noted = noted_state(directory.durable_path)
+    found = "" if noted is None else loss(noted, directory.wal_path, frames, newest)
+    if found:
+        raise DataDirectoryError(
+            f"{directory.wal_path} is damaged or was cut, so that commits that were acknowledged as durable cannot be"
+            f" read: {found}. Restore a backup, or remove {directory.durable_path} to start without these commits"
+        )
+
+
+def read_frames(directory: DataDirectory) -> int:
+    """How many frames of the log SQLite reads. To be called when a connection has read from the database. OSError."""
+    with open(directory.shm_path, "rb") as shm:
+        return int.from_bytes(shm.read(SHM_FRAMES_AT + 4)[SHM_FRAMES_AT:], sys.byteorder)
+
+
+def newest_place_of_file(path: str) -> Place:
+    """`newest_place` of a database without a log. sqlite3.Error."""
+    raw = connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
+    try:
+        return newest_place(raw)
+    finally:
+        raw.close()
+
+
+def newest_place(raw: sqlite3.Connection) -> Place:
+    """The place of the last row of a log in a database; sqlite3.Error if it cannot be read.
+
+    Ids of stores ascend, so a log that was dropped comes before all stores that are newer.
+    """
+    (log_id,) = raw.execute("SELECT max(id) FROM stores WHERE kind = ?", (LOG,)).fetchone()
+    if log_id is None:
+        (store_id,) = raw.execute("SELECT max(id) FROM stores").fetchone()
+        return NO_PLACE if store_id is None else (store_id, MAX_RECORD_ID)
+    (record_id,) = raw.execute(f"SELECT max(rid) FROM r{int(log_id)}").fetchone()
+    return log_id, record_id or 0
+
+
+def _raise_format(path: str) -> None:
+    """Brings a database of format 1 to format 2: its tables of records get the column of checksums, NULL in all rows.
+
+    The definitions of all tables are changed at once, as SQLite's documentation of ALTER TABLE describes (section 8):
+    it reads them all again for each ALTER TABLE, which takes a minute for a thousand collections. The new number has to
+    be in the database file, where a server that knows format 1 alone looks for it: so this is repeated for a database
+    whose log alone has it. sqlite3.Error, DataDirectoryError.
+    """
+    raw = connect(path)
+    try:
+        raw.execute("PRAGMA synchronous = NORMAL")
+        raw.execute("PRAGMA writable_schema = ON")
+        raw.execute("BEGIN IMMEDIATE")
+        version: int = raw.execute("PRAGMA schema_version").fetchone()[0]
+        raw.execute(
+            "UPDATE sqlite_schema SET sql = substr(sql, 1, length(sql) - 1) || ? "
+            "WHERE type = 'table' AND name GLOB 'r[0-9]*' AND sql NOT LIKE '%' || ?",
+            (SUM_COLUMN, SUM_COLUMN),
+        )
+        raw.execute(f"PRAGMA schema_version = {version + 1}")
+        raw.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+        raw.execute("COMMIT")
+        raw.execute("PRAGMA writable_schema = OFF")
+        (busy, _, _) = raw.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        if busy:
+            raise DataDirectoryError(f"{path} is in use by another program, so its format cannot be raised")
     finally:
         raw.close()

@@ -5,6 +5,9 @@ of `low` and `(high, 0)` is behind every entry below `high`, since record ids be
 following ones use the same statement.
 """
 
+from typing import Any
+
+from mongottl.storage.checksums import checked_entries
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DuplicateKey,
@@ -51,6 +54,8 @@ class SqliteSortedData(SortedDataInterface):
         self._fetch_exact = ""
         self._fetch_forward = ""
         self._fetch_backward = ""
+        self._fetch_forward_checked = ""
+        self._fetch_backward_checked = ""
         self._ascending = ascending
         self._descending = descending
 
@@ -131,31 +136,34 @@ class SqliteSortedData(SortedDataInterface):
     ) -> tuple[list[FetchedEntry], bool]:
         assert isinstance(records, SqliteRecordStore)
         if records.table != self._joined:
-            self._join(records.table)
-        rows: list[FetchedEntry]
+            self._join(records)
+        with_sums = records.must_check
         if forward:
             key, record_id = (low, 0) if after is None else after
-            sql = self._fetch_forward
+            sql = self._fetch_forward_checked if with_sums else self._fetch_forward
             end = high
         else:
             key, record_id = (high, 0) if after is None else after
-            sql = self._fetch_backward
+            sql = self._fetch_backward_checked if with_sums else self._fetch_backward
             end = low
         counters = records.counters
         if counters.fits_repeated(limit, max_bytes):
-            rows = self._connection.read(sql, (key, record_id, end, limit))
+            rows = _checked(records, self._connection.read(sql, (key, record_id, end, limit)), with_sums)
             self._connection.remember_read(counters, rows, counters.most_bytes(len(rows)), 1)
             return rows, len(rows) >= limit
-        rows, left = self._connection.read_within(sql, (key, record_id, end, limit), 2, max_bytes)
+        read, left = self._connection.read_within(sql, (key, record_id, end, limit), 2, max_bytes)
+        rows = _checked(records, read, with_sums)
         self._connection.remember_read(counters, rows, max_bytes - left, 1)
         return rows, len(rows) >= limit or left <= 0
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, SqliteRecordStore)
         if records.table != self._joined:
-            self._join(records.table)
-        row: Record | None = self._connection.read_row(self._fetch_exact, (key,))
-        return row
+            self._join(records)
+        row = self._connection.read_row(self._fetch_exact, (key,))
+        if row is None:
+            return None
+        return records.checked(row)
 
     def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
         found: list[IndexEntry] = []
@@ -176,10 +184,22 @@ class SqliteSortedData(SortedDataInterface):
         rows = self._connection.read(self._behind, (key, rid, high, entries))
         return rows[0] if rows else None
 
-    def _join(self, records: str) -> None:
+    def _join(self, records: SqliteRecordStore) -> None:
         # CROSS JOIN fixes the order: SQLite takes the left table as the outer one.
-        joined = f"FROM {self.table} k CROSS JOIN {records} r ON r.rid = k.rid"
-        self._fetch_exact = f"SELECT r.rid, r.doc, r.ts, r.ttl {joined} WHERE k.key = ?"
+        joined = f"FROM {self.table} k CROSS JOIN {records.table} r ON r.rid = k.rid"
+        last = ", r.sum" * records.has_sums
+        self._fetch_exact = f"SELECT r.rid, r.doc, r.ts, r.ttl{last} {joined} WHERE k.key = ?"
+        self._fetch_forward_checked = f"SELECT k.key, k.rid, r.doc, r.ts, r.ttl{last} {joined} {self._ascending}"
+        self._fetch_backward_checked = f"SELECT k.key, k.rid, r.doc, r.ts, r.ttl{last} {joined} {self._descending}"
         self._fetch_forward = f"SELECT k.key, k.rid, r.doc, r.ts, r.ttl {joined} {self._ascending}"
         self._fetch_backward = f"SELECT k.key, k.rid, r.doc, r.ts, r.ttl {joined} {self._descending}"
-        self._joined = records
+        self._joined = records.table
+
+
+def _checked(records: SqliteRecordStore, rows: list[Any], with_sums: bool) -> list[FetchedEntry]:
+    """Entries with records of rows. with_sums: whether they were read with checksums. DamagedRecord."""
+    if with_sums:
+        return checked_entries(records.ident, rows)
+    if records.has_sums:
+        records.counters.note_unchecked(len(rows))
+    return rows

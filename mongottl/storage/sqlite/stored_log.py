@@ -19,6 +19,8 @@ _HEADER: Final = struct.Struct(">8I")
 _FRAME: Final = struct.Struct(">6I")
 # The lowest bit says that the words of the checksums are big-endian.
 _MAGIC: Final = 0x377F0682
+# In the place of salts, which have 8 bytes.
+DAMAGED_HEADER: Final = b"damaged"
 
 
 def commits_behind_damage(path: str, frames: int) -> int:
@@ -49,6 +51,21 @@ def commits_behind_damage(path: str, frames: int) -> int:
                 found += whole
             before = (sum_1, sum_2)
     return found
+
+
+def header_salts(path: str) -> bytes:
+    """The salts in the header of a log, which tell one log from the next; empty if there is no header, DAMAGED_HEADER
+    if its checksum is wrong."""
+    try:
+        with open(path, "rb", buffering=0) as log:
+            head = log.read(_HEADER.size)
+    except FileNotFoundError:
+        return b""
+    if len(head) < _HEADER.size:
+        return b""
+    magic, _, _, _, _, _, sum_1, sum_2 = _HEADER.unpack(head)
+    whole = magic & ~1 == _MAGIC and _checksum(">" if magic & 1 else "<", head[:24], 0, 0) == (sum_1, sum_2)
+    return head[16:24] if whole else DAMAGED_HEADER
 
 
 def _checksum(order: str, data: bytes, first: int, second: int) -> tuple[int, int]:

@@ -7,17 +7,18 @@ were dropped. Only SQLite's index of the log, -shm, may be made anew, which hold
 import os
 import re
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
+from mongottl.storage.checksums import damaged_records
 from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
 from mongottl.storage.sqlite.connection import IS_NO_PACKED_COUNTERS
 from mongottl.storage.sqlite.copying import copy_database
-from mongottl.storage.sqlite.directory import DataDirectory
-from mongottl.storage.sqlite.engine import LOG, RECORDS, SHM_FRAMES_AT, SqliteEngine, connect
+from mongottl.storage.sqlite.directory import FIRST_FORMAT_WITH_SUMS, DataDirectory
+from mongottl.storage.sqlite.durable_log import loss, noted_state
+from mongottl.storage.sqlite.engine import LOG, RECORDS, SqliteEngine, connect, newest_place, read_frames
 from mongottl.storage.sqlite.records import SqliteRecordStore
 from mongottl.storage.sqlite.stored_log import commits_behind_damage
 
@@ -40,8 +41,12 @@ _STORES_COLUMNS: Final = {
     "size_bytes": "integer",
     "next_record_id": "integer",
 }
-_CAN_BE_NULL: Final = ("ident",)
+_CAN_BE_NULL: Final = ("ident", "sum")
 _RECORD_COLUMNS: Final = {"doc": "blob", "ts": "integer", "ttl": "integer"}
+_SUM_COLUMNS: Final = {"sum": "integer"}
+# Rows whose checksums are looked at together, and records of a store that are named.
+_SUMS_AT_ONCE: Final = 256
+_NAMED_RECORDS: Final = 20
 _ENTRY_COLUMNS: Final = {"key": "blob", "rid": "integer"}
 _EXPIRY_INDEXES: Final = {"_default": "its index of `_ts`", "_own": "its index of `_ts` and `ttl`"}
 
@@ -63,6 +68,7 @@ class StoredState:
         self.idents: dict[int, str] = {}
         self.unreadable: set[str] = set()
         self._kinds: dict[int, int] = {}
+        self._format = 0
         # The pages at which tables and indexes begin, by name; and the names of the tables.
         self._objects: dict[str, int] = {}
         self._tables: list[str] = []
@@ -112,9 +118,11 @@ class StoredState:
                 for suffix, named in _EXPIRY_INDEXES.items():
                     if f"r{store_id}{suffix}" not in self._objects:
                         yield f"{self._named(store_id)}: {named} is missing"
-            for fault in self._type_faults(
-                f"{prefix}{store_id}", _RECORD_COLUMNS if prefix == "r" else _ENTRY_COLUMNS, kind == LOG
-            ):
+            columns = _ENTRY_COLUMNS
+            if prefix == "r":
+                has_sums = self._format >= FIRST_FORMAT_WITH_SUMS
+                columns = {**_RECORD_COLUMNS, **_SUM_COLUMNS} if has_sums else _RECORD_COLUMNS
+            for fault in self._type_faults(f"{prefix}{store_id}", columns, kind == LOG):
                 self.unreadable.add(self.idents.get(store_id, ""))
                 yield fault
         for name in self._objects:
@@ -128,12 +136,18 @@ class StoredState:
 
     def log_faults(self) -> Iterator[str]:
         """What of the log was not read. To be called when something has been read from the database."""
-        if not self._directory.has_wal():
-            return
+        directory = self._directory
+        frames = 0
+        lost = 0
+        missing = ""
         try:
-            with open(self._directory.shm_path, "rb") as shm:
-                frames = int.from_bytes(shm.read(SHM_FRAMES_AT + 4)[SHM_FRAMES_AT:], sys.byteorder)
-            lost = commits_behind_damage(self._directory.wal_path, frames)
+            if directory.has_wal():
+                frames = read_frames(directory)
+                lost = commits_behind_damage(directory.wal_path, frames)
+            noted = noted_state(directory.durable_path)
+            if noted is not None:
+                with suppress(sqlite3.Error):  # the faults of the stores tell of it
+                    missing = loss(noted, directory.wal_path, frames, newest_place(self._raw))
         except OSError as error:
             yield f"log: it cannot be read: {error}"
             return
@@ -144,14 +158,15 @@ class StoredState:
                 f"log: frame {frames + 1} or one soon behind it is damaged, or was not on disk at a power failure, so"
                 f" that {lost} later commits are lost"
             )
+        if missing:
+            yield f"log: commits that were acknowledged as durable cannot be read: {missing}"
 
     def counter_faults(self) -> Iterator[str]:
         """Where the number of records, their bytes or the next record id of a store are not what its table has."""
         engine = self.engine
         assert engine is not None
-        ids = {ident: store_id for store_id, ident in self.idents.items()}
         for ident in engine.idents():
-            store_id = ids[ident]
+            store_id = self._ids[ident]
             if self._kinds[store_id] not in (RECORDS, LOG):
                 continue
             store = engine.record_store(ident)
@@ -169,6 +184,34 @@ class StoredState:
                 yield f"{ident}: its counter says {counters.size_bytes} bytes of documents, but there are {size}"
             if counters.next_record_id <= last:
                 yield f"{ident}: the next record id, {counters.next_record_id}, is not behind the last one, {last}"
+
+    @property
+    def _ids(self) -> dict[str, int]:
+        return {ident: store_id for store_id, ident in self.idents.items()}
+
+    def sum_faults(self) -> Iterator[str]:
+        """The records whose checksum is wrong; of each store at most some are named."""
+        engine = self.engine
+        assert engine is not None
+        if self._format < FIRST_FORMAT_WITH_SUMS:
+            return
+        for ident in engine.idents():
+            if ident in self.unreadable or self._kinds[self._ids[ident]] not in (RECORDS, LOG):
+                continue
+            store = engine.record_store(ident)
+            assert isinstance(store, SqliteRecordStore)
+            damaged = 0
+            try:
+                rows = self._raw.execute(f"SELECT rid, doc, ts, ttl, sum FROM {store.table} ORDER BY rid")
+                while batch := rows.fetchmany(_SUMS_AT_ONCE):
+                    for record_id in damaged_records(batch):
+                        damaged += 1
+                        if damaged <= _NAMED_RECORDS:
+                            yield f"{ident}: record {record_id} is not as it was written: its checksum is wrong"
+            except sqlite3.Error as error:
+                yield f"{ident}: its checksums cannot be read: {error}"
+            if damaged > _NAMED_RECORDS:
+                yield f"{ident}: {damaged - _NAMED_RECORDS} more records have a wrong checksum"
 
     def _type_faults(self, table: str, columns: dict[str, str], is_log: bool = False) -> Iterator[str]:
         """Where values of a table have another type than that of their column: one line for each column."""
@@ -208,6 +251,7 @@ class StoredState:
                     yield f"pages: {self._with_names(line)}"
 
     def _read_stores(self) -> None:
+        self._format = self._raw.execute("PRAGMA user_version").fetchone()[0]
         self._objects = dict(self._raw.execute(_OBJECTS).fetchall())
         self._tables = [name for name in self._objects if _OUR_INDEX.fullmatch(name) is None]
         for store_id, ident, kind in self._raw.execute("SELECT id, ident, kind FROM stores").fetchall():
