@@ -90,7 +90,8 @@ def test_a_failed_flush_is_a_write_concern_error(
         expected = client.test.command(command)
         client.test.drop_collection("d")
         client.test.drop_collection("c")
-        client.test.c.insert_one({"_id": 1})
+        # On disk, so that it is the command's flush that fails, not an earlier one in the background.
+        client.test.c.with_options(write_concern=WriteConcern(j=True)).insert_one({"_id": 1})
         monkeypatch.setattr(os, "fdatasync", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
         reply = client.test.command({**command, "writeConcern": {"j": True}}, check=False)
         failed = reply.pop("writeConcernError")

@@ -274,6 +274,7 @@ REFUSED_VALUES = {
     "resumeAfter": 40647,
     "startAfter": 40647,
     "showRawUpdateDescription": 115,
+    "transformIdentifiers": 40415,
 }
 
 
