@@ -23,9 +23,13 @@ from tests.waiting import PATIENCE_S
 
 
 class Disk:
-    """Stands for the system's waits for the disk: counts them, holds them up, or lets them fail."""
+    """Stands for the system's waits for the disk: counts them, holds them up, or lets them fail.
 
-    def __init__(self) -> None:
+    note: the file for which nobody waits, of what the flushes have made durable.
+    """
+
+    def __init__(self, note: Path) -> None:
+        self._note = note
         self.waits = 0
         self.fails = False
         self._free = 0
@@ -33,6 +37,8 @@ class Disk:
         self._may_go.set()
 
     def sync(self, descriptor: int) -> None:
+        if self._note.exists() and os.path.samestat(os.fstat(descriptor), self._note.stat()):
+            return
         self.waits += 1
         assert self.waits <= self._free or self._may_go.wait(PATIENCE_S)
         if self.fails:
@@ -49,7 +55,7 @@ class Disk:
 
 class Setup:
     def __init__(self, directory: Path) -> None:
-        self.disk = Disk()
+        self.disk = Disk(directory / "mongottl.durable")
         self.lines = io.StringIO()
         self.directory = directory
         self.engine = SqliteEngine(
