@@ -1,4 +1,4 @@
-"""README.md, CHANGELOG.md and the pages of docs, and the code blocks in them: one place tells which test runs which language.
+"""README.md, CHANGELOG.md and the pages of docs, and the code blocks in them: tells which test runs which language.
 
 A fence names its language. `text` is for what is not run: output, trees of files. A block of any other language has to
 be run by the test module that `RUN_BY` names for it, so that nothing stands in the documents that no test has tried.

@@ -1,4 +1,4 @@
-"""What README.md, CHANGELOG.md, docs, compose.yaml, the Dockerfile and the package's metadata promise is there and works."""
+"""What README.md, CHANGELOG.md, docs, compose.yaml, the Dockerfile and the package's metadata promise is true."""
 
 import importlib.machinery
 import importlib.util
