@@ -267,6 +267,16 @@ class CommandError(MongottlError):
         return f"{type(self).__name__}({self.code_name}, {self.message!r})"
 
 
+# The errors that end an operation from outside: its time is up, it was killed, the server stops.
+_INTERRUPTIONS: Final = (ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown)
+
+
+def is_interruption(error: CommandError) -> bool:
+    """Whether the operation must end, so that no code may take the error for that of an operand, a statement or a
+    plan, and go on."""
+    return error.code in _INTERRUPTIONS
+
+
 class WriteError(CommandError):
     """One statement of a write command failed; with `ordered: false` the others are still carried out."""
 

@@ -17,12 +17,13 @@ MIN_CHECKS: Final = 2
 
 
 class Gaps:
-    """Measures the CPU between checks. ends: the operation's time is over from this check on; 0: never."""
+    """Measures the CPU between checks. ends: the operation is to end, with this code, from this check on; 0: never."""
 
-    def __init__(self, ends: int = 0) -> None:
+    def __init__(self, ends: int = 0, code: ErrorCode = ErrorCode.MaxTimeMSExpired) -> None:
         self.longest_s = 0.0
         self.count = 0
         self._ends = ends
+        self._code = code
         self._last_s = time.thread_time()
 
     def check(self) -> None:
@@ -31,15 +32,15 @@ class Gaps:
         self._last_s = now_s
         self.count += 1
         if self._ends and self.count >= self._ends:
-            raise CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
+            raise CommandError(self._code, "the operation is to end")
 
 
 @contextmanager
-def measured(ends: int = 0, evaluates: bool = True) -> Iterator[Gaps]:
+def measured(ends: int = 0, evaluates: bool = True, code: ErrorCode = ErrorCode.MaxTimeMSExpired) -> Iterator[Gaps]:
     """The gaps of what is computed in the block, as an evaluation."""
     collects = gc.isenabled()
     gc.disable()
-    gaps = Gaps(ends)
+    gaps = Gaps(ends, code)
     set_check(gaps.check)
     if evaluates:
         begin_evaluation()

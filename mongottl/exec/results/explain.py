@@ -12,7 +12,7 @@ from typing import Final
 
 from mongottl.document.build import encode
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.bounds import IndexBounds
@@ -31,8 +31,6 @@ VERBOSITIES: Final = (QUERY_PLANNER, EXECUTION_STATS, ALL_PLANS_EXECUTION)
 _MS_PER_S: Final = 1000
 # Fields of an IXSCAN that a COUNT_SCAN does not have.
 _NOT_IN_COUNT_SCAN: Final = ("direction", "indexBounds", "warning")
-# Errors that interrupt the explain command itself; other errors of the query are part of the reply.
-_INTERRUPTIONS: Final = (ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown)
 
 
 class Wrapper:
@@ -171,7 +169,7 @@ def explain_plan(
                     op.check_interrupt()
                     yield None
             except CommandError as error:
-                if error.code in _INTERRUPTIONS:
+                if is_interruption(error):  # it interrupts explain itself; other errors are part of the reply
                     raise
                 failure = error
             elapsed_s = clock.monotonic_s() - start_s
@@ -311,7 +309,7 @@ def _trial_stats(op: OperationContext, stage: PlanStage) -> Value:
         while stage.examined_below() < TRIAL_ENTRIES and stage.next_batch(op) is not None:
             pass
     except CommandError as error:
-        if error.code in _INTERRUPTIONS:
+        if is_interruption(error):
             raise
     root = stage.node()
     stage.close()

@@ -13,7 +13,7 @@ from mongottl.document.build import encode
 from mongottl.document.numbers import DECIMAL_DIGITS, TWO_63, clamp_to_long, decimal_of, to_double, whole
 from mongottl.document.render import render_result
 from mongottl.document.types import INT64_MIN, Date, Decimal128, Int64, Value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.query.expr.base import (
     IN_ORDER,
     EvaluationContext,
@@ -152,8 +152,8 @@ class AddExpression(Expression):
         try:
             for argument in arguments:
                 values.append(argument.evaluate(ev))
-        except CommandError:
-            if values and add_values(values) is None:
+        except CommandError as error:
+            if values and not is_interruption(error) and add_values(values) is None:
                 return None
             raise
         return add_values(values)

@@ -20,7 +20,7 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, is_interruption
 from mongottl.query.context import ParseContext
 from mongottl.query.registry import Registry
 from mongottl.query.timestamps import timestamp_seconds
@@ -294,8 +294,8 @@ class InOrderExpression(FunctionExpression):
         try:
             for argument in self.arguments:
                 values.append(argument.evaluate(ev))
-        except CommandError:
-            if values and self.function(values) is None:
+        except CommandError as error:
+            if values and not is_interruption(error) and self.function(values) is None:
                 return None
             raise
         return self.function(values)
@@ -327,8 +327,8 @@ class CollatedInOrderExpression(CollatedExpression):
         try:
             for argument in self.arguments:
                 values.append(argument.evaluate(ev))
-        except CommandError:
-            if values and self.collated(values, self.collation) is None:
+        except CommandError as error:
+            if values and not is_interruption(error) and self.collated(values, self.collation) is None:
                 return None
             raise
         return self.collated(values, self.collation)
@@ -402,6 +402,8 @@ def fold(node: Expression, ctx: ParseContext) -> Expression:
     try:
         return Constant(node.evaluate(_NO_DOCUMENT))
     except CommandError as error:
+        if is_interruption(error):
+            raise
         if ctx.folding_fails and ctx.folding_error is None:
             ctx.folding_error = error
         return node

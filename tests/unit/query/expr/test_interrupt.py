@@ -12,7 +12,7 @@ from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
-from mongottl.query.expr.base import EXPRESSIONS
+from mongottl.query.expr.base import ALL_FIRST, EXPRESSIONS
 from tests.gaps import MAX_GAP_S, MIN_CHECKS, measured
 
 LENGTH = 120_000
@@ -150,6 +150,34 @@ def test_an_operator_ends_when_its_time_is_over(name: str, document: bytes) -> N
     with pytest.raises(CommandError) as caught, measured(2):
         parsed({name: LONG[name]}).evaluate(EvaluationContext(document))
     assert caught.value.code == ErrorCode.MaxTimeMSExpired
+
+
+def names_of_operators_that_end_at_a_null() -> list[str]:
+    names = ["$add"]
+    for name in EXPRESSIONS.names():
+        operator = EXPRESSIONS.get(name)
+        if operator is not None and operator.grouping != ALL_FIRST:
+            names.append(name)
+    return names
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MaxTimeMSExpired, ErrorCode.Interrupted, ErrorCode.InterruptedAtShutdown])
+@pytest.mark.parametrize("name", names_of_operators_that_end_at_a_null())
+def test_no_null_hides_that_an_operation_is_to_end(name: str, code: ErrorCode, document: bytes) -> None:
+    """Another error of an operand after a null is none, since it is not evaluated."""
+    failing = parsed({name: ["$missing", {"$divide": [1, "$zeros"]}, "$missing"]})
+    assert failing.evaluate(EvaluationContext(document)) is None
+    long = parsed({name: ["$missing", {"$map": {"input": "$a", "in": 1}}, "$missing"]})
+    with pytest.raises(CommandError) as caught, measured(1, code=code):
+        long.evaluate(EvaluationContext(document))
+    assert caught.value.code == code
+
+
+def test_no_constant_hides_that_an_operation_is_to_end() -> None:
+    """An error of folding a constant is kept for the evaluation, or forgotten, but not that the operation is to end."""
+    with pytest.raises(CommandError) as caught, measured(1, evaluates=False, code=ErrorCode.Interrupted) as gaps:
+        parsed({"$cond": ["$a", {"$size": {"$range": [0, 3_000_000]}}, {"$size": {"$range": [0, 3_000_000]}}]})
+    assert (caught.value.code, gaps.count) == (ErrorCode.Interrupted, 1)
 
 
 def test_constants_are_folded_within_the_time_of_the_operation() -> None:
