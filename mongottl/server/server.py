@@ -166,20 +166,14 @@ class Server:
         return f"mongodb://{login}{reachable(self.config.host)}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
 
     def listen(self) -> None:
-        """Binds the address. OSError if it is taken or does not exist."""
+        """Binds the addresses. OSError if one is taken or does not exist: `close_listening` then closes the others."""
         self._listeners = open_listeners(self.config.host, self.config.port)
         self.port = port_of(self._listeners)
-        try:
-            if self.config.web_port is not None:
-                self._page = _page(self.config, self.shell, self._tls)
-            if self.config.certificate_port is not None:
-                assert self._tls is not None
-                self._certificate_site = _certificate_site(self.config, self._tls, self.log)
-        except OSError:
-            self._close_listeners()
-            if self._page is not None:
-                self._page.close()
-            raise
+        if self.config.web_port is not None:
+            self._page = _page(self.config, self.shell, self._tls)
+        if self.config.certificate_port is not None:
+            assert self._tls is not None
+            self._certificate_site = _certificate_site(self.config, self._tls, self.log)
         self._warn_without_access_control()
 
     def _warn_without_access_control(self) -> None:
@@ -258,6 +252,15 @@ class Server:
                 throttled=report.throttled,
                 mostExpensive=most_expensive,
             )
+        self.close_listening()
+        self.service.end_scripts()
+        # The oplog has it, too; this spares the next start reading it there.
+        with suppress(EngineUnavailable, WriteConflict):
+            self.service.save_sessions()
+        self.engine.close()
+
+    def close_listening(self) -> None:
+        """Closes what waits for clients; of a server that has not started, all that it has opened but its engine."""
         for listener in self._listeners:
             listener.close()
         if self._page is not None:
@@ -265,11 +268,6 @@ class Server:
         if self._certificate_site is not None:
             self._certificate_site.close()
         self.shell.poller.close()
-        self.service.end_scripts()
-        # The oplog has it, too; this spares the next start reading it there.
-        with suppress(EngineUnavailable, WriteConflict):
-            self.service.save_sessions()
-        self.engine.close()
 
     def close_sockets(self) -> None:
         """In a process that was forked from the server's: closes its copies of all sockets."""
@@ -477,6 +475,7 @@ async def open_server(
     config.validate()  # its fields may have been assigned since it was made
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity) if log is None else log
     engine = open_storage_engine(config.chosen_engine(), config.data_dir)
+    server: Server | None = None
     try:
         if clock is None:
             clock = _clock_of(config, engine)
@@ -507,6 +506,8 @@ async def open_server(
         server.listen()
         save_initial(server.service)
     except BaseException:
+        if server is not None:
+            server.close_listening()
         engine.close()
         raise
     try:

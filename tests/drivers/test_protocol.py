@@ -582,6 +582,34 @@ def test_a_stream_that_waits_is_answered_without_its_connections_task() -> None:
     assert trio.run(main, instruments=[steps]) < 5
 
 
+@pytest.mark.parametrize("fails", ["state", "page"])
+def test_a_server_that_fails_to_start_closes_what_it_has_opened(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """Also where it fails after it has begun to listen."""
+    if fails == "state":
+        monkeypatch.setattr("mongottl.server.server.save_initial", _without_memory)
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        config = ServerConfig(port=port, quiet=True, enable_test_commands=True)
+        if fails == "page":
+            config.web_port = taken.getsockname()[1]
+
+        async def main() -> None:
+            async with open_server(config):
+                raise AssertionError("it has started")
+
+        # Holds the traceback, so that no collection of garbage closes anything.
+        with pytest.raises(OSError if fails == "page" else MemoryError) as caught:
+            trio.run(main)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        assert caught.tb is not None
+
+
+def _without_memory(service: object) -> None:
+    raise MemoryError
+
+
 WAITING = {
     "aggregate": 1,
     "pipeline": [{"$currentOp": {}}, {"$match": {"command.getMore": {"$exists": True}}}],
