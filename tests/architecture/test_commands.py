@@ -22,6 +22,8 @@ from mongottl.dialect.cosmos.replies import REPLY_TYPES
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.pipeline import STAGES
 from mongottl.server.log import MESSAGE_IDS
+from tests.children import ended_after
+from tests.waiting import PATIENCE_S
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "mongottl"
 
@@ -111,15 +113,16 @@ sys.exit(main(["--port", "0"]))
     server = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
-    assert server.stdout is not None
-    address = urlsplit(server.stdout.readline().split()[-1])
-    body = bson.encode({"ping": 1, "$db": "admin"})
-    message = (len(body) + 21).to_bytes(4, "little") + bytes(8) + (2013).to_bytes(4, "little") + bytes(5) + body
-    with socket.create_connection((address.hostname, address.port)) as client:
-        client.sendall(message)
-        assert client.recv(4096)
-    server.terminate()
-    loaded = set(server.communicate()[0].split())
+    with ended_after(server):
+        assert server.stdout is not None
+        address = urlsplit(server.stdout.readline().split()[-1])
+        body = bson.encode({"ping": 1, "$db": "admin"})
+        message = (len(body) + 21).to_bytes(4, "little") + bytes(8) + (2013).to_bytes(4, "little") + bytes(5) + body
+        with socket.create_connection((address.hostname, address.port)) as client:
+            client.sendall(message)
+            assert client.recv(4096)
+        server.terminate()
+        loaded = set(server.communicate(timeout=PATIENCE_S)[0].split())
     assert server.returncode == 0
     families = {f"mongottl.commands.{module}" for module in FAMILIES}
     assert loaded & families == {f"mongottl.commands.{module}" for module in LOADED_AT_START}

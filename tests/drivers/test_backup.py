@@ -20,8 +20,9 @@ import mongottl
 from mongottl.cli import main
 from mongottl.offline import backup as offline_backup
 from mongottl.offline.check import DataCheck
+from tests.children import ended_after
 from tests.drivers.test_process import Process
-from tests.waiting import until, until_connected
+from tests.waiting import PATIENCE_S, until, until_connected
 
 Client = pymongo.MongoClient[dict[str, Any]]
 DATABASE = "mongottl.sqlite3"
@@ -194,13 +195,13 @@ def test_twenty_writers_go_on_and_the_copy_is_as_of_one_moment(data: Path, targe
 
 def longest_ping_s(client: Client, uri: str, target: Path) -> float:
     """How long a ping waits at most while a backup is made."""
-    backup = subprocess.Popen([sys.executable, "-P", "-m", "mongottl", "backup", uri, str(target)])
     longest_s = 0.0
-    while backup.poll() is None:
-        begun_s = time.monotonic()
-        client.admin.command("ping")
-        longest_s = max(longest_s, time.monotonic() - begun_s)
-        time.sleep(0.002)  # leaves the server to the backup, which is measured through it
+    with ended_after(subprocess.Popen([sys.executable, "-P", "-m", "mongottl", "backup", uri, str(target)])) as backup:
+        while backup.poll() is None:
+            begun_s = time.monotonic()
+            client.admin.command("ping")
+            longest_s = max(longest_s, time.monotonic() - begun_s)
+            time.sleep(0.002)  # leaves the server to the backup, which is measured through it
     assert backup.returncode == 0
     print(f"longest ping {longest_s * 1000:.0f} ms")
     return longest_s
@@ -302,11 +303,12 @@ def test_a_signal_removes_what_was_written(tmp_path: Path, data: Path, target: P
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        assert backup.stdout is not None
-        backup.stdout.readline()
-        assert len(list(target.parent.iterdir())) == 1
-        backup.send_signal(number)
-        backup.communicate()
+        with ended_after(backup):
+            assert backup.stdout is not None
+            backup.stdout.readline()
+            assert len(list(target.parent.iterdir())) == 1
+            backup.send_signal(number)
+            backup.communicate(timeout=PATIENCE_S)
         assert backup.returncode != 0
         assert list(target.parent.iterdir()) == []
 

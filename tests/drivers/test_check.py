@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import mongottl
 from mongottl.cli import main
 from mongottl.offline.check import DataCheck
 from mongottl.storage.interface import DataDirectoryError
+from tests.children import ended_after
 
 Client = pymongo.MongoClient[dict[str, Any]]
 DATABASE = "mongottl.sqlite3"
@@ -108,13 +108,12 @@ def test_the_data_of_a_killed_server_are_in_order_and_stay_as_they_are(tmp_path:
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert server.stdout is not None
-    with Client(server.stdout.readline().split()[-1]) as client:
-        fill(client)
-        with pytest.raises(DataDirectoryError, match="is in use by another server"):
-            faults(path)
-    server.send_signal(signal.SIGKILL)
-    server.communicate()
+    with ended_after(server):
+        assert server.stdout is not None
+        with Client(server.stdout.readline().split()[-1]) as client:
+            fill(client)
+            with pytest.raises(DataDirectoryError, match="is in use by another server"):
+                faults(path)
     assert (path / f"{DATABASE}-wal").stat().st_size > 0
     for leave_shm in (True, False):
         if not leave_shm:

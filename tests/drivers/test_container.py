@@ -21,6 +21,7 @@ from mongottl.cli.mongod_options import MONGOD_OPTIONS
 from mongottl.cli.subcommands import UsageError
 from mongottl.config import config_from
 from mongottl.javascript.library import missing_reason
+from tests.children import ended_after
 from tests.drivers.test_process import COMMAND, Process, spawn
 from tests.environment import without_settings
 from tests.waiting import PATIENCE_S
@@ -171,16 +172,15 @@ def test_the_container_of_the_emulator_says_that_it_has_started(tmp_path: Path) 
     pytest.importorskip("trustme")
     variables = {EMULATOR + "ENABLE_MONGODB_ENDPOINT": "4.2", "XDG_CACHE_HOME": str(tmp_path)}
     command = [*COMMAND, "container", "--port", "0", "--certificate-port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=without_settings(**variables)) as process:
-        try:
-            assert process.stdout is not None
-            uri = process.stdout.readline().split()[-1].decode()
-            # The module for Java waits for a line with this end.
-            assert any(line == b"Started\r\n" for line in process.stdout)
-            with connect(uri, PATIENCE_S) as client:
-                assert client.server_info()["version"].startswith("4.2.")
-        finally:
-            process.terminate()
+    with ended_after(subprocess.Popen(command, stdout=subprocess.PIPE, env=without_settings(**variables))) as process:
+        assert process.stdout is not None
+        uri = process.stdout.readline().split()[-1].decode()
+        # The module for Java waits for a line with this end.
+        assert any(line == b"Started\r\n" for line in process.stdout)
+        with connect(uri, PATIENCE_S) as client:
+            assert client.server_info()["version"].startswith("4.2.")
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_a_program_in_the_place_of_options_is_run() -> None:

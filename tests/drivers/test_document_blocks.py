@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pymongo
 import pytest
 
 import mongottl
+from tests.children import ended_after
 from tests.documents import ROOT, Block, blocks
 from tests.environment import without_settings
 from tests.waiting import PATIENCE_S
@@ -203,13 +205,15 @@ class Shell:
         return first
 
     def stop(self) -> None:
-        self._own.stop()
-        for server in self._servers:
-            server.send_signal(signal.SIGTERM)
-        for server in self._servers:
-            with server:
+        with ExitStack() as ended:
+            for server in self._servers:
+                ended.enter_context(ended_after(server))
+            self._own.stop()
+            for server in self._servers:
+                server.send_signal(signal.SIGTERM)
+            for server in self._servers:
                 server.communicate(timeout=PATIENCE_S)
-            assert server.returncode == 0
+                assert server.returncode == 0
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 import mongottl
 from mongottl.dump.errors import DumpError
 from mongottl.storage.sqlite.directory import DATABASE_NAME
+from tests.children import ended_after
 from tests.waiting import PATIENCE_S
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -340,10 +341,11 @@ def test_a_signal_ends_the_loading(tmp_path: Path) -> None:
         text=True,
     )
     log = data / f"{DATABASE_NAME}-wal"
-    while not (log.exists() and log.stat().st_size > 10_000_000):
-        assert server.poll() is None
-    server.send_signal(signal.SIGTERM)
-    stdout, _ = server.communicate(timeout=PATIENCE_S)
+    with ended_after(server):
+        while not (log.exists() and log.stat().st_size > 10_000_000):
+            assert server.poll() is None
+        server.send_signal(signal.SIGTERM)
+        stdout, _ = server.communicate(timeout=PATIENCE_S)
     assert (server.returncode, stdout) == (0, "")
     with mongottl.start_server(data_dir=str(data)) as running, Client(running.uri) as client:
         assert client.d.list_collection_names() == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.children import ended_after
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -109,13 +110,15 @@ def test_an_installation_says_how_far_it_is(tmp_path: Path, environment: dict[st
     for program in (python, sleep):
         program.chmod(0o755)
     path = f"{sleep.parent}:{os.environ['PATH']}"
-    with subprocess.Popen(
+    started = subprocess.Popen(
         [folder / "scripts/setup"],
         env={**os.environ, "PYTHON": str(python), "PATH": path, **environment},
+        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    ) as setup:
+    )
+    with ended_after(started, group=True) as setup:
         assert setup.stdout is not None
         progress = next((line for line in iter(setup.stdout.readline, "") if line.startswith("  10 s")), "nothing")
         # Opened for reading, too, so that this does not wait if there is no reader.
@@ -156,13 +159,14 @@ def test_ctrl_c_ends_an_installation(tmp_path: Path, part: str) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        installing = int(lines.readline())
-    os.killpg(script.pid, signal.SIGINT)
-    # Until all have closed their end of the pipe: pip, too.
-    script.communicate(timeout=PATIENCE_S)
-    assert script.returncode == 130
-    with pytest.raises(ProcessLookupError):
-        os.kill(installing, 0)
+        with ended_after(script, group=True):
+            installing = int(lines.readline())
+            os.killpg(script.pid, signal.SIGINT)
+            # Until all have closed their end of the pipe: pip, too.
+            script.communicate(timeout=PATIENCE_S)
+            assert script.returncode == 130
+            with pytest.raises(ProcessLookupError):
+                os.kill(installing, 0)
 
 
 @pytest.mark.parametrize(("part", "fails"), [("check", ""), ("check", "exit 1"), ("rest", "")])
@@ -193,15 +197,16 @@ def test_nothing_runs_on_after_scripts_test(tmp_path: Path, part: str, fails: st
         script = subprocess.Popen(
             [folder / "scripts/test"], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        begun = sorted([lines.readline().strip(), lines.readline().strip()])
-    if fails:
-        go_on.write_text("\n")
-    else:
-        os.killpg(script.pid, signal.SIGINT)
-    script.communicate(timeout=PATIENCE_S)
-    assert script.returncode == (1 if fails else 130)
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(begun[1]), 0)
+        with ended_after(script, group=True):
+            begun = sorted([lines.readline().strip(), lines.readline().strip()])
+            if fails:
+                go_on.write_text("\n")
+            else:
+                os.killpg(script.pid, signal.SIGINT)
+            script.communicate(timeout=PATIENCE_S)
+            assert script.returncode == (1 if fails else 130)
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(begun[1]), 0)
 
 
 def test_tables_are_written_from_the_sources_by_whatever_python_starts_the_script(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import mongottl
 from mongottl.server.web import http as web_http
+from tests.children import ended_after
 from tests.drivers.test_process import COMMAND
 from tests.drivers.test_tls import Files
 from tests.drivers.web.requests import Reply, ask, connect
@@ -321,7 +322,8 @@ def test_what_is_not_installed_is_named() -> None:
 
 
 def test_the_command_line_says_where_the_page_is() -> None:
-    with subprocess.Popen([*COMMAND, "--port", "0", "--web-port", "0"], stdout=subprocess.PIPE, text=True) as process:
+    command = [*COMMAND, "--port", "0", "--web-port", "0"]
+    with ended_after(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None
         first, second = process.stdout.readline(), process.stdout.readline()
         process.terminate()
