@@ -21,6 +21,7 @@ from mongottl.cli.options import configuration, help_text
 from mongottl.cli.subcommands import SUBCOMMANDS
 from mongottl.config import SETTINGS, VERSION, config_from
 from tests.documents import DOCS, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, documents
+from tests.waiting import PATIENCE_S
 
 DOCUMENTS = documents()
 EVERYTHING = "".join(DOCUMENTS.values())
@@ -263,7 +264,11 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     copy = tmp_path / "mongottl.service"
     copy.write_text(unit.replace("/usr/local/bin/mongottl", sys.executable), encoding="utf-8")
     checked = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(copy)], capture_output=True, text=True, timeout=60, check=False
+        ["systemd-analyze", "verify", "--man=no", str(copy)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     told = [line for line in checked.stderr.splitlines() if "mongottl.service" in line]
     assert (checked.returncode, told) == (0, []), checked.stderr
