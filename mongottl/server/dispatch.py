@@ -318,7 +318,7 @@ class Dispatcher:
             _check_write_block(spec, op)
         if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
             raise refused_write()
-        if waits.is_published(op.used_namespace):
+        if waits.is_published(op.used_namespace or op.database):
             return self._begin_later(waits.until_published(op), spec, op, carry_out, is_queued=False)
         if service.fail_points.fails_commands():
             fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, op.body))

@@ -37,13 +37,16 @@ def until_unlocked(op: OperationContext) -> Steps[None]:
 
 
 def is_published(namespace: str) -> bool:
-    """Whether the documents of a collection are made from the server's own state before a command uses it."""
+    """Whether the documents of a collection are made from the server's own state before a command uses it.
+
+    namespace: the command's collection, or its database if it names none, as listCollections does.
+    """
     return namespace in _PUBLISHED
 
 
 def until_published(op: OperationContext) -> Steps[None]:
-    """Brings the collection that the command names up to date."""
-    yield from _PUBLISHED[op.used_namespace](OperationContext(op.service, op.client, op.database))
+    """Brings the collection that the command names, or shows among others, up to date."""
+    yield from _PUBLISHED[op.used_namespace or op.database](OperationContext(op.service, op.client, op.database))
 
 
 # What publishes is imported then: few clients read these collections.
@@ -61,8 +64,10 @@ def _publish_replica_set(op: OperationContext) -> Generator[None, None, None]:
     return publish(op)
 
 
-# Collections whose documents are made from the server's own state right before a command uses them.
+# Collections whose documents are made from the server's own state right before a command uses them, and databases in
+# which commands about the whole database show them.
 _PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
+    "config": _publish_transactions,
     "config.transactions": _publish_transactions,
     "local.system.replset": _publish_replica_set,
 }

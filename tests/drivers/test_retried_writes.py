@@ -316,6 +316,20 @@ def test_config_transactions_shows_the_latest_write_of_each_session(attempts: At
     assert reply["cursor"]["firstBatch"] == [{"n": 2}]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [{"listCollections": 1}, {"aggregate": 1, "pipeline": [{"$listClusterCatalog": {}}], "cursor": {}}],
+    ids=["listCollections", "$listClusterCatalog"],
+)
+def test_lists_of_collections_show_config_transactions_before_anybody_has_read_it(command: dict[str, Any]) -> None:
+    with mongottl.start_server() as server, pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        assert client.config.command(command)["cursor"]["firstBatch"] == []
+        client.shop.c.insert_one({})
+        [found] = client.config.command(command)["cursor"]["firstBatch"]
+        assert found.get("name", found.get("ns")) in ("transactions", "config.transactions")
+        assert client.config.command("dbStats")["collections"] == 1
+
+
 def test_statement_ids_beyond_an_int_are_refused(server: mongottl.RunningServer) -> None:
     raw = Raw(server.port)
     insert = {
