@@ -9,7 +9,8 @@ import pytest
 
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import DiskFull, EngineUnavailable, StorageEngine, open_storage_engine
-from mongottl.storage.sqlite import engine as sqlite_engine
+from mongottl.storage.sqlite import rewriting
+from mongottl.storage.sqlite.engine import SqliteEngine
 
 PAGE = 4096
 LARGE = bytes(range(256)) * 24  # a page, and one that it refers to
@@ -76,7 +77,7 @@ def opened_old(data: Path) -> StorageEngine:
 @pytest.fixture
 def asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """`rewrite` asks whether to go on for a small database, too."""
-    monkeypatch.setattr(sqlite_engine, "_INSTRUCTIONS", 10)
+    monkeypatch.setattr(rewriting, "_INSTRUCTIONS", 10)
 
 
 def test_what_was_deleted_is_given_back_in_steps(data: Path) -> None:
@@ -260,7 +261,7 @@ def test_a_disk_without_room_for_two_copies_refuses_to_rewrite(data: Path, monke
 
 def test_a_full_disk_gives_nothing_back_until_there_is_room(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = open_storage_engine("sqlite", str(data))
-    assert isinstance(inner, sqlite_engine.SqliteEngine)
+    assert isinstance(inner, SqliteEngine)
     engine = ContractEngine(inner)
     fill(engine)
     delete_most(engine)

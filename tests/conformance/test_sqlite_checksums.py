@@ -20,8 +20,9 @@ from mongottl.storage.interface import (
     StorageEngine,
     open_storage_engine,
 )
+from mongottl.storage.sqlite.database import connect
 from mongottl.storage.sqlite.durable_log import noted_state
-from mongottl.storage.sqlite.engine import SqliteEngine, connect
+from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
 
 DATABASE = "mongottl.sqlite3"
@@ -295,7 +296,7 @@ def test_the_raise_of_a_format_is_finished_after_a_crash(tmp_path: Path, monkeyp
     assert format_in_file(path) == 1
     killed = tmp_path / "killed"
     killed.mkdir()
-    module = "mongottl.storage.sqlite.engine.connect"
+    module = "mongottl.storage.sqlite.database.connect"
 
     def copying(statement: str) -> None:
         if "wal_checkpoint" in statement and not (killed / DATABASE).exists():
@@ -328,7 +329,7 @@ def test_a_format_is_not_raised_beside_another_program(tmp_path: Path, monkeypat
     other = sqlite3.connect(tmp_path / DATABASE, isolation_level=None)
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM stores").fetchone()
-    monkeypatch.setattr("mongottl.storage.sqlite.engine._BUSY_S", 0.01)
+    monkeypatch.setattr("mongottl.storage.sqlite.database._BUSY_S", 0.01)
     with pytest.raises(DataDirectoryError, match="in use by another program"):
         opened(tmp_path)
     other.execute("ROLLBACK")

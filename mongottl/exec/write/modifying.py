@@ -285,7 +285,7 @@ def updated_document(match: MatchExpression | None, record: Record, driver: Upda
             details = MatchDetails()
             match.matches_positional(record[1], details)
         outcome = driver.apply(record[1], details, False)
-    except (IndexError, TypeError, ValueError):
+    except (IndexError, TypeError, ValueError, SystemError):  # the last one of compiled code, for a negative length
         _check_valid(record)
         raise
     finally:

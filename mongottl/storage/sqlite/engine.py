@@ -44,7 +44,6 @@ from typing import Final
 from urllib.parse import quote
 
 from mongottl.storage.interface import (
-    MAX_RECORD_ID,
     DataDirectoryError,
     DiskFull,
     EngineUnavailable,
@@ -56,33 +55,37 @@ from mongottl.storage.interface import (
 )
 from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters, engine_error
 from mongottl.storage.sqlite.copying import copy_database
+from mongottl.storage.sqlite.database import (
+    INCREMENTAL,
+    LOG,
+    NO_VACUUM,
+    PAGE_BYTES,
+    RECORDS,
+    SHM_FRAMES_AT,
+    SORTED,
+    SORTED_UNIQUE,
+    close_opened,
+    connect,
+    create_schema,
+    open_database,
+    raise_format,
+    unusable,
+)
 from mongottl.storage.sqlite.directory import (
     APPLICATION_ID,
     FORMAT_VERSION,
     DataDirectory,
-    create_private_file,
     open_data_directory,
     sync_file,
 )
 from mongottl.storage.sqlite.disk_room import DiskRoom
-from mongottl.storage.sqlite.durable_log import NO_PLACE, DurableLog, Place, committed_length, loss, noted_state
-from mongottl.storage.sqlite.records import SUM_COLUMN, SqliteLog, SqliteRecordStore, create_record_table
+from mongottl.storage.sqlite.durable_log import DurableLog, committed_length
+from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
+from mongottl.storage.sqlite.rewriting import check_room, vacuum
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
 from mongottl.storage.sqlite.stored_log import commits_behind_damage
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
-# `stores.kind`
-RECORDS: Final = 0
-SORTED: Final = 1
-SORTED_UNIQUE: Final = 2
-LOG: Final = 3
-
-# Pages of 4 KiB: larger ones make a single insert slower in proportion, since the log takes whole pages.
-_PAGE_BYTES: Final = 4096
-# The page cache, the only memory of the engine that grows with use; a data directory may be far larger.
-_CACHE_KIB: Final = 16 * 1024
-# Prepared statements kept, a few KiB each: about ten are in use for each busy collection.
-_CACHED_STATEMENTS: Final = 1024
 # Large enough that a page that is changed often is copied only once.
 _CHECKPOINT_BYTES: Final = 32 << 20
 # Writers wait a few ms when a log of this length is ended, which happens once in one or two million small documents.
@@ -98,51 +101,24 @@ _KEPT_LOG_BYTES: Final = 2 * _CHECKPOINT_BYTES
 # A checkpoint is repeated at once, so often at most, while it leaves more than this.
 _CHECKPOINT_ROUNDS: Final = 4
 _BYTES_LEFT: Final = 2 << 20
-# How long opening waits for the locks of another process, and how long later statements wait: this server takes no such
-# locks itself, and a wait blocks its event loop.
-_BUSY_S: Final = 10.0
+# How long statements wait for the locks of another process after the opening: this server takes no such locks itself,
+# and a wait blocks its event loop.
 _BUSY_MS: Final = 50
-# Places in SQLite's index of the log, -shm, of three numbers of 4 bytes in the machine's order: the committed frames,
-# the pages of the database with them, and how many of the frames the database has (sqlite.org/walformat.html,
-# section 2). A frame is a page and 24 bytes.
-SHM_FRAMES_AT: Final = 16
+# Places in SQLite's index of the log, -shm, of numbers as `SHM_FRAMES_AT`: the pages of the database with the committed
+# frames, and how many of the frames the database has. A frame is a page and 24 bytes.
 _SHM_PAGES_AT: Final = 20
 _SHM_COPIED_AT: Final = 96
-_FRAME_BYTES: Final = _PAGE_BYTES + 24
+_FRAME_BYTES: Final = PAGE_BYTES + 24
 
 # Stores and sorted data up to this size are freed at once rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
 # A checkpoint is due to cut the database file when so much of it is given back, or at the end of giving back.
 _CUT_BYTES: Final = 64 << 20
-# SQLite's auto_vacuum: whether, and how, it can give back pages in the middle of the file.
-_NO_VACUUM: Final = 0
-_INCREMENTAL: Final = 2
-# `rewrite` asks whether to go on after so many of SQLite's instructions, which copy a few hundred records.
-_INSTRUCTIONS: Final = 2_000
 # A full disk: a log's file of this length is worth cutting off.
 _LEAST_CUT_BYTES: Final = 64 * 1024
 # A row up to this length counts as one in `drop_some`; longer ones occupy pages of their own and count as more.
 _DROP_ROW_BYTES: Final = 512
-
-# Beginnings of the names of SQLite's errors that tell of no damage: of permissions, locks, room, memory, the disk.
-_NO_DAMAGE: Final = (
-    "SQLITE_AUTH",
-    "SQLITE_BUSY",
-    "SQLITE_CANTOPEN",
-    "SQLITE_FULL",
-    "SQLITE_IOERR",
-    "SQLITE_LOCKED",
-    "SQLITE_NOMEM",
-    "SQLITE_PERM",
-    "SQLITE_READONLY",
-)
-
-_SCHEMA: Final = (
-    "CREATE TABLE stores (id INTEGER PRIMARY KEY, ident TEXT UNIQUE, kind INTEGER NOT NULL, "
-    "record_count INTEGER NOT NULL, size_bytes INTEGER NOT NULL, next_record_id INTEGER NOT NULL)",
-    "CREATE TABLE catalog (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-)
 
 
 class _Dropped:
@@ -200,7 +176,7 @@ class SqliteEngine(StorageEngine):
         self._reclaimed_bytes = 0
         # Whether the database file should be cut to its pages by the next maintenance.
         self._cut_due = False
-        self._vacuum_mode = _NO_VACUUM
+        self._vacuum_mode = NO_VACUUM
         self._next_look = 0
         self._room: DiskRoom | None = None
         # What the connection lets the log's file keep (`_KEPT_LOG_BYTES`).
@@ -216,17 +192,17 @@ class SqliteEngine(StorageEngine):
             self._load(without)
         elif directory is None:
             raw = connect(":memory:")
-            _create_schema(raw, _NO_VACUUM)
+            create_schema(raw, NO_VACUUM)
             self._connection = SqliteConnection(raw, persistent=False)
         else:
             self._room = DiskRoom(directory.path)
             if self._room.free_bytes < self._room.reserve_bytes // 4:
                 self._room.give_up_reserve()  # SQLite needs some room to open the database
-            self._connection = SqliteConnection(_open_database(directory), persistent=True)
+            self._connection = SqliteConnection(open_database(directory), persistent=True)
             try:
                 self._load()
                 if directory.format < FORMAT_VERSION:
-                    _raise_format(directory.database_path)
+                    raise_format(directory.database_path)
                 self._vacuum_mode = int(self._connection.read_row("PRAGMA auto_vacuum", ())[0])
                 self._wal_file = os.open(directory.wal_path, os.O_RDWR)
                 self._database_file = os.open(directory.database_path, os.O_RDWR)
@@ -246,14 +222,14 @@ class SqliteEngine(StorageEngine):
                         self._durable_log.note(length, self._connection.committed_place)
                 self._connection.raw.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             except BaseException as error:
-                _close_opened(directory, self._connection.raw)
+                close_opened(directory, self._connection.raw)
                 self._close_files()
                 if isinstance(error, OSError) and not isinstance(error, DataDirectoryError):
                     path = error.filename or directory.database_path
                     raise DataDirectoryError(f"{path} cannot be used: {error.strerror or error}") from error
                 # The last three come of values that are not of the type of their column.
                 if isinstance(error, (EngineUnavailable, sqlite3.Error, TypeError, ValueError, struct.error)):
-                    raise _unusable(directory.database_path, error) from error
+                    raise unusable(directory.database_path, error) from error
                 raise
 
     def unit_of_work(self) -> WriteUnitOfWork:
@@ -296,8 +272,8 @@ class SqliteEngine(StorageEngine):
     def _most_pages(self, room: DiskRoom) -> int:
         """How many pages the database may have after the next commit, so that half of the reserve is left: the log of
         the unit that adds them takes as much as they do."""
-        has_now = max(self._shm_number(_SHM_PAGES_AT), os.fstat(self._database_file).st_size // _PAGE_BYTES)
-        return has_now + max(0, self._available_bytes(room) - room.reserve_bytes // 2) // 2 // _PAGE_BYTES
+        has_now = max(self._shm_number(_SHM_PAGES_AT), os.fstat(self._database_file).st_size // PAGE_BYTES)
+        return has_now + max(0, self._available_bytes(room) - room.reserve_bytes // 2) // 2 // PAGE_BYTES
 
     def _has_room(self, room: DiskRoom, wanted_bytes: int) -> bool:
         """Whether so much is free or unused in the database file, and enough of it outside for the log."""
@@ -308,7 +284,7 @@ class SqliteEngine(StorageEngine):
 
     def _free_bytes(self) -> int:
         """The pages of the database that hold nothing."""
-        return int(self._connection.read_row("PRAGMA freelist_count", ())[0]) * _PAGE_BYTES
+        return int(self._connection.read_row("PRAGMA freelist_count", ())[0]) * PAGE_BYTES
 
     def _available_bytes(self, room: DiskRoom) -> int:
         return room.available_bytes(self._log_file_bytes(), self._growth_bytes())
@@ -319,7 +295,7 @@ class SqliteEngine(StorageEngine):
 
     def _growth_bytes(self) -> int:
         """By how much the next checkpoint lets the database file grow."""
-        return max(0, self._shm_number(_SHM_PAGES_AT) * _PAGE_BYTES - os.fstat(self._database_file).st_size)
+        return max(0, self._shm_number(_SHM_PAGES_AT) * PAGE_BYTES - os.fstat(self._database_file).st_size)
 
     @property
     def disk_full(self) -> bool:
@@ -428,7 +404,7 @@ class SqliteEngine(StorageEngine):
     def stored_bytes(self) -> int:
         if self._directory is None:
             return 0
-        return int(self._connection.read_row("PRAGMA page_count", ())[0]) * _PAGE_BYTES
+        return int(self._connection.read_row("PRAGMA page_count", ())[0]) * PAGE_BYTES
 
     @property
     def unused_bytes(self) -> int:
@@ -436,11 +412,11 @@ class SqliteEngine(StorageEngine):
 
     @property
     def must_rewrite(self) -> bool:
-        return self._directory is not None and self._vacuum_mode != _INCREMENTAL
+        return self._directory is not None and self._vacuum_mode != INCREMENTAL
 
     def reclaim_some(self, limit: int, keep_bytes: int = 0) -> int:
         unused_bytes = self.unused_bytes
-        pages = (unused_bytes - keep_bytes) // _PAGE_BYTES
+        pages = (unused_bytes - keep_bytes) // PAGE_BYTES
         # What a copy reads keeps the log from being ended, so it would only grow; on a full disk there is no room for
         # the pages that move.
         if pages <= 0 or self.must_rewrite or self._copies or self.failed or self._connection.disk_full:
@@ -451,14 +427,14 @@ class SqliteEngine(StorageEngine):
             left_bytes = self._free_bytes()
             unit.commit()
         self._reclaimed_bytes += unused_bytes - left_bytes
-        if left_bytes < keep_bytes + _PAGE_BYTES or self._surplus_bytes() >= _CUT_BYTES:
+        if left_bytes < keep_bytes + PAGE_BYTES or self._surplus_bytes() >= _CUT_BYTES:
             self._cut_due = True
         return unused_bytes - left_bytes
 
     def _surplus_bytes(self) -> int:
         """By how much the next checkpoint lets the database file shrink."""
         pages = self._shm_number(_SHM_PAGES_AT)
-        return max(0, os.fstat(self._database_file).st_size - pages * _PAGE_BYTES) if pages else 0
+        return max(0, os.fstat(self._database_file).st_size - pages * PAGE_BYTES) if pages else 0
 
     def rewrite(self, proceed: Callable[[], None]) -> int:
         directory = self._directory
@@ -475,21 +451,21 @@ class SqliteEngine(StorageEngine):
                 raw.execute("PRAGMA temp_store = FILE")
                 before: int = raw.execute("PRAGMA page_count").fetchone()[0]
                 free: int = raw.execute("PRAGMA freelist_count").fetchone()[0]
-                _check_room(room, (before - free) * _PAGE_BYTES)
+                check_room(room, (before - free) * PAGE_BYTES)
                 with connection.begin_lock:
                     connection.occupied = "the database is being rewritten by compact"
                 try:
-                    _vacuum(raw, directory.path, proceed)
+                    vacuum(raw, directory.path, proceed)
                 finally:
                     connection.occupied = ""
                     self._cut_due = True
-                self._vacuum_mode = _INCREMENTAL
+                self._vacuum_mode = INCREMENTAL
                 after: int = raw.execute("PRAGMA page_count").fetchone()[0]
             except sqlite3.Error as error:
                 raise engine_error(error) from error
             finally:
                 raw.close()
-        given_bytes = max(0, before - after) * _PAGE_BYTES  # the tables of references add a page in a thousand
+        given_bytes = max(0, before - after) * PAGE_BYTES  # the tables of references add a page in a thousand
         self._reclaimed_bytes += given_bytes
         return given_bytes
 
@@ -719,7 +695,7 @@ class SqliteEngine(StorageEngine):
             "long_logs_ended": self._ended_count,
             "idents": len(self._records) + len(self._sorted),
             "dropped_idents": len(self._dropped),
-            "database_bytes": int(read("PRAGMA page_count", ())[0]) * _PAGE_BYTES,
+            "database_bytes": int(read("PRAGMA page_count", ())[0]) * PAGE_BYTES,
             "free_bytes": self._free_bytes(),
             "reclaimed_bytes": self._reclaimed_bytes,
             "log_bytes": self._log_bytes(),
@@ -745,7 +721,8 @@ class SqliteEngine(StorageEngine):
                     self._checkpointer.close()
                 if self._room is not None and self._room.is_nearly_full:
                     self._room.give_up_reserve()
-                if self._durable_log is not None:
+                # After a failed flush the note stays: it tells the next start whether something is missing.
+                if self._durable_log is not None and not self.failed:
                     self._durable_log.remove()
                 # The last connection to close runs a checkpoint, waits for the disk, and removes the log.
                 self._connection.raw.close()
@@ -892,246 +869,3 @@ def open_sqlite(data_directory: str | None) -> StorageEngine:
     except BaseException:
         directory.release()
         raise
-
-
-def _adapt_bytes() -> None:
-    """Registers an adapter that gives bytes as they are, unless the process has another one.
-
-    The sqlite3 module asks for an adapter of each parameter of type bytes. If there is none, it goes on to look for two
-    methods, which takes it as long as all the rest of binding the parameter (measured: 0.3 µs).
-    """
-    if (bytes, sqlite3.PrepareProtocol) not in sqlite3.adapters:
-        sqlite3.register_adapter(bytes, bytes.__bytes__)
-
-
-def connect(path: str, uri: bool = False) -> sqlite3.Connection:
-    """A connection without implicit transactions, which several threads may use, one at a time."""
-    _adapt_bytes()
-    raw = sqlite3.connect(
-        path,
-        timeout=_BUSY_S,
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=_CACHED_STATEMENTS,
-        uri=uri,
-    )
-    try:
-        raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-        raw.execute("PRAGMA temp_store = MEMORY")
-        raw.execute("PRAGMA mmap_size = 0")
-        # On macOS, SQLite's own fsync does not survive a power failure otherwise.
-        raw.execute("PRAGMA checkpoint_fullfsync = ON")
-        # Some systems build SQLite to overwrite deleted rows with zeros, which we have no use for.
-        raw.execute("PRAGMA secure_delete = OFF")
-    except sqlite3.Error:
-        raw.close()
-        raise
-    return raw
-
-
-def _create_schema(raw: sqlite3.Connection, vacuum_mode: int) -> None:
-    raw.execute(f"PRAGMA auto_vacuum = {vacuum_mode}")
-    raw.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    raw.execute("BEGIN")
-    for statement in _SCHEMA:
-        raw.execute(statement)
-    raw.execute("COMMIT")
-
-
-def _check_room(room: DiskRoom, content_bytes: int) -> None:
-    """DiskFull if a database with this content cannot be rewritten: its copy and the log each take as much."""
-    room.measure()
-    wanted_bytes = 2 * (content_bytes + content_bytes // 32) + room.reserve_bytes
-    if room.free_bytes < wanted_bytes:
-        raise DiskFull(
-            f"to rewrite the database takes {_mib(wanted_bytes)} MiB of the disk for a time, and"
-            f" {_mib(room.free_bytes)} MiB are free"
-        )
-
-
-def _mib(size_bytes: int) -> int:
-    return size_bytes >> 20
-
-
-def _vacuum(raw: sqlite3.Connection, folder: str, proceed: Callable[[], None]) -> None:
-    """Rewrites a database so that it can give back pages later. What `proceed` raises ends it; nothing is changed then.
-
-    raw: a connection without a transaction. folder: gets SQLite's copy, a file without a name.
-    """
-    failure: Exception | None = None
-
-    def should_end() -> bool:
-        nonlocal failure
-        try:
-            proceed()
-        except Exception as error:
-            failure = error
-        return failure is not None
-
-    raw.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
-    raw.set_progress_handler(should_end, _INSTRUCTIONS)
-    # For all connections of the process; the others keep such files in memory.
-    raw.execute("PRAGMA temp_store_directory = '{}'".format(folder.replace("'", "''")))
-    try:
-        raw.execute("VACUUM")
-    except sqlite3.Error:
-        if failure is not None:
-            raise failure from None
-        raise
-    finally:
-        raw.set_progress_handler(None, 0)
-        raw.execute("PRAGMA temp_store_directory = ''")
-
-
-def _create_database(directory: DataDirectory) -> None:
-    """Makes an empty database under another name and renames it, so that a complete database exists or none."""
-    path = directory.new_database_path
-    for leftover in (path, path + "-journal", path + "-wal", path + "-shm"):
-        if os.path.exists(leftover):
-            os.unlink(leftover)
-    create_private_file(path)
-    raw = connect(path)
-    try:
-        raw.execute("PRAGMA synchronous = OFF")
-        _create_schema(raw, _INCREMENTAL)
-        raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        raw.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        raw.execute("PRAGMA journal_mode = WAL").fetchone()
-    finally:
-        raw.close()
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        sync_file(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(path, directory.database_path)
-    directory.sync()
-
-
-def _open_database(directory: DataDirectory) -> sqlite3.Connection:
-    path = directory.database_path
-    try:
-        if directory.is_new:
-            _create_database(directory)
-        elif directory.has_wal():
-            # Closing a database that turns out to be damaged would move its log into it; a reader cannot.
-            _check_read_only(directory)
-        elif noted_state(directory.durable_path) is not None:
-            _check_loss(directory, 0, newest_place_of_file(directory.database_path))
-        raw = connect(path)
-    except OSError as error:
-        raise DataDirectoryError(f"{path} cannot be opened: {error}") from error
-    except sqlite3.Error as error:
-        raise _unusable(path, error) from error
-    try:
-        raw.execute("PRAGMA synchronous = NORMAL")
-        raw.execute("PRAGMA wal_autocheckpoint = 0")
-        mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
-        # Opens the log, which is made when it is not there.
-        raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    except sqlite3.Error as error:
-        _close_opened(directory, raw)
-        raise _unusable(path, error) from error
-    if mode != "wal":
-        _close_opened(directory, raw)
-        raise DataDirectoryError(f"{path} is no longer in write-ahead mode: another program has changed it")
-    return raw
-
-
-def _close_opened(directory: DataDirectory, raw: sqlite3.Connection) -> None:
-    """Closes the connection of an opening that has failed, which may copy the log to the database and remove it."""
-    with suppress(OSError):
-        DurableLog(directory.durable_path).remove()
-    raw.close()
-
-
-def _unusable(path: str, error: Exception) -> DataDirectoryError:
-    """What to raise for an error at the opening: whether the data is damaged, or cannot be read or written, which
-    damages nothing."""
-    of_sqlite = error.__cause__ if isinstance(error, EngineUnavailable) else error
-    name = getattr(of_sqlite, "sqlite_errorname", None) or ""
-    verb = "cannot be opened" if name.startswith(_NO_DAMAGE) else "is damaged"
-    return DataDirectoryError(f"{path} {verb}: {error}")
-
-
-def _check_read_only(directory: DataDirectory) -> None:
-    """Raises sqlite3.DatabaseError if the schema or our two tables cannot be read, DataDirectoryError if commits that
-    were on disk are missing."""
-    raw = connect(f"file:{quote(directory.database_path)}?mode=ro", uri=True)
-    try:
-        raw.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        raw.execute("SELECT * FROM stores").fetchall()
-        raw.execute("SELECT key FROM catalog").fetchall()
-        if noted_state(directory.durable_path) is not None:
-            _check_loss(directory, read_frames(directory), newest_place(raw))
-    finally:
-        raw.close()
-
-
-def _check_loss(directory: DataDirectory, frames: int, newest: Place) -> None:
-    """DataDirectoryError if less of the log is there than was on disk. For the parameters see `loss`."""
-    noted = noted_state(directory.durable_path)
-    found = "" if noted is None else loss(noted, directory.wal_path, frames, newest)
-    if found:
-        raise DataDirectoryError(
-            f"{directory.wal_path} is damaged or was cut, so that commits that were acknowledged as durable cannot be"
-            f" read: {found}. Restore a backup, or remove {directory.durable_path} to start without these commits"
-        )
-
-
-def read_frames(directory: DataDirectory) -> int:
-    """How many frames of the log SQLite reads. To be called when a connection has read from the database. OSError."""
-    with open(directory.shm_path, "rb") as shm:
-        return int.from_bytes(shm.read(SHM_FRAMES_AT + 4)[SHM_FRAMES_AT:], sys.byteorder)
-
-
-def newest_place_of_file(path: str) -> Place:
-    """`newest_place` of a database without a log. sqlite3.Error."""
-    raw = connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)
-    try:
-        return newest_place(raw)
-    finally:
-        raw.close()
-
-
-def newest_place(raw: sqlite3.Connection) -> Place:
-    """The place of the last row of a log in a database; sqlite3.Error if it cannot be read.
-
-    Ids of stores ascend, so a log that was dropped comes before all stores that are newer.
-    """
-    (log_id,) = raw.execute("SELECT max(id) FROM stores WHERE kind = ?", (LOG,)).fetchone()
-    if log_id is None:
-        (store_id,) = raw.execute("SELECT max(id) FROM stores").fetchone()
-        return NO_PLACE if store_id is None else (store_id, MAX_RECORD_ID)
-    (record_id,) = raw.execute(f"SELECT max(rid) FROM r{int(log_id)}").fetchone()
-    return log_id, record_id or 0
-
-
-def _raise_format(path: str) -> None:
-    """Brings a database of format 1 to format 2: its tables of records get the column of checksums, NULL in all rows.
-
-    The definitions of all tables are changed at once, as SQLite's documentation of ALTER TABLE describes (section 8):
-    it reads them all again for each ALTER TABLE, which takes a minute for a thousand collections. The new number has to
-    be in the database file, where a server that knows format 1 alone looks for it: so this is repeated for a database
-    whose log alone has it. sqlite3.Error, DataDirectoryError.
-    """
-    raw = connect(path)
-    try:
-        raw.execute("PRAGMA synchronous = NORMAL")
-        raw.execute("PRAGMA writable_schema = ON")
-        raw.execute("BEGIN IMMEDIATE")
-        version: int = raw.execute("PRAGMA schema_version").fetchone()[0]
-        raw.execute(
-            "UPDATE sqlite_schema SET sql = substr(sql, 1, length(sql) - 1) || ? "
-            "WHERE type = 'table' AND name GLOB 'r[0-9]*' AND sql NOT LIKE '%' || ?",
-            (SUM_COLUMN, SUM_COLUMN),
-        )
-        raw.execute(f"PRAGMA schema_version = {version + 1}")
-        raw.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-        raw.execute("COMMIT")
-        raw.execute("PRAGMA writable_schema = OFF")
-        (busy, _, _) = raw.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
-        if busy:
-            raise DataDirectoryError(f"{path} is in use by another program, so its format cannot be raised")
-    finally:
-        raw.close()

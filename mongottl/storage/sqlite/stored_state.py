@@ -16,9 +16,10 @@ from mongottl.storage.checksums import damaged_records
 from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
 from mongottl.storage.sqlite.connection import IS_NO_PACKED_COUNTERS
 from mongottl.storage.sqlite.copying import copy_database
+from mongottl.storage.sqlite.database import LOG, RECORDS, connect, newest_place, read_frames
 from mongottl.storage.sqlite.directory import FIRST_FORMAT_WITH_SUMS, DataDirectory
 from mongottl.storage.sqlite.durable_log import loss, noted_state
-from mongottl.storage.sqlite.engine import LOG, RECORDS, SqliteEngine, connect, newest_place, read_frames
+from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
 from mongottl.storage.sqlite.stored_log import commits_behind_damage
 
