@@ -50,7 +50,9 @@ def print_first_line(server: "Server") -> None:
     config = server.config
     where = f"data in {config.data_dir}" if config.data_dir else "data in memory"
     clock = ""
-    if isinstance(server.clock, VirtualClock) and server.clock.frozen:
+    if isinstance(server.clock, VirtualClock) and server.clock.unsettled:
+        clock = ", clock stands still from the first command on"
+    elif isinstance(server.clock, VirtualClock) and server.clock.frozen:
         clock = ", clock stands still"
     elif config.enable_test_commands:
         clock = ", clock can be moved"
