@@ -721,9 +721,11 @@ class SqliteEngine(StorageEngine):
                     self._checkpointer.close()
                 if self._room is not None and self._room.is_nearly_full:
                     self._room.give_up_reserve()
-                # After a failed flush the note stays: it tells the next start whether something is missing.
-                if self._durable_log is not None and not self.failed:
-                    self._durable_log.remove()
+                if self._durable_log is not None:
+                    if self.failed:
+                        self._durable_log.forget()  # there is no waiting for a disk whose flush has failed
+                    else:
+                        self._durable_log.remove()
                 # The last connection to close runs a checkpoint, waits for the disk, and removes the log.
                 self._connection.raw.close()
             except sqlite3.Error as error:
