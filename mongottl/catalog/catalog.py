@@ -41,6 +41,7 @@ from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.storage.interface import (
+    DamagedRecord,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -353,12 +354,12 @@ class Catalog:
     def by_number(self, number: int) -> Collection | None:
         return self._by_number.get(number)
 
-    def namespace_of(self, ident: str) -> str:
-        """The namespace of the collection whose records have this ident; the ident itself if there is none."""
+    def with_namespace(self, error: DamagedRecord) -> DamagedRecord:
+        """The same error with the namespace of its collection for the ident of the store, if there is one."""
         for collection in self.all_collections():
-            if collection.store.ident == ident:
-                return collection.namespace
-        return ident
+            if collection.store.ident == error.ident:
+                return DamagedRecord(collection.namespace, error.record_id, error.reason)
+        return error
 
     def database_names(self) -> list[str]:
         return sorted(self._databases)

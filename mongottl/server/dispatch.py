@@ -717,7 +717,7 @@ class Dispatcher:
         known = name if name in COMMANDS else UNKNOWN_COMMAND
         metrics.failed_commands[known] = metrics.failed_commands.get(known, 0) + 1
         if isinstance(error, DamagedRecord):
-            error = DamagedRecord(self.service.catalog.namespace_of(error.ident), error.record_id, error.reason)
+            error = self.service.catalog.with_namespace(error)
             self.log.error("storage", "A stored record is damaged", command=name, error=str(error))
         elif isinstance(error, DiskFull):
             self.service.note_full_disk()

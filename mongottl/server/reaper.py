@@ -83,13 +83,8 @@ class Reaper:
     def _log_damaged(self, error: DamagedRecord) -> None:
         if (error.ident, error.record_id) not in self._damaged:
             self._damaged.add((error.ident, error.record_id))
-            namespace = self._service.catalog.namespace_of(error.ident)
-            self._log.error(
-                "ttl",
-                "TTL deletion leaves out a damaged record",
-                ns=namespace,
-                error=str(DamagedRecord(namespace, error.record_id, error.reason)),
-            )
+            named = self._service.catalog.with_namespace(error)
+            self._log.error("ttl", "TTL deletion leaves out a damaged record", ns=named.ident, error=str(named))
 
     async def _pause(self) -> None:
         """Waits until ttlMonitorSleepSecs have passed since the last deletion, and while fsync holds a lock."""

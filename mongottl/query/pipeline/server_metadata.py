@@ -67,6 +67,20 @@ class ServerMetadataSpec(StageSpec):
         return encode({self.name: self.argument})
 
 
+def _check_on_admin(name: str, ctx: ParseContext) -> None:
+    """InvalidNamespace (73) unless run on `admin` with {aggregate: 1}."""
+    if ctx.namespace != "admin.$cmd.aggregate":
+        raise CommandError(
+            ErrorCode.InvalidNamespace, f"{name} must be run against the 'admin' database with {{aggregate: 1}}"
+        )
+
+
+def _check_on_database(name: str, ctx: ParseContext) -> None:
+    """InvalidNamespace (73) for a collection."""
+    if not ctx.namespace.endswith(".$cmd.aggregate"):
+        raise CommandError(ErrorCode.InvalidNamespace, f"{name} must be run against the database with {{aggregate: 1}}")
+
+
 @stage("$indexStats", StageTraits(in_facet=False, stable=False, actions=("indexStats",), in_transaction=False))
 def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}`. 28803 for anything else."""
@@ -106,11 +120,7 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         raise CommandError(
             ErrorCode.FailedToParse, "The 'targetAllNodes' parameter of $currentOp is for sharded clusters"
         )
-    if ctx.namespace != "admin.$cmd.aggregate":
-        raise CommandError(
-            ErrorCode.InvalidNamespace,
-            "$currentOp must be run against the 'admin' database with {aggregate: 1}",
-        )
+    _check_on_admin("$currentOp", ctx)
     return [ServerMetadataSpec("$currentOp", ctx.namespace, argument)]
 
 
@@ -182,10 +192,7 @@ def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if not isinstance(argument, bytes):
         raise CommandError(7746800, "$querySettings value must be an object. Found: " + type_of(argument))
     read_stage_options("$querySettings", argument)
-    if not ctx.namespace.endswith(".$cmd.aggregate"):
-        raise CommandError(
-            ErrorCode.InvalidNamespace, "$querySettings must be run against the database with {aggregate: 1}"
-        )
+    _check_on_database("$querySettings", ctx)
     return [ServerMetadataSpec("$querySettings", ctx.namespace, argument)]
 
 
@@ -204,11 +211,7 @@ def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 def parse_list_sampled_queries(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{namespace: string}`. 6876001 if it is not a document, InvalidNamespace (73) unless run on the admin database
     without collection."""
-    if ctx.namespace != "admin.$cmd.aggregate":
-        raise CommandError(
-            ErrorCode.InvalidNamespace,
-            "$listSampledQueries must be run against the 'admin' database with {aggregate: 1}",
-        )
+    _check_on_admin("$listSampledQueries", ctx)
     if not isinstance(argument, bytes):
         raise CommandError(6876001, f"$listSampledQueries must take a nested object but found: {type_of(argument)}")
     read_stage_options("$listSampledQueries", argument)
@@ -254,10 +257,7 @@ def parse_query_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         if not isinstance(secret, BinData):
             raise CommandError(ErrorCode.FailedToParse, f"{name}.hmacKey must be given for the algorithm hmac-sha-256")
         spec.hmac_key = secret.data
-    if ctx.namespace != "admin.$cmd.aggregate":
-        raise CommandError(
-            ErrorCode.InvalidNamespace, "$queryStats must be run against the 'admin' database with {aggregate: 1}"
-        )
+    _check_on_admin("$queryStats", ctx)
     return [spec]
 
 
@@ -326,10 +326,7 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
 )
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, users}`. InvalidNamespace (73) for a collection."""
-    if not ctx.namespace.endswith(".$cmd.aggregate"):
-        raise CommandError(
-            ErrorCode.InvalidNamespace, "$listLocalSessions must be run against the database with {aggregate: 1}"
-        )
+    _check_on_database("$listLocalSessions", ctx)
     return [
         ServerMetadataSpec("$listLocalSessions", ctx.namespace, _check_session_options("$listLocalSessions", argument))
     ]

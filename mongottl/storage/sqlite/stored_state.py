@@ -164,14 +164,8 @@ class StoredState:
 
     def counter_faults(self) -> Iterator[str]:
         """Where the number of records, their bytes or the next record id of a store are not what its table has."""
-        engine = self.engine
-        assert engine is not None
-        for ident in engine.idents():
-            store_id = self._ids[ident]
-            if self._kinds[store_id] not in (RECORDS, LOG):
-                continue
-            store = engine.record_store(ident)
-            assert isinstance(store, SqliteRecordStore)
+        for store in self._record_stores():
+            ident = store.ident
             sql = f"SELECT count(*), coalesce(sum(length(doc)), 0), coalesce(max(rid), 0) FROM {store.table}"
             try:
                 count, size, last = self._raw.execute(sql).fetchone()
@@ -186,21 +180,24 @@ class StoredState:
             if counters.next_record_id <= last:
                 yield f"{ident}: the next record id, {counters.next_record_id}, is not behind the last one, {last}"
 
-    @property
-    def _ids(self) -> dict[str, int]:
-        return {ident: store_id for store_id, ident in self.idents.items()}
+    def _record_stores(self) -> Iterator[SqliteRecordStore]:
+        engine = self.engine
+        assert engine is not None
+        ids = {ident: store_id for store_id, ident in self.idents.items()}
+        for ident in engine.idents():
+            if self._kinds[ids[ident]] in (RECORDS, LOG):
+                store = engine.record_store(ident)
+                assert isinstance(store, SqliteRecordStore)
+                yield store
 
     def sum_faults(self) -> Iterator[str]:
         """The records whose checksum is wrong; of each store at most some are named."""
-        engine = self.engine
-        assert engine is not None
         if self._format < FIRST_FORMAT_WITH_SUMS:
             return
-        for ident in engine.idents():
-            if ident in self.unreadable or self._kinds[self._ids[ident]] not in (RECORDS, LOG):
+        for store in self._record_stores():
+            ident = store.ident
+            if ident in self.unreadable:
                 continue
-            store = engine.record_store(ident)
-            assert isinstance(store, SqliteRecordStore)
             damaged = 0
             try:
                 rows = self._raw.execute(f"SELECT rid, doc, ts, ttl, sum FROM {store.table} ORDER BY rid")
