@@ -169,8 +169,10 @@ def test_ctrl_c_ends_an_installation(tmp_path: Path, part: str) -> None:
                 os.kill(installing, 0)
 
 
-@pytest.mark.parametrize(("part", "fails"), [("check", ""), ("check", "exit 1"), ("rest", "")])
-def test_nothing_runs_on_after_scripts_test(tmp_path: Path, part: str, fails: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "fails"), [("lint", ""), ("lint", "exit 1"), ("interpreted", ""), ("interpreted", "exit 1"), ("compiled", "")]
+)
+def test_nothing_runs_on_after_scripts_test(tmp_path: Path, step: str, fails: str) -> None:
     """What runs in the background ends by Ctrl-C, which a shell does not give to it, and by the foreground's fault."""
     folder = checkout(tmp_path)
     pids, go_on = tmp_path / "pids", tmp_path / "go_on"
@@ -181,11 +183,11 @@ def test_nothing_runs_on_after_scripts_test(tmp_path: Path, part: str, fails: st
     foreground = f"echo >{pids}; read go <{go_on}; {fails or 'exec sleep 600'}"
     programs = {
         "scripts/setup": "",
-        "scripts/check": background if part == "check" else "",
+        "scripts/check": foreground if step == "lint" else "",
         ".venv/bin/python": f"""case "$*" in
-            *tests/unit/catalog*) {foreground if part == "check" else ""} ;;
-            *--ignore*) {background} ;;
-            *) {foreground} ;;
+            *tests/unit/catalog*) {foreground if step == "interpreted" else ""} ;;
+            *--ignore*) {foreground} ;;
+            *) {background} ;;
         esac""",
     }
     (folder / ".venv/bin").mkdir(parents=True)

@@ -138,13 +138,13 @@ def test_out(volume: Volume, scratch: Database[Documents], shape: Shape) -> None
 
 
 def test_merge(volume: Volume, scratch: Database[Documents]) -> None:
-    written_mb = volume.stored_mb(2 * SMALL.count * SMALL.size_bytes)
+    written_mb = volume.stored_mb(2 * MEDIUM.count * MEDIUM.size_bytes)
     merge = {"$merge": {"into": {"db": scratch.name, "coll": "copy"}}}
     with volume.server.watched(SORT_MB + written_mb):
-        volume.database.small.aggregate([merge])
-    assert read(scratch["copy"].find_raw_batches()) == SMALL.checksum("_id")
+        volume.database.medium.aggregate([merge])
+    assert read(scratch["copy"].find_raw_batches()) == MEDIUM.checksum("_id")
     # Now each meets what it is merged into.
     with volume.server.watched(SORT_MB + written_mb):
-        volume.database.small.aggregate([{"$limit": 5000}, {"$project": {"more": "$n"}}, merge])
-    assert scratch["copy"].count_documents({"more": {"$exists": True}}) == 5000
+        volume.database.medium.aggregate([{"$project": {"more": "$n"}}, merge])
+    assert scratch["copy"].count_documents({"more": {"$exists": True}}) == MEDIUM.count
     assert scratch.command("collStats", "copy")["size"] / MB > 1

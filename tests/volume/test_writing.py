@@ -168,7 +168,7 @@ def test_export_and_import(volume: Volume, scratch: Database[Documents]) -> None
         scratch.drop_collection(shape.name)
 
 
-def test_a_million_copied_and_deleted(volume: Volume, scratch: Database[Documents]) -> None:
+def test_many_copied_and_deleted(volume: Volume, scratch: Database[Documents]) -> None:
     with volume.server.watched(SORT_MB + volume.stored_mb(TINY.count * 200)):
         volume.database.tiny.aggregate([{"$out": {"db": scratch.name, "coll": "c"}}])
     assert read(scratch.c.find_raw_batches()) == TINY.checksum("_id")
