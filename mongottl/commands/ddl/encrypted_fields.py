@@ -162,7 +162,11 @@ def check_always_validated(level: str | None, action: str | None) -> None:
 
 def check_encrypted_index(paths: list[str], descriptor: IndexDescriptor) -> None:
     """6346501 for a TTL index on an encrypted collection, 6346502 for an index on one of its encrypted paths, on a part
-    of it or on a field below it. paths: the encrypted ones."""
+    of it or on a field below it. paths: the encrypted ones.
+
+    Deleting encrypted documents takes tokens that only clients have, so MongoDB lets no TTL index do it. But it asks so
+    of createIndexes alone: collMod makes an ordinary index of such a collection a TTL index, there and here.
+    """
     if descriptor.expire_after_s is not None:
         raise CommandError(_TTL_INDEX, "TTL indexes are not allowed on encrypted collections")
     for indexed, _ in fields(descriptor.key):

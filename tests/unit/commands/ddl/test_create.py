@@ -409,6 +409,14 @@ def test_indexes_that_encrypted_collections_cannot_have(running: Running, index:
     assert running.code({"createIndexes": "c", "indexes": [{**index, "name": "i"}]}) == code
 
 
+def test_coll_mod_makes_a_ttl_index_of_an_encrypted_collection(running: Running) -> None:
+    """As in MongoDB, which asks of createIndexes alone whether the collection is encrypted."""
+    running.run({"create": "c", "encryptedFields": {"fields": [{"path": "a.b", "keyId": KEY_ID}]}})
+    running.run({"createIndexes": "c", "indexes": [{"key": {"x": 1}, "name": "x"}]})
+    reply = running.run({"collMod": "c", "index": {"keyPattern": {"x": 1}, "expireAfterSeconds": 5}})
+    assert reply["expireAfterSeconds_new"] == 5
+
+
 def test_what_does_not_go_with_encrypted_fields(running: Running) -> None:
     def code(*fields: tuple[str, int], **names: str) -> int:
         described = [{"path": path, "keyId": Binary(bytes([key]) * 16, 4)} for path, key in fields]
