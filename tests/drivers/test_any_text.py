@@ -23,12 +23,10 @@ from mongottl.document.types import JavaScript, Regex, Symbol
 from mongottl.document.utf8 import decode_text
 from mongottl.errors import ErrorCode
 from mongottl.offline.check import DataCheck
-from tests.drivers.wire_client import WireClient
+from tests.drivers.wire_client import ANY_TEXT, AnyTextClient
 
 Document = dict[str, Any]
 Client = pymongo.MongoClient[Document]
-# A surrogate stands for a byte that is no UTF-8.
-ANY_TEXT: bson.CodecOptions[Document] = bson.CodecOptions(unicode_decode_error_handler="surrogateescape")
 RAW = bson.CodecOptions(document_class=RawBSONDocument, unicode_decode_error_handler="surrogateescape")
 BAD = decode_text(b"\xff\xfe")
 STORED: Document = {
@@ -40,16 +38,6 @@ STORED: Document = {
     "symbol": Symbol(BAD),
     "regex": Regex(BAD, ""),
 }
-
-
-class AnyTextClient(WireClient):
-    """Sends surrogates as the bytes that they stand for, and reads such bytes as surrogates."""
-
-    def encoded(self, command: Document) -> bytes:
-        return encode(command)
-
-    def decoded(self, reply: bytes) -> Document:
-        return bson.decode(reply, ANY_TEXT)
 
 
 def raw(document: Document) -> RawBSONDocument:
@@ -271,8 +259,11 @@ def test_names_patterns_and_users_must_be_utf_8(sender: AnyTextClient, command: 
     [
         ({"$regexMatch": {"input": BAD, "regex": "a"}}, 51156),
         ({"$substrCP": [decode_text(b"\x80"), 1, 1]}, 34456),
-        ({"$substrCP": [decode_text(b"a\x80"), 0, 2]}, 34457),
-        ({"$trim": {"input": "a", "chars": BAD}}, 50697),
+        ({"$substrCP": [decode_text(b"\xff"), 1, 1]}, 34457),
+        ({"$substrCP": [decode_text(b"a\x80"), 0, 2]}, 34458),
+        ({"$substrCP": [decode_text(b"a\xf8"), 1, 1]}, 34459),
+        ({"$trim": {"input": "a", "chars": decode_text(b"a\x80")}}, 5156305),
+        ({"$ltrim": {"input": "a", "chars": decode_text(b"a\xe2\x82")}}, 5156304),
     ],
 )
 def test_operators_on_code_points_refuse_other_bytes(sender: AnyTextClient, expression: Document, code: int) -> None:
@@ -284,7 +275,11 @@ def test_operators_on_code_points_refuse_other_bytes(sender: AnyTextClient, expr
     ("expression", "value"),
     [
         ({"$strLenCP": decode_text(b"\x80a\xff")}, 2),
-        ({"$substrCP": [decode_text(b"a\xffb"), 1, 1]}, decode_text(b"\xff")),
+        ({"$substrCP": [decode_text(b"a\xc3b"), 1, 1]}, decode_text(b"\xc3b")),
+        ({"$substrCP": [decode_text(b"ab\xff"), 1, 1]}, "b"),
+        ({"$trim": {"input": BAD + "é" + BAD + "é", "chars": BAD + "é"}}, ""),
+        ({"$rtrim": {"input": "é" + BAD + "aé", "chars": BAD + "é"}}, "é" + BAD + "a"),
+        ({"$ltrim": {"input": BAD + "é" + BAD, "chars": BAD}}, "é" + BAD),
         ({"$split": ["é", decode_text(b"\xa9")]}, [decode_text(b"\xc3"), ""]),
         ({"$replaceAll": {"input": "é", "find": decode_text(b"\xa9"), "replacement": decode_text(b"\xa8")}}, "è"),
         ({"$replaceAll": {"input": "é", "find": "", "replacement": "X"}}, decode_text(b"X\xc3X\xa9X")),

@@ -8,8 +8,11 @@ from typing import Any
 import bson
 from pymongo.uri_parser import parse_uri
 
+from mongottl.document.build import encode
 from tests.waiting import PATIENCE_S
 
+# A surrogate stands for a byte that is no UTF-8.
+ANY_TEXT: bson.CodecOptions[dict[str, Any]] = bson.CodecOptions(unicode_decode_error_handler="surrogateescape")
 _OP_MSG = 2013
 
 
@@ -62,3 +65,13 @@ class WireClient:
 
     def close(self) -> None:
         self._socket.close()
+
+
+class AnyTextClient(WireClient):
+    """Sends surrogates as the bytes that they stand for, and reads such bytes as surrogates."""
+
+    def encoded(self, command: dict[str, Any]) -> bytes:
+        return encode(command)
+
+    def decoded(self, reply: bytes) -> dict[str, Any]:
+        return bson.decode(reply, ANY_TEXT)

@@ -226,24 +226,34 @@ def substr_cp(values: list[Value]) -> Value:
     if not is_valid_text(text):
         data = encode_text(text)
         first = _after_code_points(data, 0, start, 34456)
-        return decode_text(data[first : _after_code_points(data, first, count, 34457)])
+        return decode_text(data[first : _after_code_points(data, first, count, 34458)])
     return check_string(text[start : start + count])
 
 
 def _after_code_points(data: bytes, position: int, count: int, code: int) -> int:
     """The position after so many code points of a text that is no UTF-8: first bytes alone tell how long they are.
 
-    The error `code` if there is a continuation byte where a code point should begin.
+    The error `code` if there is a continuation byte where a code point should begin, and the next one for a byte with
+    which none can begin.
     """
     while count > 0 and position < len(data):
-        byte = data[position]
-        if byte & 0xC0 == 0x80:
-            raise CommandError(code, "$substrCP: the string is not valid UTF-8")
-        position += 4 if byte & 0xF8 == 0xF0 else 3 if byte & 0xF0 == 0xE0 else 2 if byte & 0xE0 == 0xC0 else 1
+        size = _code_point_size(data[position])
+        if size == 0:
+            raise CommandError(code + (data[position] >= 0xF8), "$substrCP: the string is not valid UTF-8")
+        position += size
         count -= 1
         if count % 1024 == 0:
             give_way()
     return position
+
+
+def _code_point_size(byte: int) -> int:
+    """The bytes of a code point that begins with this byte; 0 if none can."""
+    if byte < 0x80:
+        return 1
+    if byte & 0xC0 == 0x80 or byte >= 0xF8:
+        return 0
+    return 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2
 
 
 def _code_points(value: Value, which: str, not_number: int, not_int32: int) -> int:
@@ -309,10 +319,39 @@ def _trimmed(name: str, values: list[Value], left: bool, right: bool) -> Value:
     if chars == "":
         return text
     if not is_valid_text(chars):
-        raise CommandError(50697, f"{name} requires 'chars' to be valid UTF-8")
+        return decode_text(_trimmed_bytes(encode_text(text), _characters(name, encode_text(chars)), left, right))
     if left:
         text = text.lstrip(chars)
     return text.rstrip(chars) if right else text
+
+
+def _characters(name: str, chars: bytes) -> list[bytes]:
+    """The code points of `chars` that are no UTF-8, by their first bytes; one with which none can begin stands alone.
+
+    5156305 for a continuation byte where a code point should begin, 5156304 if the last one is cut.
+    """
+    found: list[bytes] = []
+    position = 0
+    while position < len(chars):
+        if chars[position] & 0xC0 == 0x80:
+            raise CommandError(5156305, f"'chars' of {name} is not valid UTF-8: a code point begins inside another")
+        size = max(_code_point_size(chars[position]), 1)
+        found.append(chars[position : position + size])
+        position += size
+    if position > len(chars):
+        raise CommandError(5156304, f"'chars' of {name} is not valid UTF-8: its last code point is cut")
+    return found
+
+
+def _trimmed_bytes(data: bytes, characters: list[bytes], left: bool, right: bool) -> bytes:
+    start = 0
+    end = len(data)
+    wanted = tuple(characters)
+    while left and data.startswith(wanted, start, end):
+        start += max([len(one) for one in wanted if data.startswith(one, start, end)])
+    while right and data.endswith(wanted, start, end):
+        end -= max([len(one) for one in wanted if data.endswith(one, start, end)])
+    return data[start:end]
 
 
 def _trim(values: list[Value]) -> Value:

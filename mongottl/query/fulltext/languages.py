@@ -8,6 +8,7 @@ may have another stem; for Dutch the older of the two algorithms is used, which 
 from collections.abc import Callable
 from typing import Final
 
+from mongottl.document.utf8 import is_valid_text
 from mongottl.query.fulltext.stopwords import STOP_WORDS
 
 # Cached stems per language.
@@ -42,8 +43,9 @@ class Language:
         return word in known
 
     def stem(self, word: str) -> str:
-        """The stem of a word; the word itself without a stemmer, or beyond MAX_STEMMED_CHARACTERS."""
-        if self._algorithm == "" or len(word) > MAX_STEMMED_CHARACTERS:
+        """The stem of a word; the word itself without a stemmer, beyond MAX_STEMMED_CHARACTERS, or if it is no UTF-8,
+        which PyStemmer does not take."""
+        if self._algorithm == "" or len(word) > MAX_STEMMED_CHARACTERS or not is_valid_text(word):
             return word
         found = self._stems.get(word)
         if found is None:
