@@ -17,7 +17,6 @@ KEEPERS = {
     "drivers/test_document_blocks.py": "Shell.stop",
     "drivers/test_process.py": "Process.kill",
     "drivers/test_run.py": "Running.kill",
-    "volume/watching.py": "Watched.stop",
 }
 
 

@@ -170,7 +170,8 @@ def test_ctrl_c_ends_an_installation(tmp_path: Path, part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "fails"), [("lint", ""), ("lint", "exit 1"), ("interpreted", ""), ("interpreted", "exit 1"), ("compiled", "")]
+    ("step", "fails"),
+    [("lint", ""), ("lint", "exit 1"), ("interpreted", ""), ("interpreted", "exit 1"), ("compiled", "")],
 )
 def test_nothing_runs_on_after_scripts_test(tmp_path: Path, step: str, fails: str) -> None:
     """What runs in the background ends by Ctrl-C, which a shell does not give to it, and by the foreground's fault."""

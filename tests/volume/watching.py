@@ -17,6 +17,7 @@ import pymongo
 import pymongo.uri_parser
 from pymongo.database import Database
 
+from tests.children import ended_after
 from tests.replies import without_times
 from tests.waiting import PATIENCE_S
 
@@ -72,31 +73,32 @@ class Watched:
         self.log: Final = log
         # -P: the package that the tests import is the one that serves, not whatever lies in the current folder.
         command = [sys.executable, "-P", "-m", "mongottl", "--port", "0", *options]
-        with log.open("wb") as errors:
-            self._server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        assert self._server.stdout is not None
-        line = self._server.stdout.readline()
-        assert line, f"it did not start: {log.read_text()}"
-        self.uri: Final = line.split()[-1]
-        self._pinger = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PINGER, self.uri, str(self._server.pid)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.client: Final = Client(self.uri)
+        with contextlib.ExitStack() as started:
+            with log.open("wb") as errors:
+                server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._server = started.enter_context(ended_after(server))
+            assert self._server.stdout is not None
+            line = self._server.stdout.readline()
+            assert line, f"it did not start: {log.read_text()}"
+            self.uri: Final = line.split()[-1]
+            pinger = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PINGER, self.uri, str(self._server.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self._pinger = started.enter_context(ended_after(pinger))
+            self.client: Final = started.enter_context(Client(self.uri))
+            self._started = started.pop_all()
 
     def stop(self) -> None:
-        assert self._pinger.stdin is not None
-        assert self._pinger.stdout is not None
-        self._pinger.stdin.close()
-        self._pinger.wait(PATIENCE_S)
-        self._pinger.stdout.close()
-        self.client.close()
-        self._server.send_signal(signal.SIGTERM)
-        assert self._server.wait(PATIENCE_S) == 0, self.log.read_text()
-        assert self._server.stdout is not None
-        self._server.stdout.close()
+        with self._started:
+            assert self._pinger.stdin is not None
+            self._pinger.stdin.close()
+            self._pinger.wait(PATIENCE_S)
+            self.client.close()
+            self._server.send_signal(signal.SIGTERM)
+            assert self._server.wait(PATIENCE_S) == 0, self.log.read_text()
 
     def pings(self) -> tuple[int, float, float]:
         """How many pings were answered since this was asked last.
