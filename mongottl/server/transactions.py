@@ -19,6 +19,8 @@ Source: MongoDB's documentation of transactions and their production considerati
 
 from typing import Any, Final
 
+from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.view import View
 from mongottl.commands import CommandSpec
 from mongottl.commands.request import GenericArguments
 from mongottl.dialect.cosmos.transactions import not_active
@@ -215,17 +217,28 @@ def await_users(op: OperationContext, request: Any) -> Steps[None]:
 
 
 def statement_namespaces(spec: CommandSpec, op: OperationContext, request: Any) -> set[str]:
-    """The collections that a statement names: its own, those that its pipeline joins, and those of a bulkWrite. Its
-    needs name them all."""
+    """The collections that a statement names: its own, those that its pipeline joins, and those of a bulkWrite, which
+    its needs name; and those that the views among them read."""
     named = {op.used_namespace} - {""}
     try:
-        needs = spec.access.needs(op, request)
+        for need in spec.access.needs(op, request):
+            if need.resource.kind == "namespace" and need.resource.collection:
+                named.add(f"{need.resource.database}.{need.resource.collection}")
+        _add_below_views(op.catalog, named)
     except CommandError:
-        return named  # the command itself answers with the error
-    for need in needs:
-        if need.resource.kind == "namespace" and need.resource.collection:
-            named.add(f"{need.resource.database}.{need.resource.collection}")
+        pass  # the command itself answers with the error
     return named
+
+
+def _add_below_views(catalog: Catalog, namespaces: set[str]) -> None:
+    """Adds what the views among the namespaces read."""
+    for namespace in namespaces:
+        database, _, name = namespace.partition(".")
+        if isinstance(catalog.find(database, name), View):
+            from mongottl.exec.results.views import add_below  # with all stages, which the first pipeline imports
+
+            add_below(catalog, namespaces)
+            return
 
 
 def change_ahead(

@@ -929,19 +929,27 @@ def test_a_change_goes_before_transactions_that_begin_later(
     database.client.drop_database(outside.database.name)
 
 
-@pytest.mark.parametrize("name", ["$lookup", "$facet", "bulkWrite"])
+@pytest.mark.parametrize("name", ["$lookup", "$facet", "bulkWrite", "a view", "a view that joins", "a join of a view"])
 def test_a_change_goes_before_statements_that_name_its_collection_within(
     server: mongottl.RunningServer, database: Database[Documents], name: str
 ) -> None:
-    """The collection of a stage that joins it, or of an operation of a bulkWrite."""
+    """The collection of a stage that joins it, of an operation of a bulkWrite, or of a view."""
     database.c.insert_one({"_id": 1})
     database.other.insert_one({"_id": 1})
-    if name == "bulkWrite":
+    if "view" in name:
+        joins = [{"$lookup": {"from": "c", "pipeline": [], "as": "x"}}] if name == "a view that joins" else []
+        database.create_collection("below", viewOn="other" if joins else "c", pipeline=joins)
+        database.create_collection("above", viewOn="below", pipeline=[])
+        begins: Documents = {"find": "above"}
+        if name == "a join of a view":
+            stage: Documents = {"$lookup": {"from": "above", "pipeline": [], "as": "x"}}
+            begins = {"aggregate": "other", "pipeline": [stage], "cursor": {}}
+    elif name == "bulkWrite":
         operations = [{"insert": 0, "document": {"_id": 2}}]
         names = [{"ns": f"{database.name}.c"}]
-        begins: Documents = {"bulkWrite": 1, "ops": operations, "nsInfo": names, "$db": "admin"}
+        begins = {"bulkWrite": 1, "ops": operations, "nsInfo": names, "$db": "admin"}
     else:
-        stage: Documents = {"$lookup": {"from": "c", "pipeline": [], "as": "x"}}
+        stage = {"$lookup": {"from": "c", "pipeline": [], "as": "x"}}
         if name == "$facet":
             stage = {name: {"joined": [stage]}}
         begins = {"aggregate": "other", "pipeline": [stage], "cursor": {}}

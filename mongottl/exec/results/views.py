@@ -83,6 +83,18 @@ def collection_below(catalog: Catalog, resolved: ResolvedView) -> Collection | N
     return catalog.lookup(resolved.database, resolved.collection, time_series=True)
 
 
+def add_below(catalog: Catalog, namespaces: set[str]) -> None:
+    """Adds the collections and views that the views among the namespaces read, by their stages too, and so on."""
+    waiting = [*namespaces]
+    while waiting:
+        database, _, name = waiting.pop().partition(".")
+        view = catalog.find(database, name)
+        if isinstance(view, View):
+            read = {f"{database}.{other}" for other in (view.view_on, *_collections_named(view.pipeline))} - namespaces
+            namespaces |= read
+            waiting += read
+
+
 def check_view(op: OperationContext, view: View) -> None:
     """Checks the definition of a view, whether it is new or replaces the existing one.
 
