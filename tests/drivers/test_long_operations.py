@@ -53,6 +53,17 @@ def test_the_time_of_an_operation_ends_what_it_does_in_one_piece(where: str) -> 
         assert coll.find_one({}, {"a": 0}) == {"_id": 1}
 
 
+def test_a_merge_whose_time_is_over_writes_no_more_of_its_batch() -> None:
+    with mongottl.start_server() as server, Client(server.uri) as client:
+        coll = filled(client)
+        coll.insert_many([{"_id": n} for n in range(2, 40)])
+        client.shop.target.insert_one({"_id": 1, "a": [*range(100_000)]})
+        merge = {"into": "target", "whenMatched": [{"$set": {"b": {"$size": ENDLESS}}}]}
+        with pytest.raises(ExecutionTimeout):
+            coll.aggregate([{"$sort": {"_id": 1}}, {"$merge": merge}], maxTimeMS=200)
+        assert list(client.shop.target.find({}, {"a": 0})) == [{"_id": 1}]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals and /proc are POSIX")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_what_an_operation_does_in_one_piece(tmp_path: Path, number: signal.Signals) -> None:

@@ -11,7 +11,7 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.base import is_nullish
@@ -260,7 +260,8 @@ class MergeSpec(OutputSpec):
 
 
 class MergeSource(TransformSource):
-    """If a document cannot be written, the others of its batch still are; then its error is raised."""
+    """If a document cannot be written, the others of its batch still are; then its error is raised. An interruption
+    ends it at once."""
 
     def __init__(self, source: DocumentSource, spec: MergeSpec, run: RunContext) -> None:
         super().__init__(source)
@@ -294,6 +295,8 @@ class MergeSource(TransformSource):
                 # If the write has to wait for a transaction, the next call begins with the same document.
                 self._run.merge_document(spec.database, spec.collection, request)
             except CommandError as error:
+                if is_interruption(error):
+                    raise
                 if self._error is None:
                     self._error = error
             self._position += 1
