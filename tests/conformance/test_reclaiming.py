@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import DiskFull, EngineUnavailable, StorageEngine, open_storage_engine
+from mongottl.storage.interface import DiskFull, EngineUnavailable, Record, StorageEngine, open_storage_engine
 from mongottl.storage.sqlite import rewriting
 from mongottl.storage.sqlite.engine import SqliteEngine
 
@@ -38,7 +38,7 @@ def delete_most(engine: StorageEngine) -> None:
         unit.commit()
 
 
-def contents(engine: StorageEngine) -> object:
+def contents(engine: StorageEngine) -> tuple[list[Record], list[tuple[str, bytes]], list[str]]:
     records = engine.record_store("records").scan(0, 1000)[0]
     return records, engine.catalog_entries(), sorted(engine.idents())
 
@@ -78,6 +78,7 @@ def opened_old(data: Path) -> StorageEngine:
 def asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """`rewrite` asks whether to go on for a small database, too."""
     monkeypatch.setattr(rewriting, "_INSTRUCTIONS", 10)
+    monkeypatch.setattr(rewriting, "_PAGES", 5)
 
 
 def test_what_was_deleted_is_given_back_in_steps(data: Path) -> None:
@@ -239,6 +240,73 @@ def test_a_rewriting_that_is_ended_changes_nothing(data: Path) -> None:
         unit.commit()
     engine.close()
     check_database(data)
+
+
+@pytest.mark.usefixtures("asks_often")
+@pytest.mark.parametrize("pages", [1, 40])
+def test_a_rewriting_that_is_ended_while_it_writes_its_copy_back_changes_nothing(data: Path, pages: int) -> None:
+    engine = opened_old(data)
+    fill(engine, 1000)
+    records, entries, idents = contents(engine)
+    length = engine.stored_bytes
+    asked = {False: 0, True: 0}
+
+    def end() -> None:
+        is_made = rewriting_copy(data) is None  # then the copy has no name any more, or is not there yet
+        asked[is_made] += 1
+        if is_made and asked[True] == pages:
+            raise EngineUnavailable("ended")
+
+    with pytest.raises(EngineUnavailable, match="ended"):
+        engine.rewrite(end)
+    assert asked[False] > 10
+    assert engine.must_rewrite
+    assert (contents(engine), engine.stored_bytes) == ((records, entries, idents), length)
+    with engine.unit_of_work() as unit:
+        engine.put_catalog_entry("x", b"y")
+        unit.commit()
+    crashed = data.with_name("crashed")
+    shutil.copytree(data, crashed)
+    for folder in (crashed, data):
+        if folder == data:
+            engine.close()
+        after = opened(folder)
+        assert after.must_rewrite
+        assert contents(after) == (records, [("x", b"y")], idents)
+        after.close()
+        check_database(folder)
+
+
+@pytest.mark.usefixtures("asks_often")
+def test_a_kill_while_the_copy_is_written_back_changes_nothing(data: Path, tmp_path: Path) -> None:
+    engine = opened_old(data)
+    fill(engine, 200)
+    before = contents(engine)
+    copied = 0
+
+    def copy() -> None:
+        nonlocal copied
+        copied += 1
+        if copied % 20 == 0:
+            shutil.copytree(data, tmp_path / f"crashed {copied}")
+
+    engine.rewrite(copy)
+    engine.close()
+    folders = sorted(tmp_path.glob("crashed *"))
+    assert len(folders) > 5
+    assert any(rewriting_copy(folder) for folder in folders)
+    for folder in folders:
+        after = opened(folder)
+        assert after.must_rewrite
+        assert contents(after) == before
+        assert rewriting_copy(folder) is None
+        after.close()
+        check_database(folder)
+
+
+def rewriting_copy(folder: Path) -> str | None:
+    """The name of the copy that a rewriting makes, while it has one."""
+    return next((name for name in os.listdir(folder) if name.startswith("mongottl-copy-")), None)
 
 
 def test_a_disk_without_room_for_two_copies_refuses_to_rewrite(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@
     mongottl.durable        how much of the log is on disk (`durable_log`), until the server stops
     mongottl.lock           locked while a server uses the directory, as is the directory itself, since this file can
                             be removed; holds that server's process id
-    mongottl-copy-…         a copy of the database that is being made, for a backup
+    mongottl-copy-…         a copy of the database that is being made, for a backup or by its rewriting
 
 A directory that cannot be used is refused with a DataDirectoryError and left as it was. What is checked costs the same
 for any size of the database: the header and the file's length. This module runs no SQL.
@@ -58,6 +58,7 @@ class DataDirectory:
         self.shm_path = self.database_path + "-shm"
         self.durable_path = os.path.join(path, DURABLE_NAME)
         self.new_database_path = self.database_path + ".new"
+        self.rewritten_path = os.path.join(path, f"{COPY_PREFIX}rewritten")
         self.is_new = False
         # As the header of the database file has it.
         self.format = FORMAT_VERSION

@@ -81,7 +81,7 @@ from mongottl.storage.sqlite.directory import (
 from mongottl.storage.sqlite.disk_room import DiskRoom
 from mongottl.storage.sqlite.durable_log import DurableLog, committed_length
 from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
-from mongottl.storage.sqlite.rewriting import check_room, vacuum
+from mongottl.storage.sqlite.rewriting import check_room, rewrite_database
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
 from mongottl.storage.sqlite.stored_log import commits_behind_damage
 from mongottl.storage.unit_of_work import EngineUnitOfWork
@@ -446,16 +446,13 @@ class SqliteEngine(StorageEngine):
                 return 0  # another call has done it
             raw = connect(directory.database_path)
             try:
-                raw.execute("PRAGMA synchronous = NORMAL")
-                # The copy that SQLite makes first: beside the data, where the room is looked for.
-                raw.execute("PRAGMA temp_store = FILE")
                 before: int = raw.execute("PRAGMA page_count").fetchone()[0]
                 free: int = raw.execute("PRAGMA freelist_count").fetchone()[0]
                 check_room(room, (before - free) * PAGE_BYTES)
                 with connection.begin_lock:
                     connection.occupied = "the database is being rewritten by compact"
                 try:
-                    vacuum(raw, directory.path, proceed)
+                    rewrite_database(raw, directory.rewritten_path, proceed)
                 finally:
                     connection.occupied = ""
                     self._cut_due = True
@@ -463,6 +460,8 @@ class SqliteEngine(StorageEngine):
                 after: int = raw.execute("PRAGMA page_count").fetchone()[0]
             except sqlite3.Error as error:
                 raise engine_error(error) from error
+            except OSError as error:
+                raise EngineUnavailable(f"the database cannot be rewritten: {error}") from error
             finally:
                 raw.close()
         given_bytes = max(0, before - after) * PAGE_BYTES  # the tables of references add a page in a thousand

@@ -1,15 +1,26 @@
-"""The rewriting of a database that cannot give back pages, once, so that it can from then on."""
+"""The rewriting of a database that cannot give back pages, once, so that it can from then on.
 
+SQLite's VACUUM does it in one statement, but cannot be ended while it writes its copy back, which takes seconds for
+each GB. So the copy is made by VACUUM INTO, and written back by the online backup, in steps of one transaction:
+
+    database ──(VACUUM INTO)──► copy, a file of its own ──(backup)──► log ──(checkpoint)──► database
+"""
+
+import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from mongottl.storage.interface import DiskFull
-from mongottl.storage.sqlite.database import INCREMENTAL
+from mongottl.storage.sqlite.database import INCREMENTAL, connect
+from mongottl.storage.sqlite.directory import create_private_file
 from mongottl.storage.sqlite.disk_room import DiskRoom
 
-# `vacuum` asks whether to go on after so many of SQLite's instructions, which copy a few hundred records.
+# `rewrite_database` asks whether to go on after so many of SQLite's instructions, which copy a few hundred records, and
+# after it has written back so many pages, 1 MiB.
 _INSTRUCTIONS: Final = 2_000
+_PAGES: Final = 256
 
 
 def check_room(room: DiskRoom, content_bytes: int) -> None:
@@ -27,11 +38,28 @@ def _mib(size_bytes: int) -> int:
     return size_bytes >> 20
 
 
-def vacuum(raw: sqlite3.Connection, folder: str, proceed: Callable[[], None]) -> None:
+def rewrite_database(raw: sqlite3.Connection, copy_path: str, proceed: Callable[[], None]) -> None:
     """Rewrites a database so that it can give back pages later. What `proceed` raises ends it; nothing is changed then.
 
-    raw: a connection without a transaction. folder: gets SQLite's copy, a file without a name.
+    raw: a connection without a transaction; nobody else may write to the database meanwhile. copy_path: of a file that
+    does not exist, on the disk of the database. sqlite3.Error, OSError.
     """
+    create_private_file(copy_path)
+    try:
+        _make_copy(raw, copy_path, proceed)
+        copy = connect(copy_path)
+        try:
+            with suppress(OSError):  # Windows removes no file that is open
+                os.unlink(copy_path)
+            _write_back(raw, copy, proceed)
+        finally:
+            copy.close()
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(copy_path)
+
+
+def _make_copy(raw: sqlite3.Connection, copy_path: str, proceed: Callable[[], None]) -> None:
     failure: Exception | None = None
 
     def should_end() -> bool:
@@ -42,16 +70,26 @@ def vacuum(raw: sqlite3.Connection, folder: str, proceed: Callable[[], None]) ->
             failure = error
         return failure is not None
 
-    raw.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+    raw.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # of the copy
+    raw.execute("PRAGMA synchronous = OFF")  # a copy that a power failure cuts is of no use
     raw.set_progress_handler(should_end, _INSTRUCTIONS)
-    # For all connections of the process; the others keep such files in memory.
-    raw.execute("PRAGMA temp_store_directory = '{}'".format(folder.replace("'", "''")))
     try:
-        raw.execute("VACUUM")
+        raw.execute("VACUUM INTO ?", (copy_path,))
     except sqlite3.Error:
         if failure is not None:
             raise failure from None
         raise
     finally:
         raw.set_progress_handler(None, 0)
-        raw.execute("PRAGMA temp_store_directory = ''")
+        raw.execute("PRAGMA synchronous = NORMAL")
+
+
+def _write_back(raw: sqlite3.Connection, copy: sqlite3.Connection, proceed: Callable[[], None]) -> None:
+    """Replaces all pages of a database by those of its copy, in one transaction."""
+
+    def written(status: int, left: int, total: int) -> None:
+        if left:  # the last step has committed
+            proceed()
+
+    copy.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # opens the file
+    copy.backup(raw, pages=_PAGES, progress=written)
