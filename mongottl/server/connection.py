@@ -361,8 +361,12 @@ class Connection:
 
     def _begun_message(self) -> Incoming:
         if self._incoming is None:
-            self._incoming = Incoming(self._name, self._client.remote, self.stop_reading)
+            self._incoming = Incoming(self._name, self._client.remote, self.stop_reading, self._is_sending)
         return self._incoming
+
+    def _is_sending(self) -> bool:
+        """Whether the client has sent bytes that were not read yet."""
+        return self._peek_client_state() == _TALKING
 
     async def _reserve_decompressed(self) -> None:
         """Waits for the memory of a compressed message that is whole: a few bytes may become 48 MB."""

@@ -13,7 +13,9 @@ the bound (or one message) and SMALL_BYTES and one chunk for each connection.
 
 Time: a client must send its message at BYTES_PER_S on average, but may lag GRACE_S behind, and only PRESSED_GRACE_S
 while others wait. While its connection waits in the queue, or its command runs, no time is counted. Connections that
-are too slow are closed, so memory that is set aside is used or given up.
+are too slow are closed, so memory that is set aside is used or given up. Once one has waited for
+PRESSED_GRACE_S, those that have memory may lag only LEAST_GRACE_S behind. So a client that sends does not wait long
+behind many of its machine that have stopped.
 
 Source: this bound is this server's own. mongod has only `preAuthMaximumMessageSizeBytes`, the length of a message
 before a login, which `Connection` applies.
@@ -36,25 +38,32 @@ BYTES_PER_S: Final = 64 * 1024
 # Seconds by which it may lag behind.
 GRACE_S: Final = 30.0
 PRESSED_GRACE_S: Final = 3.0
-# How often slow clients are looked for.
+# TCP sends again what was lost after 0.2 seconds.
+LEAST_GRACE_S: Final = 0.3
+# How often slow clients are looked for, and while others wait.
 LOOK_EVERY_S: Final = 1.0
+PRESSED_LOOK_EVERY_S: Final = 0.1
 
 
 class Incoming:
     """The message that one connection has begun.
 
-    name: of the connection. close: ends the connection. received_bytes: what there is of the message. whole_bytes: what
-    it takes when it is whole. owner: whose turn it is when its connection waits. reserved_bytes: what is set aside.
+    name: of the connection. close: ends the connection. is_sending: whether bytes of its client have arrived that were
+    not read yet, because the server was busy; then the client is not what is slow. received_bytes: what there is of the
+    message. whole_bytes: what it takes when it is whole. owner: whose turn it is when its connection waits.
+    waiting_since_s: monotonic time since which it does. reserved_bytes: what is set aside.
     """
 
-    def __init__(self, name: str, remote: str, close: Callable[[], None]) -> None:
+    def __init__(self, name: str, remote: str, close: Callable[[], None], is_sending: Callable[[], bool]) -> None:
         self.name = name
         self.remote = remote
         self.close = close
+        self.is_sending = is_sending
         self.received_bytes: int = 0
         self.whole_bytes: int = 0
         self.reserved_bytes: int = 0
         self.owner = ""
+        self.waiting_since_s = 0.0
         # Monotonic time up to which its client has sent enough; None while that does not matter.
         self.paid_until_s: float | None = None
         # Set while it waits in the queue.
@@ -107,6 +116,7 @@ class IncomingMessages:
         turn = incoming.turn = trio.Event()
         incoming.paid_until_s = None
         incoming.owner = owner
+        incoming.waiting_since_s = self._clock.monotonic_s()
         self._queues.setdefault(owner, deque()).append(incoming)
         self._metrics.incoming_waiting += 1
         self._give_turns()
@@ -142,7 +152,7 @@ class IncomingMessages:
             if not self._begun:
                 self._any = trio.Event()
                 await self._any.wait()
-            await trio.sleep(LOOK_EVERY_S)
+            await trio.sleep(min(LOOK_EVERY_S, PRESSED_LOOK_EVERY_S) if self._queues else LOOK_EVERY_S)
             self._close_slow()
 
     def _fits(self, incoming: Incoming) -> bool:
@@ -178,9 +188,20 @@ class IncomingMessages:
     def _close_slow(self) -> None:
         now_s = self._clock.monotonic_s()
         grace_s = PRESSED_GRACE_S if self._queues else GRACE_S
+        reading_grace_s = self._reading_grace_s(now_s)
         for incoming in list(self._begun):
-            if incoming.paid_until_s is not None and now_s - incoming.paid_until_s > grace_s:
+            if incoming.paid_until_s is None:
+                continue
+            lag_s = now_s - incoming.paid_until_s
+            if lag_s > (reading_grace_s if incoming.reserved_bytes else grace_s) and not incoming.is_sending():
                 self._metrics.incoming_closed += 1
                 self._log_slow(incoming)
                 incoming.close()
                 incoming.paid_until_s = None
+
+    def _reading_grace_s(self, now_s: float) -> float:
+        """How far a client may lag for whose message memory is set aside."""
+        if not self._queues:
+            return GRACE_S
+        waited_s = now_s - min([queue[0].waiting_since_s for queue in self._queues.values()])
+        return PRESSED_GRACE_S if waited_s < PRESSED_GRACE_S else LEAST_GRACE_S

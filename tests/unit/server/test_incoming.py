@@ -50,16 +50,22 @@ class Network:
         self.answered: list[str] = []
 
     async def send(
-        self, name: str, size: int, per_s: float, command_s: float = 0.0, stops_at: int | None = None
+        self,
+        name: str,
+        size: int,
+        per_s: float,
+        command_s: float = 0.0,
+        stops_at: int | None = None,
+        is_unread: bool = False,
     ) -> None:
         """A client that sends one message at a pace, and leaves when it is answered, or is closed.
 
-        stops_at: sends no more from this size on.
+        stops_at: sends no more from this size on, or the server reads no more of it if `is_unread`.
         """
         closed = trio.Event()
-        incoming = Incoming(name, "127.0.0.1:1", closed.set)
+        incoming = Incoming(name, "127.0.0.1:1", closed.set, lambda: is_unread)
         received = 0
-        step = min(CHUNK, int(per_s))
+        step = min(CHUNK, int(per_s / 4))
         try:
             while received < size:
                 if received and not self.messages.may_read(incoming, received, size):
@@ -80,8 +86,12 @@ class Network:
             self.held -= received
 
 
-def run(bound: int, *sent: tuple[str, int, float, float, int | None], for_s: float = 3600.0) -> Network:
-    """Sends these messages (name, size, bytes a second, seconds of the command, where it stops), all from the start."""
+Sent = tuple[str, int, float, float, int | None] | tuple[str, int, float, float, int | None, bool]
+
+
+def run(bound: int, *sent: Sent, for_s: float = 3600.0) -> Network:
+    """Sends these messages (name, size, bytes a second, seconds of the command, where it stops, whether it only is not
+    read), all from the start."""
 
     async def main() -> Network:
         network = Network(bound)
@@ -140,6 +150,21 @@ def test_what_strangers_hold_is_given_up_for_those_who_wait() -> None:
     assert network.answered == ["honest"]
     assert run(256 * MB, *attack).metrics.incoming_closed == 60
     assert network.peak <= 256 * MB + 61 * (SMALL_BYTES + CHUNK)
+
+
+def test_a_client_that_sends_does_not_wait_long_behind_many_of_its_machine_that_stopped() -> None:
+    """Sixty half messages, and behind them one of the same machine: the memory is handed on twelve times until then."""
+    attack = [(f"client{n}", 48 * MB, 1e10, 0.0, 47 * MB) for n in range(60)]
+    network = run(256 * MB, *attack, ("client60", 20 * MB, 10.0 * MB, 0.0, None), for_s=12.0)
+    assert network.answered == ["client60"]
+    # Where a few stop, those that have memory may lag as long as others.
+    few = run(256 * MB, *attack[:6], for_s=PRESSED_GRACE_S - 0.5)
+    assert few.slow == []
+
+
+def test_a_client_whose_bytes_the_server_has_not_read_is_not_slow() -> None:
+    unread = [(f"client{n}", 48 * MB, FAST, 0.0, 47 * MB, True) for n in range(60)]
+    assert run(256 * MB, *unread, for_s=2 * GRACE_S).slow == []
 
 
 def test_small_messages_do_not_wait() -> None:
