@@ -109,6 +109,11 @@ def whole_int32(value: Value) -> int | None:
     return number
 
 
+def saturated_sum(a: int, b: int) -> int:
+    """The sum of two int64 that are not negative, as an int64: saturates at the limit."""
+    return min(a + b, INT64_MAX)
+
+
 def clamp_to_long(value: Value) -> int:
     """A number as an int64: doubles are truncated, decimals rounded half to even, NaN is 0; saturates at the limits.
 

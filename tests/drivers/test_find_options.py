@@ -4,7 +4,7 @@ from typing import Any
 
 import bson
 import pytest
-from bson import Int64, MaxKey, MinKey
+from bson import Decimal128, Int64, MaxKey, MinKey
 from pymongo.database import Database
 
 from tests.drivers.refusals import refusal
@@ -176,3 +176,30 @@ def test_explain_of_a_filter_that_fits_only_once_into_a_document(fruit: Database
     assert scan["warning"] == "index bounds omitted due to BSON size limit for explain"
     assert explained["executionStats"]["nReturned"] == 0
     assert explained["warning"] == "'command' has been omitted due to BSON size limit"
+
+
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize("sort", [{}, {"x": 1}, {"price": 1}, {"item": 1, "type": 1}])
+@pytest.mark.parametrize(("skip", "limit"), [(MOST, 3), (9, MOST), (MOST, MOST), (Decimal128("1E+30"), 1e300)])
+def test_skip_and_limit_are_no_int64_together(fruit: Database[Documents], sort: Any, skip: Any, limit: Any) -> None:
+    """SERVER-13537: such numbers are no error."""
+    options = {"filter": {"price": {"$gt": 0}}, "skip": skip, "limit": limit, "sort": sort}
+    expected = 1 if skip == 9 else 0
+    assert len(found(fruit, **options)) == expected
+    assert len(found(fruit, **options, batchSize=2)) == expected
+    assert fruit.command({"explain": {"find": "c", **options}})["ok"] == 1
+    stages: list[Any] = [{"$sort": sort}] if sort else []
+    stages += [{"$skip": Int64(skip) if isinstance(skip, int) else MOST}, {"$limit": MOST}]
+    assert len(list(fruit.c.aggregate(stages))) == expected
+
+
+@pytest.mark.parametrize(("skip", "limit", "expected"), [(MOST, 3, 0), (9, MOST, 1), (9, 2 - 2**63, 1)])
+def test_skip_and_limit_of_a_count_are_no_int64_together(
+    fruit: Database[Documents], skip: int, limit: int, expected: int
+) -> None:
+    for query in ({}, {"price": {"$gt": 0}}, {"item": {"$gte": "apple"}}, {"x": None}):
+        command = {"count": "c", "query": query, "skip": Int64(skip), "limit": Int64(limit)}
+        assert fruit.command(command)["n"] == expected
+        assert fruit.command({"explain": command})["ok"] == 1

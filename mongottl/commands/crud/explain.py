@@ -34,6 +34,7 @@ from mongottl.commands.request import ANY, DOCUMENT_FIELD, Field, GenericArgumen
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.bson_field import checked_word
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -293,7 +294,7 @@ def _count_query(op: OperationContext, request: CountRequest) -> Explained:
         collation=request.collation,
         id_hack=True,
         counted=True,
-        wanted=request.skip + limit if limit else 0,
+        wanted=saturated_sum(request.skip, limit) if limit else 0,
         wrappers=(count_wrapper(request.skip, limit),),
         shape=count_shape(op.database, request),
     )

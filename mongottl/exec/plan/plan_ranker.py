@@ -7,6 +7,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.interrupt import give_way
+from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
@@ -65,7 +66,7 @@ class PlanRanker:
         self.collection = collection
         self.match = match
         self.sort = sort
-        self.first_batch = page + skip if page else 0
+        self.first_batch = saturated_sum(page, skip) if page else 0
         self.allowed = allowed
         self.shape = shape
         # What a metered operation costs must not depend on those before it.

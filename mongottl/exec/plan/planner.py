@@ -38,6 +38,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -231,7 +232,7 @@ class QueryPlan:
                 path.open(0),
                 path.collection,
                 sort,
-                skip + limit if limit else 0,
+                saturated_sum(skip, limit) if limit else 0,
                 self.sort_memory_bytes,
                 self.space,
             )
@@ -239,7 +240,7 @@ class QueryPlan:
         wanted = entries or self.wanted
         if limit and (wanted == 0 or wanted > limit):
             wanted = limit
-        stage = path.open(wanted + skip if wanted else 0)
+        stage = path.open(saturated_sum(wanted, skip) if wanted else 0)
         if skip:
             stage = SkipStage(stage, skip)
         return LimitStage(stage, limit) if limit else stage

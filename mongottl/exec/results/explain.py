@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
@@ -93,7 +94,8 @@ def return_key_wrapper() -> Wrapper:
 
 def count_wrapper(skip: int = 0, limit: int = 0) -> Wrapper:
     """COUNT. If documents are not read (`counting`), the stage below it is another one. limit: 0 for none."""
-    return Wrapper("COUNT", {}, counters=("nCounted",), max_inputs=skip + limit if limit else 0, skip=skip)
+    most = saturated_sum(skip, limit) if limit else 0
+    return Wrapper("COUNT", {}, counters=("nCounted",), max_inputs=most, skip=skip)
 
 
 def update_wrapper(multi: bool, returns: bool = False) -> Wrapper:

@@ -307,10 +307,11 @@ class SortArrayExpression(Expression):
             if len(sort_by) == 5:
                 raise CommandError(2942505, "$sortArray sortBy must not be an empty object")
             for path, direction in fields(sort_by):
-                if direction not in (1, -1) or width(direction) == 0:
+                order = whole_int32(direction) if width(direction) else None
+                if order not in (1, -1):
                     raise CommandError(2942505, f"$sortArray needs 1 or -1 for the field {path}")
                 self.paths.append(path.split("."))
-                self.descending.append(direction == -1)
+                self.descending.append(order == -1)
         elif width(sort_by):
             if whole_int32(sort_by) not in (1, -1):
                 raise CommandError(

@@ -143,12 +143,16 @@ def test_arrays(check: Check, operator: str, operand: object, expected: object) 
     check({operator: operand}, DOC, expected)
 
 
+ONE = Decimal128("1")
+
+
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
         ({"input": "$team", "sortBy": {"name": 1}}, ["charlie", "dallas", "pat"]),
         ({"input": "$team", "sortBy": {"age": -1, "name": 1}}, ["charlie", "pat", "dallas"]),
         ({"input": "$team", "sortBy": {"nothing": 1}}, ["pat", "dallas", "charlie"]),  # stable
+        *(({"input": "$team", "sortBy": {"name": up}}, ["charlie", "dallas", "pat"]) for up in (1.0, Int64(1), ONE)),
     ],
 )
 def test_sort_array_by_fields(check: Check, parameters: dict[str, object], expected: object) -> None:
