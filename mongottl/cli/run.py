@@ -9,6 +9,11 @@ The command begins when the server's process knows its id. `mongottl run` waits 
 it. The server stops when the pipe ends. If the command still runs then, since `mongottl run` was killed, the server's
 process ends it first, and all that it has started. So nothing stays behind, on Linux and on macOS, unless both
 processes are killed at once.
+
+With --per-worker there are several servers, each as above: test runners run files or packages in several processes at
+once, which would undo each other's writes by resetState. Each has a state, a clock and a process of its own. The
+variables MONGODB_URI_1 to MONGODB_URI_N name them, of which a worker takes the one with its number. MONGODB_URI itself
+is no connection string then, so that a worker that has not chosen fails at once, rather than share a server unnoticed.
 """
 
 import errno
@@ -30,6 +35,11 @@ if TYPE_CHECKING:
     from mongottl.server.server import Server
 
 _VARIABLE: Final = "MONGODB_URI"
+_PER_WORKER: Final = "--per-worker"
+_AUTO: Final = "auto"
+_MAX_SERVERS: Final = 256
+# What several servers cannot share.
+_ONE_EACH: Final = ("data_dir", "port", "web_port", "certificate_port")
 # What is passed on to the command.
 _PASSED_ON: Final = tuple(
     number for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if (number := getattr(signal, name, None)) is not None
@@ -53,7 +63,7 @@ def main(arguments: list[str]) -> int:
         raise UsageError("needs a POSIX system; start `mongottl` beside the tests")
     if not command or not command[0]:
         raise UsageError("needs a command behind --" if dashes else "needs a command: mongottl run -- npm test")
-    others: dict[str, list[str]] = {"--env": [], "--database": []}
+    others: dict[str, list[str]] = {"--env": [], "--database": [], _PER_WORKER: []}
     config = configuration(own, os.environ, others, for_tests=True)
     for name in others["--env"]:
         if not name.isidentifier() or not name.isascii():
@@ -64,7 +74,22 @@ def main(arguments: list[str]) -> int:
             uri_for_database("", database)
         except ValueError as error:
             raise UsageError(f"--database: {error}") from None
-    return run(config, command, [_VARIABLE, *others["--env"]], database)
+    workers = _number_of_workers(others[_PER_WORKER][-1], config) if others[_PER_WORKER] else None
+    return run(config, command, [_VARIABLE, *others["--env"]], database, workers)
+
+
+def _number_of_workers(text: str, config: ServerConfig) -> int:
+    """The value of --per-worker. UsageError for another, and for settings that several servers cannot have."""
+    workers = os.cpu_count() or 1 if text == _AUTO else int(text) if text.isdecimal() and text.isascii() else 0
+    if not 1 <= workers <= _MAX_SERVERS:
+        raise UsageError(
+            f"{_PER_WORKER}: the number of workers is needed, up to {_MAX_SERVERS}, or {_AUTO} for one for"
+            f" each processor, not {text!r}"
+        )
+    for setting in SETTINGS:
+        if setting.field in _ONE_EACH and getattr(config, setting.field):
+            raise UsageError(f"{setting.option}: not together with {_PER_WORKER}, which starts several servers")
+    return workers
 
 
 def split(arguments: list[str]) -> tuple[list[str], bool, list[str]]:
@@ -101,6 +126,9 @@ def help_text() -> str:
             "        Another environment variable that gets the URI; may be given repeatedly.",
             "  --database NAME",
             "        Database that the URI names, which drivers then use by default.",
+            f"  {_PER_WORKER} N",
+            "        A server for each of N workers of a test runner, in MONGODB_URI_1 to MONGODB_URI_N; MONGODB_URI_0",
+            "        is that of N, for runners that count from 0. `auto`: as many as there are processors.",
             *option_lines(config_from({}, for_tests=True)),
             "",
             *REMARKS,
@@ -110,32 +138,52 @@ def help_text() -> str:
     )
 
 
-def run(config: ServerConfig, command: list[str], variables: list[str], database: str | None = None) -> int:
+def run(
+    config: ServerConfig,
+    command: list[str],
+    variables: list[str],
+    database: str | None = None,
+    workers: int | None = None,
+) -> int:
     """Runs the command while a server runs; the command's exit status. variables: those that get the server's URI.
-    database: what the URI names."""
-    read_uri, write_uri = os.pipe()
-    read_end, write_end = os.pipe()
+    database: what the URI names. workers: how many servers there are, one for each; None for one for all."""
     sys.stdout.flush()
     sys.stderr.flush()
-    server = _Child(os.fork())
-    if server.pid == 0:
-        os.close(read_uri)
-        os.close(write_end)
-        _serve_in_child(config, write_uri, read_end, database)
-    os.close(write_uri)
-    os.close(read_end)
+    # The first alone: what keeps it from starting keeps the others, too, and need not be said by each.
+    servers = [_started(config, database, [])]
     try:
-        with open(read_uri, encoding="utf-8") as pipe:
-            uri = pipe.readline().rstrip("\n")
-        if not uri:
+        uris = [servers[0].uri()]
+        if workers is not None and uris[0]:
+            for _ in range(workers - 1):
+                servers.append(_started(config, database, servers))
+            uris += [server.uri() for server in servers[1:]]
+        if not all(uris):
             return FAILURE  # the server has said why
-        return _run_command(command, {**os.environ, **dict.fromkeys(variables, uri)}, server, write_end)
+        return _run_command(command, {**os.environ, **_uris_by_variable(variables, uris, workers)}, servers)
     except KeyboardInterrupt:
         signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # stopping takes a second at most
         return 128 + signal.SIGINT
     finally:
-        os.close(write_end)
-        server.wait()
+        for server in servers:
+            os.close(server.write_end)
+        for server in servers:
+            server.wait()
+
+
+def _uris_by_variable(variables: list[str], uris: list[str], workers: int | None) -> dict[str, str]:
+    """The variables of the command. Without workers each is the URI.
+
+    Else MONGODB_URI_1 is the URI of the first server, and so on. Some runners count their workers from 0: they get the
+    last server for 0, so that as many workers as there are servers have one each, either way.
+    """
+    if workers is None:
+        return dict.fromkeys(variables, uris[0])
+    found: dict[str, str] = {}
+    for name in variables:
+        # No driver takes it, and most show it in their error.
+        found[name] = f"mongodb://each-worker:has-its-own-{name}_1-to-{workers}/"
+        found |= {f"{name}_{number}": uris[number - 1] for number in range(workers + 1)}
+    return found
 
 
 class _Child:
@@ -158,13 +206,41 @@ class _Child:
             self.status = os.waitpid(self.pid, 0)[1]
 
 
-def _run_command(command: list[str], environment: dict[str, str], server: _Child, write_end: int) -> int:
-    """Runs the command, and tells the server's process its id; passes on the signals that come."""
+class _ServerChild(_Child):
+    """A process that serves. read_uri: from where its URI comes. write_end: of the pipe by which it is told."""
+
+    def __init__(self, pid: int, read_uri: int, write_end: int) -> None:
+        super().__init__(pid)
+        self._read_uri = read_uri
+        self.write_end = write_end
+
+    def uri(self) -> str:
+        """Waits until it serves; its URI, "" if it has ended instead."""
+        with open(self._read_uri, encoding="utf-8") as pipe:
+            return pipe.readline().rstrip("\n")
+
+
+def _started(config: ServerConfig, database: str | None, before: list[_ServerChild]) -> _ServerChild:
+    """Starts a server. before: those that were started before, whose pipes it must not hold open."""
+    read_uri, write_uri = os.pipe()
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        for descriptor in (read_uri, write_end, *(server.write_end for server in before)):
+            os.close(descriptor)
+        _serve_in_child(config, write_uri, read_end, database)
+    os.close(write_uri)
+    os.close(read_end)
+    return _ServerChild(pid, read_uri, write_end)
+
+
+def _run_command(command: list[str], environment: dict[str, str], servers: list[_ServerChild]) -> int:
+    """Runs the command, and tells the servers' processes its id; passes on the signals that come."""
     signal.signal(signal.SIGCHLD, _do_nothing)  # some systems drop it where it would be ignored
     awaited = (*_PASSED_ON, signal.SIGCHLD)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
-        pid = _spawn(command, environment, before, write_end)
+        pid = _spawn(command, environment, before, servers)
     except OSError as error:
         print(f"mongottl run: {command[0]}: {error.strerror}", file=sys.stderr)
         return _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN
@@ -177,13 +253,14 @@ def _run_command(command: list[str], environment: dict[str, str], server: _Child
         if number == signal.SIGCHLD:
             if running.has_just_ended():
                 break
-            if server.has_just_ended():
-                print("mongottl run: the server has ended before the command", file=sys.stderr)
+            for server in servers:
+                if server.has_just_ended():
+                    print("mongottl run: the server has ended before the command", file=sys.stderr)
         elif not from_terminal(code):
             passed_on = number
             started = process_tree(pid)
             os.kill(pid, number)
-    _tell(write_end, 0)
+    _tell(servers, 0)
     assert running.status is not None
     if os.WIFSIGNALED(running.status) and os.WTERMSIG(running.status) == passed_on:
         # The command could not pass it on.
@@ -191,8 +268,10 @@ def _run_command(command: list[str], environment: dict[str, str], server: _Child
     return exit_status(running.status)
 
 
-def _spawn(command: list[str], environment: dict[str, str], mask: set[int | signal.Signals], write_end: int) -> int:
-    """Starts a command once the server's process has been told its id, so that it never stays behind; its process id.
+def _spawn(
+    command: list[str], environment: dict[str, str], mask: set[int | signal.Signals], servers: list[_ServerChild]
+) -> int:
+    """Starts a command once the servers' processes know its id, so that it never stays behind; its process id.
     OSError if it cannot be run. mask: the signals that it blocks."""
     read_go, write_go = os.pipe()
     read_failure, write_failure = os.pipe()  # closed when the command runs
@@ -209,7 +288,7 @@ def _spawn(command: list[str], environment: dict[str, str], mask: set[int | sign
             os._exit(FAILURE)
     os.close(read_go)
     os.close(write_failure)
-    _tell(write_end, pid)
+    _tell(servers, pid)
     with suppress(BrokenPipeError):  # a signal has ended it
         os.write(write_go, b"x")
     os.close(write_go)
@@ -251,10 +330,11 @@ def _next_signal(awaited: tuple[int, ...]) -> tuple[int, int | None]:
     return info.si_signo, info.si_code
 
 
-def _tell(write_end: int, pid: int) -> None:
-    """Tells the server's process which command runs: its id, or 0 for none any more."""
-    with suppress(BrokenPipeError):  # the server has ended, of which the user is told
-        os.write(write_end, f"{pid}\n".encode())
+def _tell(servers: list[_ServerChild], pid: int) -> None:
+    """Tells the servers' processes which command runs: its id, or 0 for none any more."""
+    for server in servers:
+        with suppress(BrokenPipeError):  # the server has ended, of which the user is told
+            os.write(server.write_end, f"{pid}\n".encode())
 
 
 def _serve_in_child(config: ServerConfig, write_uri: int, read_end: int, database: str | None) -> NoReturn:

@@ -55,6 +55,7 @@ class CommandSpec:
     secret_fields: its fields that `$currentOp` must not show.
     in_transaction: may be a statement of a transaction; begins_transaction: also the first one. ends_transaction:
     commits or aborts one. repeats_commit: is answered again for a transaction that has been committed.
+    restores: puts a saved state in the place of what clients have written.
     judges_oplog: decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
     exclusive: changes collections or indexes, and if it does waits until no transaction uses the collection.
     writes_anywhere: runs on one database and writes to collections of any.
@@ -94,6 +95,7 @@ class CommandSpec:
         repeats_commit: bool,
         exclusive: bool,
         judges_oplog: bool,
+        restores: bool,
         uses_cursors: bool,
         writes_anywhere: bool,
     ) -> None:
@@ -141,6 +143,7 @@ class CommandSpec:
         self.repeats_commit = repeats_commit
         self.exclusive = exclusive
         self.judges_oplog = judges_oplog
+        self.restores = restores
         self.uses_cursors = uses_cursors
         self.writes_anywhere = writes_anywhere
 
@@ -257,6 +260,7 @@ def command(
     repeats_commit: bool = False,
     exclusive: bool = False,
     judges_oplog: bool = False,
+    restores: bool = False,
     uses_cursors: bool = False,
     writes_anywhere: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
@@ -297,6 +301,7 @@ def command(
             repeats_commit=repeats_commit,
             exclusive=exclusive,
             judges_oplog=judges_oplog,
+            restores=restores,
             uses_cursors=uses_cursors,
             writes_anywhere=writes_anywhere,
         )

@@ -64,6 +64,7 @@ from mongottl.server import transactions, waits
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
+from mongottl.server.reset_watch import ResetWatch
 from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable
 from mongottl.versions import COMMAND, HELLO_FIELD, OPTION, unknown_command
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
@@ -98,6 +99,8 @@ class Dispatcher:
         # A clock that stands still from the first command on: of those that drivers and health checks do not send.
         clock = service.clock
         self._unsettled = clock if isinstance(clock, VirtualClock) and clock.unsettled else None
+        # None without test commands, and once it has warned.
+        self._reset_watch = ResetWatch() if service.config.enable_test_commands else None
         # Of the dialect `cosmos`.
         self.gateway: Gateway | None = None
         if self.dialect.account is not None:
@@ -668,6 +671,8 @@ class Dispatcher:
             transactions.leave(self.service, op, reply)
         if op.used_namespace:
             op.record_usage(spec.latency, spec.counter)
+        if self._reset_watch is not None:
+            self._watch_resets(self._reset_watch, spec, op)
         if self.log.settings.command_verbosity:
             self._log_command(spec.name, op)
         if self.gateway is not None:
@@ -693,6 +698,25 @@ class Dispatcher:
 
     def _with_times(self, reply: bytes) -> bytes:
         return self.service.cluster_clock.with_times(reply) if self.dialect.cluster_times else reply
+
+    def _watch_resets(self, watch: ResetWatch, spec: CommandSpec, op: OperationContext) -> None:
+        """Warns, once, of tests in two processes that reset this server for each other."""
+        if not spec.restores:
+            if spec.is_write(op.body):
+                watch.note_write(op.client)
+            return
+        shared = watch.note_reset(op.client, self.service.clients)
+        if shared is not None:
+            self._reset_watch = None
+            self.log.warning(
+                "command",
+                "Two programs reset this server at the same time, so their tests undo each other's writes",
+                f"conn{op.client.connection_id}",
+                command=spec.name,
+                program=shared.program,
+                other=shared.other,
+                hint="run the tests one after another, or give each worker its own server: mongottl run --per-worker N",
+            )
 
     def _log_command(self, name: str, op: OperationContext, error_code: int = 0) -> None:
         """Logs a command at its end. error_code: 0 if it has succeeded."""

@@ -79,6 +79,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "The option sparse has no effect in Cosmos DB": 9900080,
     "Slow query": 51803,
     "Idle cursors are closed, since all together hold too much": 9900023,
+    "Two programs reset this server at the same time, so their tests undo each other's writes": 9900045,
     "Command": 9900021,
     "Output of a script": 9900022,
     "Log lines were dropped: nobody read the log": 9900050,

@@ -23,6 +23,7 @@ SCRIPT = HERE.parents[1] / "scripts" / "clients"
 # What scripts/clients needs for each client.
 TOOLS = {
     "node": ("node", "npm"),
+    "runners": ("node", "npm"),
     "go": ("go",),
     "java": ("javac", "mvn"),
     "rust": ("cargo",),

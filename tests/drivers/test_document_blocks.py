@@ -36,7 +36,7 @@ sys.stdout.buffer.write(urllib.request.urlopen(sys.argv[-1]).read())
 """
 # Stands for any test runner: it succeeds if it can reach the server that it was given.
 RUNNER = """#!/bin/sh
-exec mongottl ping "$MONGODB_URI"
+exec mongottl ping "${MONGODB_URI_1:-$MONGODB_URI}"
 """
 
 
@@ -147,6 +147,7 @@ class Shell:
         programs.mkdir()
         self._program(programs / "mongottl", f'#!/bin/sh\nexec "{sys.executable}" -m mongottl "$@"\n')
         self._program(programs / "npm", RUNNER)
+        self._program(programs / "npx", RUNNER)
         self._program(programs / "mvn", RUNNER)
         self._program(programs / "curl", CURL)
         self._program(folder / "gradlew", RUNNER)

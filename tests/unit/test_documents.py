@@ -25,12 +25,16 @@ from tests.waiting import PATIENCE_S
 
 DOCUMENTS = documents()
 EVERYTHING = "".join(DOCUMENTS.values())
-# Options of other programs: cargo, Node, Jest, curl, dotnet, MongoDB's tools.
+# Options of other programs: cargo, Node, Jest, Vitest, Mocha, curl, dotnet, MongoDB's tools.
 ELSEWHERE = {
     "--test",
     "--test-threads",
     "--test-concurrency",
     "--runInBand",
+    "--maxWorkers",
+    "--parallel",
+    "--jobs",
+    "--require",
     "--no-file-parallelism",
     "--no-daemon",
     "--fail",

@@ -57,6 +57,7 @@ class RestoreStateRequest(NamedTuple):
     help="Restores what saveState has saved under a name; it can be restored again.",
     admin_only=True,
     test_only=True,
+    restores=True,
 )
 def restore_state_command(op: OperationContext, request: RestoreStateRequest) -> Steps[Reply]:
     """`{restoreState: name}` → `{now}`. Running operations end with Interrupted (11601), and new ones wait.
@@ -79,6 +80,7 @@ class ResetStateRequest(NamedTuple):
     " settings and clock.",
     admin_only=True,
     test_only=True,
+    restores=True,
 )
 def reset_state_command(op: OperationContext, request: ResetStateRequest) -> Steps[Reply]:
     """`{resetState: 1}` → `{now}`. Saved states are kept. IllegalOperation (20) with an engine that saves no states."""
