@@ -149,35 +149,6 @@ def old(tmp_path: Path) -> Path:
     return path
 
 
-def format_of(path: Path) -> int:
-    """Where a server looks that knows format 1 alone."""
-    return int.from_bytes((path / DATABASE).read_bytes()[60:64], "big")
-
-
-def test_a_folder_of_format_1_is_read(old: Path) -> None:
-    assert format_of(old) == 1
-    before = {file.name: file.read_bytes() for file in old.iterdir()}
-    assert list(DataCheck(str(old)).faults()) == []
-    assert {file.name: file.read_bytes() for file in old.iterdir()} == before
-    with mongottl.start_server(data_dir=str(old)) as server, Client(server.uri) as client:
-        assert format_of(old) == 2
-        shop = client.shop
-        things = list(shop.things.find().sort("price"))
-        assert [thing["_id"] for thing in things] == list(range(100))
-        assert [thing.get("seen") for thing in things[8:12]] == [True, True, None, None]
-        assert shop.things.find_one({"name": "thing 5"}) == things[5]
-        assert [document["n"] for document in shop["last"].find()] == list(range(10, 20))
-        assert [document["_id"] for document in shop.expiring.find()] == [1, 2]
-        large = shop.large.find_one()
-        assert large is not None and len(large["text"]) == 100_000
-        assert shop.late.find_one() == {"_id": "only in the log"}
-        shop.things.update_many({"_id": {"$lt": 20}}, {"$set": {"again": 1}})
-        shop.things.insert_one({"_id": 100, "name": "new", "price": 0})
-        shop.new.insert_one({"_id": 1})
-        assert shop.command("validate", "things")["valid"]
-    assert list(DataCheck(str(old)).faults()) == []
-
-
 def test_documents_of_a_folder_of_format_1_get_checksums_when_they_are_written(old: Path) -> None:
     with mongottl.start_server(data_dir=str(old)) as server, Client(server.uri) as client:
         client.shop.things.update_one({"_id": 50}, {"$set": {"again": "with a checksum"}})
