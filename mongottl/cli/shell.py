@@ -25,6 +25,7 @@ from urllib.parse import quote
 from mongottl.cli.arguments import ArgumentParser
 from mongottl.cli.client import connect, container_uri, failure_of
 from mongottl.cli.subcommands import UsageError, fail
+from mongottl.extras import to_install
 
 if TYPE_CHECKING:
     import pymongo
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(switch, action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if find_spec("quickjs") is None:
-        return fail(_NAME, "needs the extra `javascript`: pip install 'mongottl[javascript]'")
+        return fail(_NAME, f"needs the extra `javascript`: {to_install('javascript')}")
     scripts = [word for word in given.target if word.endswith(".js")]
     targets = [word for word in given.target if not word.endswith(".js")]
     if len(targets) > 1:

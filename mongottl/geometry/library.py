@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.extras import to_install
 
 
 def require_sphere() -> None:
@@ -13,5 +14,5 @@ def require_sphere() -> None:
     if find_spec("s2rst") is None:
         raise CommandError(
             ErrorCode.CommandNotSupported,
-            "Geometry on the sphere needs the Python package 's2rst': pip install 'mongottl[geo]'",
+            f"Geometry on the sphere needs the Python package 's2rst': {to_install('geo')}",
         )

@@ -8,6 +8,7 @@ import os
 from importlib.util import find_spec
 
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.extras import to_install
 
 
 def missing_reason() -> str:
@@ -15,7 +16,7 @@ def missing_reason() -> str:
     if os.name != "posix":
         return "JavaScript is not supported on this operating system"
     if find_spec("quickjs") is None or find_spec("greenlet") is None:
-        return "JavaScript needs the Python packages 'quickjs-ng' and 'greenlet': pip install 'mongottl[javascript]'"
+        return f"JavaScript needs the Python packages 'quickjs-ng' and 'greenlet': {to_install('javascript')}"
     return ""
 
 

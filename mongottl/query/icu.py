@@ -16,6 +16,7 @@ import importlib
 from typing import Any, Final
 
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.extras import to_install
 
 # Strengths 1 to 5 of MongoDB as ICU's.
 _STRENGTHS: Final = (0, 1, 2, 3, 15)
@@ -44,7 +45,7 @@ def _library() -> _Library:
         except ImportError:
             raise CommandError(
                 ErrorCode.CommandNotSupported,
-                "collation is not supported here: the library ICU is missing; install mongottl[collation]",
+                f"collation is not supported here: the library ICU is missing: {to_install('collation')}",
             ) from None
     return _loaded[0]
 

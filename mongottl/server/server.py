@@ -32,6 +32,7 @@ from mongottl.exec.operation.cursor_registry import OpenCursor
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stored_clock import ahead_s, resume_clock
+from mongottl.extras import to_install
 from mongottl.security import scram
 from mongottl.server.account_user import AccountKeys, account_keys, account_login, account_options, create_account_user
 from mongottl.server.connection import Connection
@@ -409,7 +410,7 @@ def _need(option: str, *libraries: str) -> None:
     """OSError if a library of the extra `web` is not installed."""
     for library in libraries:
         if find_spec(library) is None:
-            raise OSError(f"{option} needs {library}: pip install 'mongottl[web]'")
+            raise OSError(f"{option} needs {library}: {to_install('web')}")
 
 
 def _certificate_site(config: ServerConfig, tls: ServerTls, log: Log) -> "CertificateSite":

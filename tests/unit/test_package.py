@@ -1,5 +1,6 @@
 """What is installed: every file of the package, and metadata that say what it is."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -56,3 +57,26 @@ def test_the_tests_check_types_with_the_mypy_that_compiles() -> None:
     source = (ROOT / "build_backend.py").read_text(encoding="utf-8")
     [checker] = [each for each in PROJECT["project"]["optional-dependencies"]["test"] if each.startswith("mypy==")]
     assert f'"{checker}"' in source
+
+
+def test_what_is_to_be_installed_can_be_installed() -> None:
+    """There is no package of this name on an index: a text that says so names what works in a checkout."""
+    suffixes = (".py", ".md", ".toml", ".yaml", ".1", ".service")
+    texts = {path: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*"), *ROOT.glob("docs/*"))
+             if path.is_file() and (path.suffix in suffixes or path.name == "Dockerfile")}  # fmt: skip
+    sources = {path: path.read_text(encoding="utf-8") for path in ROOT.glob("mongottl/**/*.py")}
+    for path, text in {**texts, **sources}.items():
+        assert not re.search(r"(pip3? install|install) +['\"]?mongottl\b", text), path
+    named = {
+        argument.value
+        for text in sources.values()
+        for call in ast.walk(ast.parse(text))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "to_install"
+        for argument in call.args
+        if isinstance(argument, ast.Constant)
+    }
+    extras = set(PROJECT["project"]["optional-dependencies"])
+    assert {"geo", "javascript", "collation", "tls", "web"} <= named <= extras
+    for text in texts.values():
+        for names in re.findall(r"pip install '\.\[([\w,]+)\]'", text):
+            assert set(names.split(",")) <= extras

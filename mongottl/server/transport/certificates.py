@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from mongottl.config import ServerConfig
+from mongottl.extras import to_install
 
 _CA_NAME: Final = "ca.pem"
 _SERVER_NAME: Final = "server.pem"
@@ -180,7 +181,7 @@ def _make(folder: Path, names: tuple[str, ...]) -> None:
     try:
         import trustme
     except ImportError:
-        raise CertificateError("--tls-self-signed needs trustme: pip install 'mongottl[tls]'") from None
+        raise CertificateError(f"--tls-self-signed needs trustme: {to_install('tls')}") from None
     authority = trustme.CA(organization_name="mongottl")
     try:
         certificate = authority.issue_cert(*names, common_name=names[0], organization_name="mongottl")

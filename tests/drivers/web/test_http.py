@@ -318,7 +318,7 @@ def test_what_is_not_installed_is_named() -> None:
         """
         command = [*COMMAND[:2], "-c", code, "--port", "0", "--web-port", "0"]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        assert ended.returncode == 1 and f"--web-port needs {library}: pip install 'mongottl[web]'" in ended.stderr
+        assert ended.returncode == 1 and f"--web-port needs {library}: pip install '.[web]'" in ended.stderr
 
 
 def test_the_command_line_says_where_the_page_is() -> None:

@@ -35,7 +35,7 @@ def browser() -> Iterator["Browser"]:
     name = next((n for n in ("chromium", "chromium-browser", "google-chrome") if shutil.which(n)), None)
     if name is None:
         pytest.skip("needs Chromium: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install 'mongottl[browser]'")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install '.[browser]'")
     program = shutil.which(name)
     assert program is not None
     # The system may be installing it beside these tests: then it begins to work when the last of its packages is there.

@@ -136,4 +136,4 @@ def test_without_the_library(tmp_path: Path) -> None:
         check=True,
     )
     assert "db.c" in ran.stdout
-    assert "mongottl[collation]" in ran.stdout
+    assert "pip install '.[collation]'" in ran.stdout

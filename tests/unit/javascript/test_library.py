@@ -10,7 +10,7 @@ from mongottl.javascript import library
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(library, "find_spec", lambda name: None if name == missing else object())
     reason = library.missing_reason()
-    assert "pip install 'mongottl[javascript]'" in reason
+    assert "pip install '.[javascript]'" in reason
     assert library.refusal("$where", reason).code == ErrorCode.BadValue
     error = library.refusal("mapReduce", reason)
     assert error.code == ErrorCode.CommandNotSupported

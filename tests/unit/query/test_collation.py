@@ -200,7 +200,7 @@ for document in ({"locale": "nl", "strength": 4}, {"locale": "xx"}, {"locale": "
     try:
         print(parse_collation(bson.encode(document)))
     except CommandError as error:
-        print(error.code, "mongottl[collation]" in error.message)
+        print(error.code, "pip install '.[collation]'" in error.message)
 """
 
 

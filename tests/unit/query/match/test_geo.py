@@ -281,8 +281,10 @@ def test_the_sphere_is_refused_by_name_without_its_library(
 ) -> None:
     monkeypatch.setattr(library, "find_spec", lambda name: None)
     assert refusal(intersects(IN)) == (
-        115, "Geometry on the sphere needs the Python package 's2rst': pip install 'mongottl[geo]'",
-    )  # fmt: skip
+        115,
+        "Geometry on the sphere needs the Python package 's2rst': pip install '.[geo]' in mongottl's checkout, where"
+        " scripts/setup installs it, too",
+    )
     assert refusal(within("$centerSphere", [[0, 0], 1]))[0] == 115
     assert matching(within("$box", [[0, 0], [2, 2]]), [[1, 1], [5, 5]]) == [[1, 1]]
 
