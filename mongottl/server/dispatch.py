@@ -684,6 +684,10 @@ class Dispatcher:
                 assert isinstance(told, dict)
                 told["atClusterTime"] = op.snapshot_time
             reply = encode(self.dialect.with_reply_type(spec.name, reply))
+        if op.in_transaction and self.service.config.is_sharded:
+            # A mongos names the shard that knows the outcome; drivers send the document back as it is.
+            token = encode({"recoveryShardId": self.service.config.replica_set})
+            reply = encode_fields([*fields(reply), ("recoveryToken", token)])
         _check_size(reply)
         if self.service.observation is not None:
             self.service.observation.record(spec.name, op.working_micros())

@@ -13,6 +13,8 @@ from typing import Any
 import gridfs
 import pymongo
 import pytest
+from pymongo import monitoring
+from pymongo.database import Database
 from pymongo.errors import OperationFailure
 from pymongo.topology_description import TOPOLOGY_TYPE
 
@@ -107,6 +109,49 @@ def test_transactions_are_committed_and_aborted(mapped: Client) -> None:
         things.insert_one({"_id": 2}, session=session)
         session.abort_transaction()
     assert sorted(each["_id"] for each in things.find()) == [0, 1]
+
+
+class TransactionLog(monitoring.CommandListener):
+    """The recovery tokens that commands of a client have sent, and those of the replies, by command."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any]] = []
+        self.received: list[tuple[str, Any]] = []
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self.sent.append((event.command_name, event.command.get("recoveryToken")))
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        self.received.append((event.command_name, event.reply.get("recoveryToken")))
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        pytest.fail(f"{event.command_name}: {event.failure}")
+
+
+def test_replies_of_a_transaction_have_a_recovery_token(router: mongottl.RunningServer) -> None:
+    """Drivers send the latest with the end of the transaction: driver specifications, "Transactions", recoveryToken."""
+    log = TransactionLog()
+    with Client("127.0.0.1", router.port, event_listeners=[log]) as client, client.start_session() as session:
+        recovered = client.shop.recovered
+        with session.start_transaction():
+            recovered.find_one({}, session=session)
+            recovered.insert_one({"_id": 1}, session=session)
+        session.commit_transaction()  # a commit can be repeated
+        session.start_transaction()
+        recovered.insert_one({"_id": 2}, session=session)
+        session.abort_transaction()
+        names = ["find", "insert", "commitTransaction", "commitTransaction", "insert", "abortTransaction"]
+        token = log.received[0][1]
+        assert isinstance(token, dict) and token
+        assert log.received == [(name, token) for name in names]
+        assert log.sent == [(name, token if "Transaction" in name else None) for name in names]
+        assert recovered.distinct("_id") == [1]
+        assert log.received[-1] == ("distinct", None)
+
+
+def test_a_replica_set_gives_no_recovery_token(database: Database[dict[str, Any]]) -> None:
+    with database.client.start_session() as session, session.start_transaction():
+        assert "recoveryToken" not in database.command("find", "c", session=session)
 
 
 def test_change_streams_and_ttl(mapped: Client) -> None:
