@@ -272,6 +272,14 @@ UPDATES: list[tuple[Documents, int]] = [
     ({"a": {"$ref": "c", "$id": 1, "$db": "d"}}, 0),
     ({"$set": {"a": {"$ref": "c", "$id": 1}}}, 0),
     ({"$push": {"b": {"$each": [1]}}}, 0),
+    ({"$push": {"b": {"$each": [{"c": 1}], "$slice": -9, "$sort": {"c": 1}}}}, 0),
+    ({"$addToSet": {"b": {"$each": [{"$ref": "c", "$id": 1}]}}}, 0),
+    ({"$pull": {"b": {"$in": [1]}}}, 0),
+    # What they add to arrays.
+    ({"$push": {"b": {"c": {"$d": 1}}}}, 52),
+    ({"$push": {"b": {"$each": [{"c": {"$d": 1}}]}}}, 52),
+    ({"$addToSet": {"b": {"c": [{"$d": 1}]}}}, 52),
+    ({"$addToSet": {"b": {"$each": [1, {"$d": 1}]}}}, 52),
     ({"$currentDate": {"d": {"$type": "date"}}}, 0),
 ]
 
@@ -296,6 +304,16 @@ def test_fields_with_a_dollar_are_stored_since_5_0(connect: Connect, version: st
         assert [error["code"] for error in answer.get("writeErrors", [])] == ([code] if code else []), (update, answer)
         replaced = raw.run({"findAndModify": "dollars", "query": {"_id": 2}, "update": update})
         assert replaced.get("code", 0) == code, (update, replaced)
+    if version != "3.6":  # which has no updates by pipelines
+        for stages in (
+            [{"$set": {"a": {"$literal": {"$b": 1}}}}],
+            [{"$replaceWith": {"$literal": {"a": [{"$b": 1}]}}}],
+        ):
+            answer = raw.run({"update": "dollars", "updates": [{"q": {"_id": 2}, "u": stages}]})
+            assert [error["code"] for error in answer.get("writeErrors", [])] == ([52] if old else []), (stages, answer)
+        # What an update leaves as it is may have been inserted.
+        answer = raw.run({"update": "dollars", "updates": [{"q": {"_id": 3}, "u": [{"$set": {"a": "$a"}}]}]})
+        assert (answer["n"], answer["nModified"]) == (1, 0)
     upsert = {"q": {"_id": 9}, "u": {"a": {"$b": 1}}, "upsert": True}
     answer = raw.run({"update": "dollars", "updates": [upsert]})
     assert bool(answer.get("writeErrors")) == old

@@ -26,7 +26,14 @@ from mongottl.document.types import (
     type_name,
 )
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import ElementCursor, decode_value, find_field, first_field_name, skip_value
+from mongottl.document.walk import (
+    ElementCursor,
+    decode_value,
+    find_field,
+    find_field_at,
+    first_field_name,
+    skip_value,
+)
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.equality import equality_fields, id_equality_of
@@ -140,12 +147,18 @@ class ReplacementDriver(UpdateDriver):
 
 
 class PipelineDriver(UpdateDriver):
-    def __init__(self, pipeline: UpdatePipeline) -> None:
+    """An update by a pipeline. refuses_dollar: whether its result may have no fields that begin with `$`."""
+
+    def __init__(self, pipeline: UpdatePipeline, refuses_dollar: bool) -> None:
         super().__init__("pipeline")
         self.pipeline = pipeline
+        self._refuses_dollar: Final = refuses_dollar
 
     def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
-        return replace_document(doc, self.pipeline.transform(doc), True)
+        result = self.pipeline.transform(doc)
+        if self._refuses_dollar and result != doc:
+            check_storable(result, 0, "")
+        return replace_document(doc, result, True)
 
 
 def with_timestamps(replacement: bytes, timestamps: TimestampClock, now_ms: int) -> bytes:
@@ -250,17 +263,18 @@ def parse_update(
     if isinstance(update, list) and not ctx.lacks(SYNTAX, UPDATE_PIPELINE):
         if array_filters:
             raise CommandError(ErrorCode.FailedToParse, "arrayFilters may not be specified for pipeline-syle updates")
-        return PipelineDriver(UpdatePipeline(update, ctx))
+        return parse_pipeline_update(update, ctx)
     raise CommandError(ErrorCode.FailedToParse, "Update argument must be either an object or an array")
 
 
 def parse_pipeline_update(pipeline: list[Value], ctx: ParseContext) -> UpdateDriver:
     """The driver of a list of stages, also where updates by a pipeline are not allowed: `$merge` has them, too."""
-    return PipelineDriver(UpdatePipeline(pipeline, ctx))
+    return PipelineDriver(UpdatePipeline(pipeline, ctx), ctx.lacks(SYNTAX, DOLLAR_FIELDS))
 
 
-# The modifiers that store their operand as it is.
+# The modifiers that store their operand as it is, and those that add it, or each of its `$each`, to an array.
 _STORE_OPERAND: Final = frozenset(("$max", "$min", "$set", "$setOnInsert"))
+_ADD_OPERAND: Final = frozenset(("$addToSet", "$push"))
 
 
 def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes]) -> UpdateDriver:
@@ -287,8 +301,15 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
             )
         entry = ElementCursor(update, cursor.value)
         while entry.next():
-            if refuses_dollar and name in _STORE_OPERAND and entry.type_code in (DOCUMENT, ARRAY):
-                check_storable(update, entry.value, f"{entry.name()}.")
+            if refuses_dollar and entry.type_code in (DOCUMENT, ARRAY):
+                if name in _STORE_OPERAND:
+                    check_storable(update, entry.value, f"{entry.name()}.")
+                elif name in _ADD_OPERAND:
+                    each_type, each = find_field_at(update, entry.value, b"$each")
+                    if entry.type_code == ARRAY or each_type == 0:
+                        check_storable(update, entry.value, f"{entry.name()}.")
+                    elif each_type == ARRAY:
+                        check_storable(update, each, f"{entry.name()}.")
             operand = Operand(entry.name(), entry.type_code, update, entry.value, entry.end)
             builder.add(operand, parser, ctx)
     for identifier in filters:
