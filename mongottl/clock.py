@@ -202,8 +202,9 @@ class VirtualClock(Clock):
 
     def _settle(self, base_ms: int) -> None:
         if self.unsettled:
-            self._start_ms = base_ms
+            # In this order, so that a reader without the lock never sees a clock that runs and is settled.
             self._frozen_at_ms = base_ms
+            self._start_ms = base_ms
 
     def _wall_ms(self, base_ms: int) -> int:
         """Wall time at the instant when the other clock shows `base_ms`."""

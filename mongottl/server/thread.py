@@ -59,9 +59,10 @@ class ServerClock:
 
     @property
     def frozen(self) -> bool:
-        """Whether the server's time stands still but for `advance`, `set` and `reset`."""
-        self._thread.clock.settle()
-        return self._thread.clock.frozen
+        """Whether the server's time stands still but for `advance`, `set` and `reset`; from its first use on, if it has
+        not been used yet. Asking does not use it."""
+        clock = self._thread.clock
+        return clock.unsettled or clock.frozen
 
     def advance(self, seconds: float | timedelta) -> int:
         """Moves the server's time by seconds (backwards if negative), and waits until all expired documents are

@@ -116,6 +116,17 @@ def test_time_stands_still_unless_it_is_let_run() -> None:
         assert not server.clock.frozen
 
 
+def test_asking_whether_time_stands_still_is_no_use_of_the_clock() -> None:
+    """It still runs until its first use, so that nothing that a test reads of the machine's clock before is later."""
+    with mongottl.start_server() as server:
+        clock = server.clock._thread.clock
+        assert server.clock.frozen
+        assert clock.unsettled
+        server.clock.now()
+        assert server.clock.frozen
+        assert not clock.unsettled
+
+
 @pytest.mark.parametrize(
     "now",
     ["2030-05-04T12:00:00Z", datetime(2030, 5, 4, 12), datetime(2030, 5, 4, 14, tzinfo=timezone(timedelta(hours=2)))],
