@@ -154,12 +154,6 @@ class GenericArguments:
         self.autocommit = None
         self.start_transaction = None
 
-    def forget_api_version(self) -> None:
-        """Forgets the declaration of the Stable API."""
-        self.api_version = None
-        self.api_strict = False
-        self.api_deprecation_errors = False
-
 
 _GENERIC: Final[dict[bytes, int]] = {
     b"$db": 1,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mongottl.clock import VirtualClock
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS, CommandSpec, Reply
 from mongottl.commands.access import check_access
-from mongottl.commands.admin.handshake import app_name
+from mongottl.commands.admin.handshake import app_name, without_unknown
 from mongottl.commands.concerns import (
     WriteConcern,
     check_api_strict,
@@ -66,7 +66,7 @@ from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
 from mongottl.server.reset_watch import ResetWatch
 from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable
-from mongottl.versions import COMMAND, HELLO_FIELD, OPTION, unknown_command
+from mongottl.versions import COMMAND, HELLO_FIELD, unknown_command
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
 if TYPE_CHECKING:
@@ -185,6 +185,9 @@ class Dispatcher:
                 )
             spec = self._find(name)
             name = spec.name
+            features = self.service.features
+            if spec.handshake and features is not None:
+                body = without_unknown(body, features)
             generic = GenericArguments()
             if isinstance(message, OpQuery):
                 generic.database = message.namespace.partition(".")[0]
@@ -195,12 +198,8 @@ class Dispatcher:
                 if get_value(body, "help") is not True:
                     raise
                 generic.asks_help = True
-            features = self.service.features
-            if features is not None:
-                if not spec.handshake:
-                    features.check_arguments(spec.name, body, sequences)
-                elif features.lacks(OPTION, "apiVersion"):
-                    generic.forget_api_version()  # hello ignores what it does not know
+            if features is not None and not spec.handshake:
+                features.check_arguments(spec.name, body, sequences)
             if generic.asks_help:
                 return self._with_times(encode({"help": f"help for: {spec.name} {spec.help}", "ok": _OK}))
             if not sequences_valid:

@@ -261,6 +261,30 @@ def test_a_login_without_users_is_told_what_to_do(connect: Connect, version: str
     assert "This server has no users" in failed["errmsg"]
 
 
+@pytest.mark.parametrize("version", ["3.6", "4.0", "4.2", "4.4", "8.2"])
+@pytest.mark.parametrize("name", ["hello", "isMaster"])
+@pytest.mark.parametrize(
+    ("field", "since"),
+    [
+        ("saslSupportedMechs", (4, 0)),
+        ("speculativeAuthenticate", (4, 4)),
+        ("topologyVersion", (4, 4)),
+        ("maxAwaitTimeMS", (4, 4)),
+        ("apiVersion", (5, 0)),
+        ("apiStrict", (5, 0)),
+    ],
+)
+def test_hello_ignores_fields_that_the_version_does_not_know(
+    connect: Connect, version: str, name: str, field: str, since: tuple[int, int]
+) -> None:
+    """Whatever their types: a version checks those of its own fields alone."""
+    raw = connect(server_version=version)
+    refused = tuple(map(int, version.split("."))) >= since
+    for value in ([1], True if field != "apiStrict" else 1.5):
+        answer = raw.run({name: 1, field: value, "$db": "admin"})
+        assert (answer["ok"] == 0.0) == refused, answer
+
+
 UPDATES: list[tuple[Documents, int]] = [
     ({"a": 1, "$b": 1}, 52),
     ({"a": {"$b": 1}}, 52),

@@ -11,6 +11,7 @@ from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIE
 from mongottl.commands.security.login import Conversation, log_in_by_certificate, start
 from mongottl.dialect.cosmos.wording import hello_refused
 from mongottl.document.bson_field import missing_field, unknown_field
+from mongottl.document.build import DocumentBuilder
 from mongottl.document.types import (
     MAX_DOCUMENT_BYTES,
     MISSING,
@@ -22,25 +23,21 @@ from mongottl.document.types import (
     type_name,
 )
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import fields, first_field_name, get_value
+from mongottl.document.walk import ElementCursor, fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.security.names import EXTERNAL, UserName
 from mongottl.security.scram import MECHANISMS
-from mongottl.versions import COMPRESSOR, HELLO_FIELD, MECHANISM
+from mongottl.versions import COMPRESSOR, HELLO_FIELD, MECHANISM, OPTION, Features
 from mongottl.wire.compression import negotiate_compression
 
 _MAX_METADATA_BYTES: Final = 512
 _MAX_APP_NAME_BYTES: Final = 128
-# What in a request asks for which field of the reply. A version that does not know the field ignores it.
-_ASKED: Final = (
-    ("sasl_user", "saslSupportedMechs"),
-    ("speculative", "speculativeAuthenticate"),
-    ("topology_version", "topologyVersion"),
-    ("max_await_time_ms", "topologyVersion"),
-)
+# Which field of the reply a field of the request is about, where it has another name.
+_ABOUT: Final = {"maxAwaitTimeMS": "topologyVersion"}
+_API_FIELDS: Final = ("apiVersion", "apiStrict", "apiDeprecationErrors")
 
 
 class HelloRequest(NamedTuple):
@@ -52,6 +49,19 @@ class HelloRequest(NamedTuple):
     hello_ok: Annotated[bool, Field("helloOk", BOOL_FIELD)] = False
     sasl_user: Annotated[Value, Field("saslSupportedMechs", ANY)] = MISSING
     speculative: Annotated[bytes | None, Field("speculativeAuthenticate", DOCUMENT_FIELD)] = None
+
+
+def without_unknown(body: bytes, features: Features) -> bytes:
+    """The request without the fields that this version does not know: `hello` ignores them, whatever their types."""
+    known = DocumentBuilder()
+    cursor = ElementCursor(body, 0)
+    while cursor.next():
+        name = cursor.name()
+        if not features.lacks(HELLO_FIELD, _ABOUT.get(name, name)) and not (
+            name in _API_FIELDS and features.lacks(OPTION, name)
+        ):
+            known.append_raw_element(cursor.raw_element())
+    return known.finish()
 
 
 @command(
@@ -97,11 +107,6 @@ def _is_without_hello(op: OperationContext) -> bool:
 
 
 def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply | Steps[Reply]:
-    features = op.service.features
-    if features is not None:
-        defaults = HelloRequest._field_defaults
-        ignored = {asks: defaults[asks] for asks, field in _ASKED if features.lacks(HELLO_FIELD, field)}
-        request = request._replace(**ignored)
     if request.client is not None:
         _take_metadata(op, request.client)
     user = None if request.sasl_user is MISSING else _user_name(request.sasl_user)
