@@ -1,15 +1,28 @@
-# Two stages: one with a C compiler, so that the hot packages are compiled, and a slim one that runs the result.
+# Two stages: one with a C compiler, so that the hot packages are compiled, and a slim one that runs the result. Nothing
+# names an architecture: what has no wheel for this one is compiled.
 FROM python:3.13 AS build
+# --build-arg MONGOTTL_PURE=1 compiles nothing: a build in one minute of a server that is ten times slower.
+ARG MONGOTTL_PURE=
 COPY . /source
-RUN pip install --no-cache-dir --prefix=/installed '/source[geo,javascript,snappy,text,tls,web,zstd]' \
-    && (pip install --no-cache-dir --prefix=/installed icukit-pyicu || echo "no ICU: collations will be refused")
+# ICU's wheel, where there is one, brings ICU a second time, for programs in C, which nothing here is.
+RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/installed '/source[geo,javascript,snappy,text,tls,web,zstd]' \
+    && (pip install --no-cache-dir --root-user-action=ignore --prefix=/installed icukit-pyicu || echo "no ICU: collations will be refused") \
+    && rm -rf /installed/lib/python*/site-packages/icukit_pyicu /installed/bin/pcre2* \
+    && find /installed \( -name '*__mypyc.*.so' -o -path '*/zstandard/*.so' \) -exec strip --strip-unneeded {} +
+# What is run in containers of mongod, under its names.
+RUN cd /installed/bin \
+    && for name in mongosh mongo; do printf '#!/bin/sh\nexec mongottl shell "$@"\n' >$name; done \
+    && for name in mongod mongos docker-entrypoint.sh; do printf '#!/bin/sh\nexec mongottl container "$@"\n' >$name; done \
+    && chmod 755 mongosh mongo mongod mongos docker-entrypoint.sh
 
 FROM python:3.13-slim
 COPY --from=build /installed /usr/local
-# What is run in containers of mongod: a shell, under its names, and folders where compose files mount data and scripts.
-RUN for name in mongosh mongo; do printf '#!/bin/sh\nexec mongottl shell "$@"\n' >/usr/local/bin/$name && chmod 755 /usr/local/bin/$name; done
-RUN useradd --create-home mongottl && mkdir /data && chown mongottl /data && chmod 700 /data
-RUN mkdir -p /data/db /tmp/cosmos/appdata /docker-entrypoint-initdb.d && chown -R mongottl /data/db /tmp/cosmos && chmod 700 /data/db /tmp/cosmos/appdata
+# Folders where compose files mount data and scripts. The group of root may write what the user may, since a user id that
+# is chosen when a container starts (--user 12345, OpenShift) has that group.
+RUN useradd --create-home mongottl \
+    && mkdir -p /data/db /tmp/cosmos/appdata /docker-entrypoint-initdb.d \
+    && chown -R mongottl:root /data /tmp/cosmos \
+    && chmod -R 770 /data /tmp/cosmos
 USER mongottl
 # MongoDB; of the emulator MongoDB and the certificate.
 EXPOSE 27017 10255 8081

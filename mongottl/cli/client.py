@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from mongottl.cli.arguments import ArgumentParser, positive_seconds
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     import pymongo
 
 _DEFAULT_URI: Final = "mongodb://127.0.0.1:27017/"
-# Where `mongottl container` writes its server's URI, for what is run beside it in the same container.
-CONTAINER_URI_FILE: Final = "/tmp/mongottl-container-uri"
+# Where `mongottl container` writes its server's URI, for what is run beside it in the same container. The second folder
+# is in memory, and can be written in a container whose root file system is read-only, too.
+CONTAINER_URI_FILES: Final = ("/tmp/mongottl-container-uri", "/dev/shm/mongottl-container-uri")
 _DEFAULT_TIMEOUT_S: Final = 5.0
 # That of the oldest --server-version. PyMongo refuses servers that announce an old one; ours takes the same messages
 # whatever it announces.
@@ -33,10 +34,17 @@ def add_server_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def write_container_uri(uri: str) -> None:
-    """Writes the URI of the container's server, which may have a password, for its owner alone."""
-    with open(CONTAINER_URI_FILE, "w", encoding="utf-8", opener=_open_for_owner) as file:
-        file.write(uri)
+def write_container_uri(uri: str) -> bool:
+    """Writes the URI of the container's server, which may have a password, for its owner alone. False if no folder can
+    be written."""
+    for path in CONTAINER_URI_FILES:
+        try:
+            with open(path, "w", encoding="utf-8", opener=_open_for_owner) as file:
+                file.write(uri)
+        except OSError:
+            continue
+        return True
+    return False
 
 
 def _open_for_owner(path: str, flags: int) -> int:
@@ -45,11 +53,10 @@ def _open_for_owner(path: str, flags: int) -> int:
 
 def container_uri() -> str | None:
     """The URI of the container's server; None outside of a container, and before the server accepts connections."""
-    try:
-        with open(CONTAINER_URI_FILE, encoding="utf-8") as file:
+    for path in CONTAINER_URI_FILES:
+        with suppress(OSError), open(path, encoding="utf-8") as file:
             return file.read()
-    except OSError:
-        return None
+    return None
 
 
 @contextmanager

@@ -15,20 +15,24 @@ MongoDB and for the emulator of Testcontainers for .NET and Java run and wait fo
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mongottl.build_info import describe_version
 from mongottl.cli.client import write_container_uri
 from mongottl.cli.mongod_options import MONGOD_OPTIONS
 from mongottl.cli.options import configuration, option_lines
 from mongottl.cli.serve import print_first_line, serve
 from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
 from mongottl.config import COSMOS_VERSIONS, ServerConfig, config_from
+from mongottl.storage.sqlite.directory import DATABASE_NAME
 
 if TYPE_CHECKING:
     from mongottl.server.server import Server
@@ -38,7 +42,11 @@ if TYPE_CHECKING:
 INIT_FOLDER: Final = Path("/docker-entrypoint-initdb.d")
 MONGO_DATA: Final = "/data/db"
 EMULATOR_DATA: Final = "/tmp/cosmos/appdata"
+# Where the emulator keeps its certificate. Testcontainers for Python copies it from there.
+EMULATOR_CERTIFICATE: Final = Path(EMULATOR_DATA, ".system/profiles/Client/AppData/Local/CosmosDBEmulator/emulator.pem")
 WAITING: Final = "Waiting for connections"
+# Where files may be written, the second also if the root file system is read-only.
+_TEMPORARY_FOLDERS: Final = ("/tmp", "/dev/shm")
 _EMULATOR: Final = "AZURE_COSMOS_EMULATOR_"
 _SERVERS: Final = ("mongod", "mongottl", "mongos")
 _REPLICA_SET_VARIABLES: Final = {"MONGOTTL_TOPOLOGY", "MONGOTTL_REPLICA_SET"}
@@ -60,30 +68,70 @@ class Translated:
 
 def main(arguments: list[str]) -> int:
     """The exit status of the server, or of the program that the arguments name."""
-    if "--help" in arguments or "-h" in arguments:
+    if os.getpid() == 1:
+        # Linux does not end the first process by a signal that it does not handle, and the server's own handlers come
+        # with its modules.
+        signal.signal(signal.SIGTERM, _end_at_once)
+    is_server = not arguments or arguments[0] in _SERVERS or arguments[0].startswith("-")
+    if is_server and ("--help" in arguments or "-h" in arguments):
         print(_help_text())
         return 0
-    if arguments and arguments[0] not in _SERVERS and not arguments[0].startswith("-"):
+    if is_server and "--version" in arguments:
+        print(describe_version())
+        return 0
+    if not is_server:
         if shutil.which(arguments[0]) is None:
             raise UsageError(f"there is no program {arguments[0]!r}; options of the server begin with dashes")
         sys.stdout.flush()
         os.execvp(arguments[0], arguments)
     if arguments and arguments[0] in _SERVERS:
         arguments = arguments[1:]
+    use_folders_that_can_be_written(os.environ)
     translated = translate(arguments, os.environ)
     for remark in translated.remarks:
-        print(f"mongottl container: {remark}", file=sys.stderr, flush=True)
+        _say(remark)
     config = configuration(translated.options, {**os.environ, **translated.environment})
-    is_new = config.data_dir is None or not os.path.isdir(config.data_dir) or not os.listdir(config.data_dir)
+    # A volume of its own has a folder lost+found, and Testcontainers puts a key there.
+    is_new = config.data_dir is None or not os.path.exists(os.path.join(config.data_dir, DATABASE_NAME))
 
     def announce(server: "Server") -> None:
         print_first_line(server)
-        write_container_uri(server.uri_with_password)
+        if not write_container_uri(server.uri_with_password):
+            _say(f"the health check does not work: none of {', '.join(_TEMPORARY_FOLDERS)} can be written")
+        if config.emulator and server.ca_file is not None:
+            _keep_certificate(server.ca_file)
         # In a thread, because the scripts are clients of this server.
         start = threading.Thread(target=_finish_start, args=(server.uri_with_password, config, is_new), daemon=True)
         start.start()
 
-    return serve(config, announce)
+    return serve(config, announce, logs_waiting=False)
+
+
+def _say(text: str) -> None:
+    print(f"mongottl container: {text}", file=sys.stderr, flush=True)
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    os._exit(0)
+
+
+def use_folders_that_can_be_written(environment: MutableMapping[str, str]) -> None:
+    """Names other folders for temporary files and for certificates if the usual ones cannot be written: the root file
+    system is read-only, or the user has no home."""
+    folder = next((folder for folder in _TEMPORARY_FOLDERS if os.access(folder, os.W_OK)), None)
+    if folder is None:
+        return
+    if folder != _TEMPORARY_FOLDERS[0]:
+        environment.setdefault("TMPDIR", folder)
+    if not os.access(environment.get("XDG_CACHE_HOME") or os.path.expanduser("~"), os.W_OK):
+        environment["XDG_CACHE_HOME"] = folder
+
+
+def _keep_certificate(ca_file: str) -> None:
+    """Puts the certificate where the emulator has it, as far as that can be written."""
+    with suppress(OSError):
+        EMULATOR_CERTIFICATE.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ca_file, EMULATOR_CERTIFICATE)
 
 
 def _finish_start(uri: str, config: ServerConfig, is_new: bool) -> None:
@@ -109,10 +157,10 @@ def _run_scripts(uri: str) -> None:
         try:
             status = subprocess.run(command, env={**os.environ, "MONGODB_URI": uri}, check=False).returncode
         except OSError as error:
-            print(f"mongottl container: {script}: {error.strerror}", file=sys.stderr, flush=True)
+            _say(f"{script}: {error.strerror}")
         else:
             if status:
-                print(f"mongottl container: {script} ended with status {status}", file=sys.stderr, flush=True)
+                _say(f"{script} ended with status {status}")
 
 
 def translate(arguments: list[str], environment: Mapping[str, str]) -> Translated:
@@ -198,8 +246,8 @@ def _translate_emulator(environment: Mapping[str, str], result: Translated) -> N
     address = environment.get(f"{_EMULATOR}IP_ADDRESS_OVERRIDE")
     if address:
         result.options.append(f"--advertise-host={address}:{port or config_from({'emulator': 'true'}).port}")
-    key = flags.pop("key", None)
-    if key is not None:
+    key = flags.pop("key", environment.get(f"{_EMULATOR}KEY"))
+    if key:
         result.environment["MONGOTTL_COSMOS_KEY"] = key
     for flag in flags:
         result.ignore(f"{_EMULATOR}ARGS: /{flag}")

@@ -71,10 +71,12 @@ def serve(
     config: ServerConfig,
     announce: Callable[["Server"], None] = print_first_line,
     until: Callable[[], Awaitable[None]] | None = None,
+    logs_waiting: bool = True,
 ) -> int:
     """Serves until SIGINT or SIGTERM; the process's exit status.
 
-    announce: called when connections are accepted. until: ends the server by returning.
+    announce: called when connections are accepted. until: ends the server by returning. logs_waiting: whether the log
+    says "Waiting for connections"; not if `announce` does.
     """
     # Nothing of what is imported now is ever freed: collections of garbage would only lengthen the start.
     gc.disable()
@@ -91,7 +93,7 @@ def serve(
         log.startup_warning("control", "Connections are limited", reason=limited)
     status = 0
     try:
-        trio.run(_serve, config, log, announce, until)
+        trio.run(_serve, config, log, announce, until, logs_waiting)
     except* (OSError, EngineUnavailable) as group:
         for error in _leaves(group):
             log.error("control", "Cannot start", error=getattr(error, "strerror", None) or str(error))
@@ -177,6 +179,7 @@ async def _serve(
     log: "Log",
     announce: Callable[["Server"], None],
     until: Callable[[], Awaitable[None]] | None,
+    logs_waiting: bool,
 ) -> None:
     import trio
 
@@ -200,7 +203,8 @@ async def _serve(
                 async with open_server(config, log=log, loading=loading) as server:
                     started.append(server)
                     announce(server)
-                    log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
+                    if logs_waiting:
+                        log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(_stop_on_command, server, log, nursery.cancel_scope)
                         await stopping.wait()

@@ -1,4 +1,5 @@
-// The globals of scripts of `mongottl shell`, by mongosh's names. Python gives __run, __list, __print, __sleep and __database.
+// The globals of scripts of `mongottl shell`, by mongosh's names. Python gives __run, __list, __print, __read, __sleep
+// and __database.
 
 class __Quit {
   constructor(status) {
@@ -146,6 +147,14 @@ const rs = {
   },
 }
 
+const sh = {
+  // The data of all shards is this server's own from the start, so that what adds one finds its work done.
+  addShard(shard) {
+    if (__checked('admin', {hello: 1}).msg !== 'isdbgrid') throw new Error('the server is no mongos')
+    return {shardAdded: shard.split('/')[0], ok: 1}
+  },
+}
+
 const ISODate = text => ({$date: new Date(text ?? Date.now()).toISOString()})
 const ObjectId = text => ({$oid: text})
 const NumberInt = value => ({$numberInt: String(value)})
@@ -153,12 +162,22 @@ const NumberLong = value => ({$numberLong: String(value)})
 const NumberDecimal = value => ({$numberDecimal: String(value)})
 const UUID = text => ({$uuid: text})
 Date.prototype.toJSON = function () { return {$date: this.toISOString()} }
+RegExp.prototype.toJSON = function () {
+  return {$regularExpression: {pattern: this.source, options: [...this.flags].filter(flag => 'ims'.includes(flag)).join('')}}
+}
 
 const __shown = value => (typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value))
-const print = (...values) => __print(values.map(__shown).join(' '))
-const printjson = value => __print(JSON.stringify(value, null, 2))
+const print = (...values) => { __print(values.map(__shown).join(' ')) }
+const printjson = value => { __print(JSON.stringify(value, null, 2)) }
 const console = {log: print, error: print, info: print, warn: print}
-const sleep = milliseconds => __sleep(milliseconds)
+const sleep = milliseconds => { __sleep(milliseconds) }
+// Evaluates a file, whose variables are then global.
+const load = path => {
+  const {text, failure} = JSON.parse(__read(path))
+  if (failure !== undefined) throw new Error(failure)
+  ;(0, eval)(text)
+  return true
+}
 const quit = (status = 0) => { throw new __Quit(status) }
 const exit = quit
 const use = name => { globalThis.db = __database_named(name); return `switched to db ${name}` }

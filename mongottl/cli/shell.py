@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
     if not texts:
         raise UsageError("needs --eval or a file: it is no interactive shell")
     uri, database = _address(given, targets[0] if targets else "")
-    return run(uri, database, texts)
+    return run(uri, database, texts, connects=not given.nodb)
 
 
 def _address(given: argparse.Namespace, target: str) -> tuple[str, str]:
@@ -103,18 +103,24 @@ def _login(given: argparse.Namespace) -> str:
     return f"{quote(given.username, safe='')}:{quote(given.password or '', safe='')}@"
 
 
-def run(uri: str, database: str, texts: list[str]) -> int:
-    """Evaluates the scripts one after the other; the exit status."""
+def run(uri: str, database: str, texts: list[str], connects: bool = True) -> int:
+    """Evaluates the scripts one after the other; the exit status.
+
+    connects: whether a script is evaluated only once the server has answered and taken the login, if any.
+    """
     import quickjs
     from pymongo.errors import PyMongoError
 
     try:
         with connect(uri, _TIMEOUT_S, is_long=True) as client:
+            if connects:
+                client.admin.command("ping")
             context = quickjs.Context()
             commands = _Commands(client)
             context.add_callable("__run", commands.run)
             context.add_callable("__list", commands.list)
             context.add_callable("__print", _print)
+            context.add_callable("__read", _read)
             context.add_callable("__sleep", _sleep)
             context.eval(files("mongottl.cli").joinpath("shell.js").read_text(encoding="utf-8"))
             context.set("__database", database)
@@ -174,6 +180,14 @@ def _dumped(value: Any) -> str:
 
 def _print(line: str) -> None:
     print(line, flush=True)
+
+
+def _read(path: str) -> str:
+    """`{text: …}` of a file, or `{failure: …}`."""
+    try:
+        return json.dumps({"text": Path(path).read_text(encoding="utf-8")})
+    except (OSError, UnicodeDecodeError) as error:
+        return json.dumps({"failure": f"cannot load {path}: {getattr(error, 'strerror', None) or error}"})
 
 
 def _sleep(milliseconds: float) -> None:

@@ -46,6 +46,8 @@ def translated(arguments: list[str], **environment: str) -> list[str]:
         (["--quiet", "--auth", "--noscripting"], ["--quiet", "--auth", "--no-scripting"]),
         (["--setParameter", "enableTestCommands=1"], ["--enable-test-commands"]),
         (["--storageEngine", "wiredTiger", "--dialect", "cosmos"], ["--dialect", "cosmos"]),
+        (["--configsvr", "--port=27019"], ["--port=27019"]),
+        (["--configdb", "rs/localhost:27019", "--shardsvr"], []),
     ],
 )
 def test_options_of_mongod_mean_ours(arguments: list[str], options: list[str]) -> None:
@@ -130,6 +132,9 @@ def test_variables_of_the_emulator_without_effect_are_told() -> None:
         "AZURE_COSMOS_EMULATOR_ARGS: /noui has no effect here",
         "AZURE_COSMOS_EMULATOR_PARTITION_COUNT has no effect here: there are as many partitions as needed",
     ]
+    # Testcontainers for Python gives the key a variable of its own.
+    result = translate([], {EMULATOR + "ENABLE_MONGODB_ENDPOINT": "4.2", EMULATOR + "KEY": "b3duCg=="})
+    assert result.environment == {"MONGOTTL_COSMOS_KEY": "b3duCg=="}
     with pytest.raises(UsageError, match=r"ENABLE_MONGODB_ENDPOINT: one of 3.6, 4.0, .* is needed, not '3.2'"):
         translate([], {EMULATOR + "ENABLE_MONGODB_ENDPOINT": "3.2"})
 
@@ -153,13 +158,14 @@ def lines_of(process: Process, last: str) -> list[str]:
     return lines
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
 @pytest.mark.parametrize(("user", "expected"), [("", 1), ("mongo", 2)])
 def test_waiting_for_connections_is_said_as_often_as_it_is_counted(
-    spawn: Callable[..., Process], user: str, expected: int
+    spawn: Callable[..., Process], user: str, expected: int, options: tuple[str, ...]
 ) -> None:
-    """Twice with a user, once without, in standard output and error together, also with --quiet."""
+    """Twice with a user, once without, in standard output and error together, with a log and without."""
     environment = {"MONGO_INITDB_ROOT_USERNAME": user, "MONGO_INITDB_ROOT_PASSWORD": user}
-    process = spawn("--quiet", environment=environment, command=[*COMMAND, "container"])
+    process = spawn(*options, environment=environment, command=[*COMMAND, "container"])
     lines = [line for _ in range(expected) for line in lines_of(process, container.WAITING)]
     process.stop()
     assert process.popen.stdout is not None
@@ -189,6 +195,9 @@ def test_a_program_in_the_place_of_options_is_run() -> None:
     ended = subprocess.run([*COMMAND, "container", "no-such-program"], capture_output=True, text=True)
     assert ended.returncode == 2
     assert "there is no program 'no-such-program'" in ended.stderr
+    for words in (["--version"], ["mongod", "--version"]):
+        ended = subprocess.run([*COMMAND, "container", *words], capture_output=True, text=True, check=True)
+        assert ended.stdout.startswith("mongottl ")
 
 
 def test_the_settings_of_a_container_are_those_of_a_server() -> None:
@@ -277,6 +286,49 @@ def test_a_script_fills_a_collection_and_reads_it_to_its_end(
 
 
 @needs_scripts
+def test_a_script_loads_a_file(container_server: mongottl.RunningServer, tmp_path: Path) -> None:
+    """As `ExecScriptAsync` of Testcontainers for .NET, whose own test reads what follows from standard error."""
+    script = tmp_path / "script"
+    login = ("--username", "", "--password", "", "--quiet")
+    named = 'db.adminCommand({listDatabases:1,nameOnly:true,filter:{"name":/^ADMIN$/i}})'
+    for text, status, shown in (
+        (f"printjson({named}.databases);", 0, "admin"),
+        ("var loaded = 5", 0, ""),
+        ("quit(7)", 7, ""),
+        ("throw new Error('no')", 1, ""),
+    ):
+        script.write_text(text)
+        ended = shell(*login, "--port", str(container_server.port), "--eval", f"load('{script}')")
+        assert ended.returncode == status and shown in ended.stdout
+        assert (ended.stderr == "") is (status != 1)
+    script.write_text("var loaded = 5")
+    ended = shell("--port", str(container_server.port), "--eval", f"load('{script}'); loaded + 1")
+    assert ended.stdout == "6\n"
+    ended = shell("--port", str(container_server.port), "--eval", "print('said')")
+    assert ended.stdout == "said\n"
+    ended = shell("--port", str(container_server.port), "--eval", "load('/no/such/file')")
+    assert (ended.returncode, ended.stderr) == (1, "Error: cannot load /no/such/file: No such file or directory\n")
+
+
+@needs_scripts
+def test_only_a_router_takes_shards(container_server: mongottl.RunningServer) -> None:
+    script = "sh.addShard('shard-rs/localhost:27018').shardAdded"
+    assert shell("--port", str(container_server.port), "--eval", script).returncode == 1
+    with mongottl.start_server(topology="sharded") as server:
+        ended = shell("--port", str(server.port), "--eval", script)
+        assert (ended.returncode, ended.stdout) == (0, "shard-rs\n")
+
+
+def test_a_container_that_may_write_nowhere_usual_takes_other_folders(tmp_path: Path) -> None:
+    environment = {"HOME": "/no/such/home", "XDG_CACHE_HOME": str(tmp_path)}
+    container.use_folders_that_can_be_written(environment)
+    assert environment["XDG_CACHE_HOME"] == str(tmp_path)
+    environment["XDG_CACHE_HOME"] = "/no/such/folder"
+    container.use_folders_that_can_be_written(environment)
+    assert environment["XDG_CACHE_HOME"] in ("/tmp", "/dev/shm")
+
+
+@needs_scripts
 def test_the_shell_logs_in(tmp_path: Path) -> None:
     with mongottl.start_server(auth=True, user="root", password="it's secret") as server:
         login = ("--username", "root", "--password", "it's secret")
@@ -284,6 +336,10 @@ def test_the_shell_logs_in(tmp_path: Path) -> None:
         assert (ended.returncode, ended.stdout) == (0, "1\n")
         ended = shell("--port", str(server.port), "--username", "root", "--password", "x", "--eval", "db.c.find()")
         assert ended.returncode == 1
+        # Also where no command is sent.
+        ended = shell("--port", str(server.port), "--username", "root", "--password", "x", "--eval", "quit(0)")
+        assert ended.returncode == 1
+        assert shell("--nodb", "--port", "1", "--eval", "quit(7)").returncode == 7
         with Client(server.uri) as client:
             assert client.test.c.count_documents({}) == 1
 

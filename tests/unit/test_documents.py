@@ -25,8 +25,10 @@ from tests.waiting import PATIENCE_S
 
 DOCUMENTS = documents()
 EVERYTHING = "".join(DOCUMENTS.values())
-# Options of other programs: cargo, Node, Jest, Vitest, Mocha, curl, dotnet, MongoDB's tools.
+# Options of other programs: cargo, Node, Jest, Vitest, Mocha, curl, dotnet, Docker, MongoDB's tools.
 ELSEWHERE = {
+    "--build-arg",
+    "--read-only",
     "--test",
     "--test-threads",
     "--test-concurrency",
@@ -201,7 +203,7 @@ def test_compose_file() -> None:
 def test_dockerfile() -> None:
     """What it starts is the package's own command, with options that exist, on a Python that the package runs on."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    instructions = re.findall(r"^([A-Z]+) (.*)$", text, re.M)
+    instructions = re.findall(r"^([A-Z]+) (.*)$", text.replace("\\\n", ""), re.M)
     images = [value.split()[0] for name, value in instructions if name == "FROM"]
     floor = tuple(int(part) for part in PROJECT["requires-python"].removeprefix(">=").split("."))
     pythons = [re.match(r"python:(\d+)\.(\d+)", image) for image in images]
@@ -216,8 +218,10 @@ def test_dockerfile() -> None:
     assert values["EXPOSE"].split() == [str(port) for port in (27017, emulator.port, emulator.certificate_port)]
     # Every folder in which a container keeps data is there, for the user that it runs as.
     made = " ".join(value for name, value in instructions if name == "RUN")
-    for folder in ("/data", MONGO_DATA, EMULATOR_DATA):
-        assert f" {folder} " in made and f"chown {values['USER']} /data" in made
+    assert f"mkdir -p {MONGO_DATA} {EMULATOR_DATA} " in made
+    for folder in (MONGO_DATA, EMULATOR_DATA):
+        assert folder.startswith(("/data", "/tmp/cosmos"))
+    assert f"chown -R {values['USER']}:root /data /tmp/cosmos" in made
     assert str(INIT_FOLDER) in made
     # What the package brings besides comes along: the extras that a server's settings need.
     extras = set(re.findall(r"\[([a-z,]+)\]", text)[0].split(","))
