@@ -1,5 +1,7 @@
 """The version that is installed, and whether its packages are compiled."""
 
+import platform
+import sys
 from typing import Final
 
 from mongottl.config import VERSION
@@ -16,10 +18,12 @@ def is_compiled() -> bool:
 
 
 def describe_version() -> str:
-    """`mongottl 0.1.0 (compiled)`, or a line that says that it is interpreted, and how slow that is.
+    """`mongottl 0.1.0 (compiled)`, or a line that says that it is interpreted, and how slow that is; of a bundle also
+    with which Python.
 
-    Why is not known: there was no C compiler at the installation, or MONGOTTL_PURE=1 asked for it.
+    Why it is interpreted is not known: there was no C compiler at the installation, or MONGOTTL_PURE=1 asked for it.
     """
-    if is_compiled():
-        return f"mongottl {VERSION} (compiled)"
-    return f"mongottl {VERSION} (interpreted: about ten times slower than compiled)"
+    how = "compiled" if is_compiled() else "interpreted: about ten times slower than compiled"
+    # The launcher of scripts/bundle gives Python this option.
+    bundle = f", a bundle with Python {platform.python_version()}" if "bundle" in sys._xoptions else ""
+    return f"mongottl {VERSION} ({how}){bundle}"
