@@ -162,10 +162,13 @@ class RecordStore(ABC):
     record.
 
     is_log: whether the engine keeps more in its rows than records (`StorageEngine.create_record_store`).
+    on_pages: whether records with ids near to each other are on the same pages of a file, so that many are deleted
+    faster in the order of their ids; then `default_entries` and `own_entries` give ids in advance.
     """
 
     ident: str
     is_log: bool = False
+    on_pages: bool = False
 
     @abstractmethod
     def insert_records(self, records: list[NewRecord]) -> list[int]:
@@ -274,6 +277,16 @@ class RecordStore(ABC):
     @abstractmethod
     def own_seconds(self, after_due: int, limit: int) -> list[int]:
         """Up to `limit` of the distinct `_ts` + ttl above `after_due` of records with ttl > 0, ascending."""
+        raise NotImplementedError
+
+    def default_entries(self, after: DueEntry, max_ts: int, limit: int) -> list[DueEntry]:
+        """The first entries of records with ttl = 0 and `_ts` <= max_ts that come behind `after`, in the order of
+        `_ts`, then id. Only with `on_pages`."""
+        raise NotImplementedError
+
+    def own_entries(self, after: DueEntry, max_due: int, limit: int) -> list[DueEntry]:
+        """The first entries of records with ttl > 0 and `_ts` + ttl <= max_due that come behind `after`, in the order
+        of that sum, then id. Only with `on_pages`."""
         raise NotImplementedError
 
     @abstractmethod

@@ -1,6 +1,10 @@
 """The two expiry indexes: which records are due, in which order, and at which seconds."""
 
+from collections.abc import Callable
+
 from mongottl.storage.interface import NewRecord, RecordStore, StorageEngine
+
+Opener = Callable[[], StorageEngine]
 
 # Ids 1 to 8: three follow the default, four have their own ttl, one never expires.
 RECORDS: list[NewRecord] = [
@@ -45,6 +49,21 @@ def test_due_by_own_includes_its_last_second_and_is_ordered(engine: StorageEngin
     assert ids(store.due_by_own(110, 2)) == [8, 2]
     assert ids(store.due_by_own(201, 10)) == [8, 2, 7, 4]
     assert [store.count_due_by_own(s) for s in (2, 3, 109, 110, 200, 201)] == [0, 1, 1, 3, 3, 4]
+
+
+def test_entries_of_records_on_pages_come_in_bounded_batches(persistent: Opener) -> None:
+    engine = persistent()
+    store = filled(engine)
+    assert store.on_pages
+    assert store.default_entries((-1, 0), 100, 10) == [(50, 3), (100, 1), (100, 6)]
+    assert store.default_entries((-1, 0), 99, 10) == [(50, 3)]
+    assert store.default_entries((-1, 0), 100, 2) == [(50, 3), (100, 1)]
+    assert store.default_entries((100, 1), 100, 2) == [(100, 6)]
+    assert store.default_entries((100, 6), 100, 2) == store.default_entries((101, 0), 100, 2) == []
+    assert store.own_entries((-1, 0), 201, 10) == [(3, 8), (110, 2), (110, 7), (201, 4)]
+    assert store.own_entries((110, 2), 200, 10) == [(110, 7)]
+    assert store.own_entries((3, 8), 201, 2) == [(110, 2), (110, 7)]
+    engine.close()
 
 
 def test_distinct_seconds_come_in_bounded_batches(engine: StorageEngine) -> None:

@@ -26,6 +26,7 @@ class ContractRecordStore(RecordStore):
     def __init__(self, engine: ContractCalls, inner: RecordStore) -> None:
         self.ident = inner.ident
         self.is_log = inner.is_log
+        self.on_pages = inner.on_pages
         self.inner = inner
         self.engine = engine
         self.dropped = False
@@ -255,6 +256,22 @@ class ContractRecordStore(RecordStore):
         check_seconds("own_seconds", seconds, after_due, limit)
         return seconds
 
+    def default_entries(self, after: DueEntry, max_ts: int, limit: int) -> list[DueEntry]:
+        self._require("default_entries", False)
+        assert limit > 0 and self.on_pages
+        with Allowed("default_entries"):
+            entries = self.inner.default_entries(after, max_ts, limit)
+        _check_entries("default_entries", entries, after, max_ts, limit)
+        return entries
+
+    def own_entries(self, after: DueEntry, max_due: int, limit: int) -> list[DueEntry]:
+        self._require("own_entries", False)
+        assert limit > 0 and self.on_pages
+        with Allowed("own_entries"):
+            entries = self.inner.own_entries(after, max_due, limit)
+        _check_entries("own_entries", entries, after, max_due, limit)
+        return entries
+
     def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
         self._require("count_default_behind", False)
         assert limit > 0
@@ -272,3 +289,9 @@ class ContractRecordStore(RecordStore):
         check_counted("count_own_behind", count, last, after, max_due, limit)
         assert count <= self.inner.count_due_by_own(max_due), "count_own_behind: counted records are not due"
         return count, last
+
+
+def _check_entries(method: str, entries: list[DueEntry], after: DueEntry, last: int, limit: int) -> None:
+    assert len(entries) <= limit, f"{method}: too many"
+    assert all(entry[0] <= last for entry in entries), f"{method}: a record is not due"
+    assert [after, *entries] == sorted({after, *entries}), f"{method}: the entries do not ascend"

@@ -75,7 +75,9 @@ def _seconds_query(table: str, value: str, condition: str) -> str:
 
 
 class _BehindQueries:
-    """Counts entries of an expiry index behind one of them.
+    """Reads or counts entries of an expiry index behind one of them.
+
+    entries_in_second, entries_later: parameters as below, and a limit.
 
     entry_in_second, count_in_second: of those of the same second; parameters (second, id), and for the first an offset.
     entry_later, count_later: of those of later seconds; parameters (second, last second), and an offset.
@@ -84,6 +86,8 @@ class _BehindQueries:
     def __init__(self, table: str, value: str, condition: str) -> None:
         in_second = f"FROM {table} WHERE {condition} AND {value} = ? AND rid > ?"
         later = f"FROM {table} WHERE {condition} AND {value} > ? AND {value} <= ?"
+        self.entries_in_second = f"SELECT {value}, rid {in_second} ORDER BY rid LIMIT ?"
+        self.entries_later = f"SELECT {value}, rid {later} ORDER BY {value}, rid LIMIT ?"
         self.entry_in_second = f"SELECT {value}, rid {in_second} ORDER BY rid LIMIT 1 OFFSET ?"
         self.count_in_second = f"SELECT count(*) {in_second}"
         self.entry_later = f"SELECT {value}, rid {later} ORDER BY {value}, rid LIMIT 1 OFFSET ?"
@@ -101,6 +105,7 @@ class SqliteRecordStore(RecordStore):
         columns = "rid, doc, ts, ttl"
         # Whether rows are written and read with checksums.
         self.has_sums = has_sums = connection.persistent
+        self.on_pages = connection.persistent
         written = columns + ", sum" * has_sums
         marks = "?, ?, ?, ?" + ", ?" * has_sums
         by_default = f"FROM {table} INDEXED BY {table}_default WHERE ttl = 0 AND ts <= ?"
@@ -386,6 +391,21 @@ class SqliteRecordStore(RecordStore):
     def own_seconds(self, after_due: int, limit: int) -> list[int]:
         seconds: list[int] = [row[0] for row in self._connection.read(self._own_seconds, (after_due, limit))]
         return seconds
+
+    def default_entries(self, after: DueEntry, max_ts: int, limit: int) -> list[DueEntry]:
+        return self._entries(self._default_behind, after, max_ts, limit)
+
+    def own_entries(self, after: DueEntry, max_due: int, limit: int) -> list[DueEntry]:
+        return self._entries(self._own_behind, after, max_due, limit)
+
+    def _entries(self, queries: _BehindQueries, after: DueEntry, last: int, limit: int) -> list[DueEntry]:
+        second, record_id = after
+        if second > last:
+            return []
+        found: list[DueEntry] = self._connection.read(queries.entries_in_second, (second, record_id, limit))
+        if len(found) < limit:
+            found.extend(self._connection.read(queries.entries_later, (second, last, limit - len(found))))
+        return found
 
     def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
         return self._count_behind(self._default_behind, after, max_ts, limit)
