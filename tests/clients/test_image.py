@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,12 @@ class Container:
         script = 'mkdir -p "$(dirname "$0")" && cat >"$0" && chmod 755 "$0"'
         subprocess.run([*inside, script, path], input=text, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
 
+    def kill(self) -> None:
+        """Ends all processes of the container: `unshare` no longer does once the first one has changed its user."""
+        if self.process.poll() is None:
+            with suppress(IndexError, OSError):
+                os.kill(self.first_pid, signal.SIGKILL)
+
     def stop(self) -> int:
         """The exit status after SIGTERM, for which Docker would wait ten seconds, and Kubernetes thirty."""
         os.kill(self.first_pid, signal.SIGTERM)
@@ -212,6 +218,7 @@ def start(image: Image, tmp_path: Path) -> Iterator[Start]:
             )
             process = container.process
             stack.enter_context(ended_after(process))
+            stack.callback(container.kill)
             return container
 
         yield start
