@@ -34,14 +34,23 @@ _evaluating: Final[set[int]] = set()
 
 class _Count:
     """Counts the weights of `give_way`, while there is a thread that takes turns or evaluates. work: since the last
-    check of an evaluation."""
+    check of an evaluation. threads: how many there are, since most calls of `give_way` are for none."""
 
     def __init__(self) -> None:
+        self.threads: i64 = 0
         self.calls: i64 = 0
         self.work: i64 = 0
 
 
 _count: Final = _Count()
+
+
+def _count_threads() -> None:
+    """Called after every change of the sets. Once more if another thread has changed them meanwhile."""
+    threads: i64 = -1
+    while threads != len(_turn_takers) + len(_evaluating):
+        threads = len(_turn_takers) + len(_evaluating)
+        _count.threads = threads
 
 
 def set_check(check: Callable[[], None], takes_turns: bool = False) -> None:
@@ -53,6 +62,7 @@ def set_check(check: Callable[[], None], takes_turns: bool = False) -> None:
     _checks[ident] = check
     if takes_turns:
         _turn_takers.add(ident)
+        _count_threads()
 
 
 def clear_check() -> None:
@@ -60,6 +70,7 @@ def clear_check() -> None:
     _checks.pop(ident, None)
     _evaluating.discard(ident)
     _turn_takers.discard(ident)
+    _count_threads()
 
 
 def check_interrupt() -> None:
@@ -75,7 +86,7 @@ def give_way(weight: i64 = 1) -> None:
 
     weight: of this part; 1 for one that takes about a microsecond.
     """
-    if not _turn_takers and not _evaluating:
+    if _count.threads == 0:
         return
     _count.calls += weight
     if _count.calls >= _GIVE_WAY_EVERY:
@@ -95,6 +106,7 @@ def begin_evaluation() -> bool:
     if ident in _evaluating or ident not in _checks:
         return False
     _evaluating.add(ident)
+    _count_threads()
     return True
 
 
@@ -106,4 +118,5 @@ def end_evaluation() -> bool:
     if ident not in _evaluating:
         return False
     _evaluating.discard(ident)
+    _count_threads()
     return True

@@ -10,7 +10,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import BinData, Int64, Timestamp, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.walk import fields, find_field, get_value, skip_value
 from mongottl.oplog.statements import Statements, packed, unpacked
 from mongottl.query.difference import difference
 
@@ -18,6 +18,9 @@ INSERT: Final = 0
 UPDATE: Final = 1
 DELETE: Final = 2
 # Above these are the kinds of `catalog.change_kinds`; `detail` says more of them.
+
+# The type and the name of `_id`, with its NUL.
+_BEFORE_ID_VALUE: Final = 5
 
 # Memory of an entry, and of each of its documents, in addition to the documents.
 _ENTRY_BYTES: Final = 400
@@ -146,7 +149,10 @@ def _is_whole(collection: str) -> bool:
 
 
 def _only_id(document: bytes) -> bytes:
-    return encode_fields([("_id", get_value(document, "_id"))])
+    """`{_id}` of a document, its bytes as they are: this runs for each document that is deleted."""
+    type_code, value = find_field(document, b"_id")
+    element = document[value - _BEFORE_ID_VALUE : skip_value(document, type_code, value)]
+    return b"".join((_pack_length(4 + len(element) + 1), element, b"\0"))
 
 
 def is_logged(collection: Collection, renamed: bool = False) -> bool:
