@@ -171,7 +171,7 @@ class Server:
         self._listeners = open_listeners(self.config.host, self.config.port)
         self.port = port_of(self._listeners)
         if self.config.web_port is not None:
-            self._page = _page(self.config, self.shell, self._tls)
+            self._page = _page(self.config, self.shell, self.port, self._tls)
         if self.config.certificate_port is not None:
             assert self._tls is not None
             self._certificate_site = _certificate_site(self.config, self._tls, self.log)
@@ -421,12 +421,12 @@ def _certificate_site(config: ServerConfig, tls: ServerTls, log: Log) -> "Certif
     return CertificateSite(config, tls, log)
 
 
-def _page(config: ServerConfig, shell: Shell, tls: ServerTls | None) -> "Page":
+def _page(config: ServerConfig, shell: Shell, port: int, tls: ServerTls | None) -> "Page":
     """The page of `--web-port`. OSError if its address is taken or what it needs is not installed."""
     _need("--web-port", "h11", "prometheus_client")
     from mongottl.server.web.serve import Page
 
-    return Page(config, shell, None if tls is None else tls.context)
+    return Page(config, shell, port, None if tls is None else tls.context)
 
 
 def _clock_of(config: ServerConfig, engine: StorageEngine) -> Clock:

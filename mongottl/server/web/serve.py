@@ -16,17 +16,17 @@ from mongottl.server.web.site import Site
 class Page:
     """The page of one server. It listens when it is made; OSError if it cannot.
 
-    context: of TLS, which the page uses if the server does.
+    port: of the server's protocol. context: of TLS, which the page uses if the server does.
     """
 
-    def __init__(self, config: ServerConfig, shell: Shell, context: ssl.SSLContext | None) -> None:
+    def __init__(self, config: ServerConfig, shell: Shell, port: int, context: ssl.SSLContext | None) -> None:
         assert config.web_port is not None
         self._shell = shell
         self._scheme = "http" if context is None else "https"
         self._host = config.web_host
         self.listeners: list[socket.socket] = open_listeners(config.web_host, config.web_port)
         shell.service.observation = Observation()
-        self._site = Site(shell, context is not None)
+        self._site = Site(shell, port, context is not None)
         self._http = HttpServer(self._site.answer, self._log_failure, context)
 
     @property

@@ -33,13 +33,14 @@ from mongottl.build_info import is_compiled
 from mongottl.clock import VirtualClock
 from mongottl.config import VERSION
 from mongottl.document.build import encode
-from mongottl.document.types import Value
+from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.security.privileges import CLUSTER, Need
 from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command
+from mongottl.server.web.figures import shown_collections
 from mongottl.server.web.http import Request, Response, Send, text
 from mongottl.server.web.live import INTERVAL_S, Live
 from mongottl.server.web.login import Logins
@@ -85,10 +86,11 @@ class Route:
 
 
 class Site:
-    """The paths of one server."""
+    """The paths of one server. port: of MongoDB's protocol, by which people know their servers apart."""
 
-    def __init__(self, shell: Shell, is_encrypted: bool) -> None:
+    def __init__(self, shell: Shell, port: int, is_encrypted: bool) -> None:
         self._shell = shell
+        self._port = port
         self._scheme = "https" if is_encrypted else "http"
         self._logins = Logins(shell)
         self.live = Live(shell)
@@ -232,6 +234,7 @@ class Site:
         movable = service.config.enable_test_commands and isinstance(service.clock, VirtualClock)
         return {
             "start": self._start,
+            "port": self._port,
             "version": VERSION,
             "serverVersion": service.config.announced_version(),
             "dialect": service.dialect.name,
@@ -242,20 +245,36 @@ class Site:
         }
 
     async def _clock(self, request: Request, client: ClientInfo) -> Response:
-        """`{action, seconds}` → `{nowMs, deleted}`. deleted: documents that were deleted because of it, or null."""
+        """`{action, seconds}` → `{nowMs, deleted, deletedIn}`.
+
+        deleted: how many documents the reaper has deleted meanwhile, null for an action that deletes none. deletedIn:
+        pairs of a collection and its share, those with the most first.
+        """
         if not hmac.compare_digest(request.headers.get("x-mongottl-token", "").encode(), self._token.encode()):
             return text(403, "this needs the token of the page; load the page again")
         command = self._clock_command(request.body)
         if command is None:
             names = ", ".join(CLOCK_ACTIONS)
             return text(400, f'{{"action": …}} is needed, one of {names}; advance also needs a number of "seconds"')
+        before = {collection: collection.purged_documents for collection in shown_collections(self._shell.service)}
         reply = await run_command(self._shell, client, encode({**command, "$db": "admin"}))
         if get_value(reply, "ok") != 1.0:
             status = 403 if get_value(reply, "code") == ErrorCode.Unauthorized else 400
             return text(status, str(get_value(reply, "errmsg")))
         self.live.note_clock_change()
-        deleted = get_value(reply, "ttlDeleted")
-        described = {"nowMs": self._shell.clock.now_ms(), "deleted": int(deleted) if isinstance(deleted, int) else None}
+        # Not the command's own count: what others have the reaper delete meanwhile is in those of the collections.
+        shares = [
+            (collection.namespace, collection.purged_documents - purged)
+            for collection, purged in before.items()
+            if collection.purged_documents > purged
+        ]
+        shares.sort(key=lambda share: -share[1])
+        deletes = get_value(reply, "ttlDeleted") is not MISSING
+        described = {
+            "nowMs": self._shell.clock.now_ms(),
+            "deleted": sum([count for _, count in shares]) if deletes else None,
+            "deletedIn": shares,
+        }
         return Response(200, "application/json", json.dumps(described).encode())
 
     def _clock_command(self, body: bytes) -> dict[str, Value] | None:

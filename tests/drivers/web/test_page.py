@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from typing import Any
@@ -337,16 +338,31 @@ def test_percentiles(counts: dict[int, int], expected: tuple[float, ...]) -> Non
 
 
 def test_moving_the_clock(server: mongottl.RunningServer, client: Client) -> None:
-    client.shop.c.create_index("_ts", expireAfterSeconds=60)
-    client.shop.c.insert_many([{}, {}])
+    for name, number in (("few", 1), ("many", 2)):
+        client.shop[name].create_index("_ts", expireAfterSeconds=60)
+        client.shop[name].insert_many([{} for _ in range(number)])
     before = server.clock.now()
     reply = press(server, {"action": "advance", "seconds": 59})
     assert reply.status == 200 and json.loads(reply.body)["deleted"] == 0
     moved = json.loads(press(server, {"action": "advance", "seconds": 1.5}).body)
-    assert moved["deleted"] == 2
+    assert (moved["deleted"], moved["deletedIn"]) == (3, [["shop.many", 2], ["shop.few", 1]])
     assert server.clock.now() - before == timedelta(seconds=60.5)
     assert moved["nowMs"] == round(server.clock.now().timestamp() * 1000)
     assert json.loads(press(server, {"action": "advance", "seconds": -60}).body)["deleted"] == 0
+
+
+def test_a_move_counts_what_somebody_else_s_move_deletes_meanwhile(
+    server: mongottl.RunningServer, client: Client
+) -> None:
+    """The sum is that of the collections, whoever has moved the clock."""
+    client.shop.c.create_index("_ts", expireAfterSeconds=60)
+    client.shop.c.insert_many([{"ttl": second} for second in range(1, 401)])
+    with ThreadPoolExecutor(4) as pool:
+        moves = [pool.submit(press, server, {"action": "advance", "seconds": 50}) for _ in range(8)]
+    for move in moves:
+        moved = json.loads(move.result().body)
+        assert moved["deleted"] == sum(number for _, number in moved["deletedIn"])
+    assert client.shop.c.estimated_document_count() == 0
 
 
 def test_stopping_and_restoring_the_clock(server: mongottl.RunningServer) -> None:

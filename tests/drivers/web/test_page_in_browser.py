@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pymongo
 import pytest
@@ -132,6 +133,7 @@ def test_the_buttons_move_the_clock_and_one_sees_what_goes(
     fill(server, client)
     page = show(server)
     began = server.clock.now()
+    assert page.title() == f"{urlsplit(server.uri).port} mongottl"
     said = page.locator("#said")
     page.get_by_role("button", name="Next expiry").click()
     said.filter(has_text="1 document deleted: shop.carts 1.").wait_for()

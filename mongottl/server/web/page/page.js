@@ -119,7 +119,6 @@ function showSchedule(next) {
   byId("empty").hidden = expiring.length > 0;
   updateRows(expiring);
   showTime();
-  tellWhere(expiring);
   const lead = byId("lead");
   const text = leadOf(expiring, next.omittedExpiring);
   if (lead.dataset.text !== text) {
@@ -360,6 +359,7 @@ function showServer(server) {
   // The token of the clock's buttons, and perhaps the page itself, are those of the earlier start.
   if (start !== null && start !== server.start) location.reload();
   start = server.start;
+  document.title = `${server.port} mongottl`;
   const as = server.dialect === "cosmos" ? `as Cosmos DB for MongoDB ${server.serverVersion}` : `as MongoDB ${server.serverVersion}`;
   const data = server.inMemory ? "data in memory" : "data on disk";
   const user = server.user ? `, seen by ${server.user}` : "";
@@ -369,23 +369,16 @@ function showServer(server) {
 
 // The clock's buttons
 
-let awaited = null;         // what each collection had deleted before a move of the clock, until the next schedule
-
-// Adds to what was said of a move which collections the documents were in.
-function tellWhere(rows) {
-  if (awaited === null) return;
-  const gone = rows.map((row) => [nameOf(row), row.purged - (awaited.get(nameOf(row)) ?? 0)]).filter(([, number]) => number > 0);
-  if (gone.length === 0) return;
-  awaited = null;
-  const most = gone.sort(([, one], [, other]) => other - one).slice(0, 8);
+// The collections that documents were deleted in, those with the most first.
+function where(shares) {
+  const most = shares.slice(0, 8);
   let named = most.map(([name, number]) => `${name} ${whole.format(number)}`).join(", ");
-  if (gone.length > most.length) named += `, and ${count(gone.length - most.length, "other collection")}`;
-  byId("said").textContent = byId("said").textContent.replace(/\.$/, `: ${named}.`);
+  if (shares.length > most.length) named += `, and ${count(shares.length - most.length, "other collection")}`;
+  return named;
 }
 
 async function ask(action, seconds) {
   const said = byId("said");
-  const purged = new Map((schedule?.collections ?? []).map((row) => [nameOf(row), row.purged]));
   try {
     const response = await fetch("/clock", {
       method: "POST",
@@ -399,11 +392,11 @@ async function ask(action, seconds) {
       return;
     }
     const told = { freeze: "The clock stands still.", run: "The clock runs.", restore: "The clock is as it was at the start." };
-    const { deleted } = JSON.parse(text);
-    awaited = deleted > 0 ? purged : null;
+    const { deleted, deletedIn } = JSON.parse(text);
     const by = Math.abs(seconds) < 1 ? milliseconds(Math.abs(seconds) * 1000) : duration(seconds);
     const moved = seconds === undefined ? told[action] : `Moved ${seconds < 0 ? "back " : ""}by ${by}.`;
-    said.textContent = deleted === null ? moved : `${moved} ${deleted === 0 ? "Nothing was deleted." : `${count(deleted, "document")} deleted.`}`;
+    const gone = deleted === 0 ? "Nothing was deleted." : `${count(deleted, "document")} deleted: ${where(deletedIn)}.`;
+    said.textContent = deleted === null ? moved : `${moved} ${gone}`;
   } catch {
     said.classList.add("failed");
     said.textContent = "the server does not answer.";
