@@ -16,15 +16,17 @@ import pymongo
 import mongottl
 
 _DATABASE = "mongottl.sqlite3"
+_NOW = "2026-01-01T12:00:00Z"
 _PRAGMAS = ("application_id", "user_version", "encoding", "page_size", "auto_vacuum", "journal_mode")
 
 
 def describe(folder: Path) -> dict[str, Any]:
     """The form of a folder in which a server stores one of each kind of what there is."""
     with (
-        mongottl.start_server(data_dir=str(folder), now="2026-01-01T12:00:00Z", enable_test_commands=True) as server,
+        mongottl.start_server(data_dir=str(folder), now=_NOW, enable_test_commands=True) as server,
         pymongo.MongoClient[dict[str, Any]](server.uri) as client,
     ):
+        server.clock.set(_NOW)  # it runs until its first use
         shop = client.shop
         shop.create_collection("last", capped=True, size=4096, max=2)
         shop.create_collection("view", viewOn="things", pipeline=[{"$match": {"a": 1}}])

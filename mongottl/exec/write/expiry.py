@@ -180,7 +180,7 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
                     backlog[done : done + PURGE_BATCH], PURGE_BYTES
                 )
                 done += taken
-                records = _still_due(service, collection, found)
+                records = _still_due(service, collection, recovery_unit.records(collection).ident, found)
             except DamagedRecord:
                 done = len(backlog)  # the rest is found by its expiry, where damaged records are left out
             if not records:
@@ -256,11 +256,10 @@ def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection
     return found
 
 
-def _still_due(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:
-    """Those of some records that are due and that no open transaction has written, each once."""
+def _still_due(service: ServiceContext, collection: Collection, ident: str, records: list[Record]) -> list[Record]:
+    """Those of some records that are due and that no open transaction has written, each once. ident: of their store."""
     now_ms = service.clock.now_ms()
     with_numbers = numbers_are_dates(service)
-    ident = collection.store.ident
     return [
         record
         for record in {record[0]: record for record in records}.values()
