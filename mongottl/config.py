@@ -673,6 +673,8 @@ OTHER_VARIABLES: Final[dict[str, str]] = {
     "MONGOTTL_KILLS": "tests: how often a server is killed",
     "MONGOTTL_SIMULATION_SEEDS": "tests: the seeds of the simulation",
     "MONGOTTL_SIMULATION_TURNS": "tests: the length of a simulation",
+    "MONGOTTL_DEBIAN_ROOT": "tests: the root of a Debian without Python, for the bundle",
+    "MONGOTTL_TEST_IMAGE": "tests: the container image, or `build`",
     "MONGOTTL_VOLUME_FIGURES": "tests: the file that gets the figures of the tests of volume",
 }
 # What Kubernetes and Docker's links set beside a service or container of the name `mongottl`.
