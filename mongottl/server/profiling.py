@@ -32,6 +32,8 @@ _MAX_COMMAND_BYTES: Final = 50 * 1024
 _MAX_LOGGED_BYTES: Final = 10 * 1024
 # Characters of a slow command that the page shows.
 _MAX_LISTED: Final = 400
+# And of the names in it, by which those that differ in values alone are counted.
+_MAX_SHAPE: Final = 4000
 _OF_DRIVERS: Final = frozenset({"lsid", "txnNumber"})
 # What says nothing about the operation, or is in another field.
 _LEFT_OUT: Final = frozenset({"$clusterTime", "$client"})
@@ -65,7 +67,8 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
             documents = _described(service, spec, op, reply, micros)
     if slow and documents:
         if service.observation is not None:
-            service.observation.slow.append(_slow_command(service, op, documents[0], micros))
+            shape = _shape(get_value(documents[0], "command"))[:_MAX_SHAPE]
+            service.observation.record_slow(_slow_command(service, op, documents[0], micros), shape)
         _log_slow(log, spec, op, documents[0], micros)
     if settings.level == OFF or op.began_s < settings.since_s or not documents:
         return
@@ -235,6 +238,15 @@ def _slow_command(service: ServiceContext, op: OperationContext, document: bytes
         op.client.app_name,
         error if isinstance(error, str) else "",
     )
+
+
+def _shape(value: Value) -> str:
+    """The names in a value. Arrays are shown by the different shapes of their elements."""
+    if isinstance(value, bytes):
+        return f"{{{','.join([f'{name}:{_shape(inner)}' for name, inner in fields(value)])}}}"
+    if isinstance(value, list):
+        return f"[{','.join(dict.fromkeys([_shape(inner) for inner in value]))}]"
+    return "?"
 
 
 def _listed(command: bytes) -> str:

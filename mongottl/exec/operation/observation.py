@@ -3,7 +3,6 @@
 A command costs two readings of the clock and one more count in a histogram.
 """
 
-from collections import deque
 from typing import Final, NamedTuple
 
 from mongottl.exec.operation.usage import Latency
@@ -11,7 +10,7 @@ from mongottl.exec.operation.usage import Latency
 # Codes of errors that are told apart: fail points can answer any number.
 _MAX_CODES: Final = 1000
 _OTHER_CODES: Final = -1
-# How many slow commands are kept.
+# How many kinds of slow commands are kept.
 KEPT_SLOW: Final = 50
 
 
@@ -32,6 +31,14 @@ class SlowCommand(NamedTuple):
     error: str
 
 
+class SlowKind(NamedTuple):
+    """Slow commands that differ in values alone. last: the latest of them. times: how many. micros: of the slowest."""
+
+    last: SlowCommand
+    times: int
+    micros: int
+
+
 class Observation:
     """times: of all commands that have begun to run, by name, those that failed included. errors: how many commands
     failed, and statement_errors how many statements of batches, by code."""
@@ -40,7 +47,8 @@ class Observation:
         self.times: dict[str, Latency] = {}
         self.errors: dict[int, int] = {}
         self.statement_errors: dict[int, int] = {}
-        self.slow: deque[SlowCommand] = deque(maxlen=KEPT_SLOW)
+        # By their kind, the one that was slow last at the end.
+        self._slow: dict[tuple[str, ...], SlowKind] = {}
 
     def record(self, command: str, micros: int) -> None:
         """Records a command that has ended."""
@@ -49,6 +57,21 @@ class Observation:
             times = Latency()
             self.times[command] = times
         times.add(micros)
+
+    def record_slow(self, slow: SlowCommand, shape: str) -> None:
+        """shape: of its command, the same for those that differ in values alone."""
+        kind = (slow.operation, slow.namespace, slow.plan, slow.app_name, slow.error, shape)
+        earlier = self._slow.pop(kind, None)
+        if earlier is None:
+            self._slow[kind] = SlowKind(slow, 1, slow.micros)
+            if len(self._slow) > KEPT_SLOW:
+                del self._slow[next(iter(self._slow))]
+        else:
+            self._slow[kind] = SlowKind(slow, earlier.times + 1, max(earlier.micros, slow.micros))
+
+    def slow_kinds(self) -> list[SlowKind]:
+        """The kinds of slow commands, the one that was slow last first."""
+        return list(reversed(self._slow.values()))
 
     def record_error(self, code: int) -> None:
         _count(self.errors, code)

@@ -203,7 +203,10 @@ class Live:
             "monitorEnabled": service.ttl_monitor_enabled,
             "charges": None if report is None else _charges(report),
             "slowMs": service.profiler.slow_ms,
-            "slow": [slow._asdict() for slow in list(observation.slow)[: -_MAX_SLOW - 1 : -1]],
+            "slow": [
+                {**kind.last._asdict(), "count": kind.times, "longest": kind.micros}
+                for kind in observation.slow_kinds()[:_MAX_SLOW]
+            ],
         }
 
     def _errors(self) -> list[dict[str, object]]:

@@ -13,6 +13,7 @@ import pymongo
 import pytest
 
 import mongottl
+from mongottl.exec.operation.observation import KEPT_SLOW, Observation, SlowCommand
 from mongottl.server.web import live, site
 from mongottl.server.web.live import percentile_ms
 from mongottl.storage.interface import EngineUnavailable
@@ -203,6 +204,28 @@ def test_slow_commands(server: mongottl.RunningServer, client: Client) -> None:
     assert failed["error"] == "BadValue"
     assert (found["operation"], found["plan"], found["error"]) == ("query", "EOF", "")
     assert "x: 5" in found["command"] and "lsid" not in found["command"]
+
+
+def test_slow_commands_that_differ_in_values_alone_are_counted(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.command("profile", 0, slowms=0)
+    for value in (1, -2.5, "x", 'a "quoted" one', "long" * 1000):
+        list(client.shop.c.find({"x": value, "y": {"$in": [value, 7]}}))
+    list(client.shop.c.find({"x": 1, "z": {"$in": [1, 7]}}))
+    list(client.shop.c.find({"x": 2, "y": {"$in": [3, 4, 5, 6]}}))
+    client.shop.command("profile", 0, slowms=1000)
+    with events(server) as live:
+        found = [slow for slow in live.next("status")["slow"] if slow["namespace"] == "shop.c"]
+    assert [(slow["count"], slow["command"].count("y:")) for slow in found] == [(6, 1), (1, 0)]
+    assert "x: 2," in found[0]["command"] and found[0]["longest"] >= found[0]["micros"]
+
+
+def test_no_more_kinds_of_slow_commands_are_kept_than_are_needed() -> None:
+    observation = Observation()
+    for number in range(3 * KEPT_SLOW):
+        kind = f"{{{number}:?}}"
+        observation.record_slow(SlowCommand(number, "query", "shop.c", number, "", "", "", ""), kind)
+    kept = observation.slow_kinds()
+    assert [kind.last.at_ms for kind in kept] == list(range(3 * KEPT_SLOW - 1, 2 * KEPT_SLOW - 1, -1))
 
 
 def test_the_beginning_of_a_long_slow_command_is_shown(server: mongottl.RunningServer, client: Client) -> None:

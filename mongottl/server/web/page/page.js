@@ -341,14 +341,14 @@ function showCharges(charges) {
 
 function showSlow(status) {
   const from = milliseconds(status.slowMs);
-  say("slow-note", status.slow.length === 0 ? `No command was slow; slow is ${from} or longer.` : `The last slow commands, the newest first. Slow is ${from} or longer.`);
-  const key = status.slow.length > 0 ? `${status.slow.length} ${status.slow[0].at_ms} ${status.slow[0].micros}` : "";
+  say("slow-note", status.slow.length === 0 ? `No command was slow; slow is ${from} or longer.` : `The last slow commands, the newest first; those that differ in values alone are counted. Slow is ${from} or longer.`);
+  const key = status.slow.length > 0 ? `${status.slow.length} ${status.slow[0].at_ms} ${status.slow[0].micros} ${status.slow[0].count}` : "";
   const list = byId("slow-rows");
   if (list.dataset.key === key) return;
   list.dataset.key = key;
   list.replaceChildren(...status.slow.map((slow) => element("li", {},
     element("p", { class: "what" }, element("b", {}, milliseconds(slow.micros / 1000)), `${slow.operation} ${slow.namespace}`,
-      ...[slow.plan, slow.error, slow.app_name].filter(Boolean).map((text) => element("span", { class: "soft" }, text)),
+      ...[slow.count > 1 ? `${whole.format(slow.count)} times, at most ${milliseconds(slow.longest / 1000)}` : "", slow.plan, slow.error, slow.app_name].filter(Boolean).map((text) => element("span", { class: "soft" }, text)),
       element("time", { class: "soft", datetime: new Date(slow.at_ms).toISOString() }, new Date(slow.at_ms).toISOString().slice(11, 19))),
     element("span", { class: "command" }, slow.command))));
 }
