@@ -691,7 +691,7 @@ class Dispatcher:
         if self.service.observation is not None:
             self.service.observation.record(spec.name, op.working_micros())
             if op.statement_errors:
-                _note_statement_errors(self.service.observation, op.statement_errors)
+                _note_statement_errors(self.service.observation, spec, op)
         profiler = self.service.profiler
         if op.used_micros >= profiler.slow_micros or profiler.attentive:
             note_operation(self.service, self.log, spec, op, reply)
@@ -765,7 +765,8 @@ class Dispatcher:
                 failure.labels = labels_of(name, op, failure.code)
         observation = self.service.observation
         if observation is not None:
-            observation.record_error(failure.code)
+            namespace = "" if op is None else op.used_namespace
+            observation.record_error(known, namespace, failure.code, failure.message)
             if op is not None and op.began_s:
                 observation.record(known, op.working_micros())
         if op is not None:
@@ -786,11 +787,11 @@ class Dispatcher:
         return self._with_times(reply)
 
 
-def _note_statement_errors(observation: Observation, errors: list[Value]) -> None:
-    for entry in errors:
+def _note_statement_errors(observation: Observation, spec: CommandSpec, op: OperationContext) -> None:
+    for entry in op.statement_errors:
         code = entry.get("code") if isinstance(entry, dict) else None
-        if isinstance(code, int):
-            observation.record_statement_error(code)
+        if isinstance(entry, dict) and isinstance(code, int):
+            observation.record_statement_error(spec.name, op.used_namespace, code, str(entry.get("errmsg", "")))
 
 
 def _check_write_block(spec: CommandSpec, op: OperationContext) -> None:

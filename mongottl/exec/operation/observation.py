@@ -3,6 +3,7 @@
 A command costs two readings of the clock and one more count in a histogram.
 """
 
+import re
 from typing import Final, NamedTuple
 
 from mongottl.exec.operation.usage import Latency
@@ -12,6 +13,12 @@ _MAX_CODES: Final = 1000
 _OTHER_CODES: Final = -1
 # How many kinds of slow commands are kept.
 KEPT_SLOW: Final = 50
+# How many kinds of failures are kept, and characters of their texts.
+KEPT_FAILURES: Final = 100
+_MAX_TEXT: Final = 1000
+# What makes no difference between errors of one kind, besides documents: UUIDs, what is quoted, and numbers.
+_UUID: Final = "-".join([f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12)])
+_VALUE: Final = re.compile(rf"""{_UUID}|"[^"]*"|'[^']*'|\d+""")
 
 
 class SlowCommand(NamedTuple):
@@ -39,6 +46,17 @@ class SlowKind(NamedTuple):
     micros: int
 
 
+class Failure(NamedTuple):
+    """Commands, or statements of batches, that failed with errors which differ in values alone. text: of the last one.
+    namespace: "" where the command names none."""
+
+    command: str
+    namespace: str
+    code: int
+    text: str
+    times: int
+
+
 class Observation:
     """times: of all commands that have begun to run, by name, those that failed included. errors: how many commands
     failed, and statement_errors how many statements of batches, by code."""
@@ -47,8 +65,9 @@ class Observation:
         self.times: dict[str, Latency] = {}
         self.errors: dict[int, int] = {}
         self.statement_errors: dict[int, int] = {}
-        # By their kind, the one that was slow last at the end.
+        # Both by their kind, the one that was slow last at the end.
         self._slow: dict[tuple[str, ...], SlowKind] = {}
+        self._failures: dict[tuple[str, str, int, str], Failure] = {}
 
     def record(self, command: str, micros: int) -> None:
         """Records a command that has ended."""
@@ -73,11 +92,35 @@ class Observation:
         """The kinds of slow commands, the one that was slow last first."""
         return list(reversed(self._slow.values()))
 
-    def record_error(self, code: int) -> None:
+    def record_error(self, command: str, namespace: str, code: int, text: str) -> None:
+        """Records that a command failed."""
         _count(self.errors, code)
+        self._record_failure(command, namespace, code, text[:_MAX_TEXT])
 
-    def record_statement_error(self, code: int) -> None:
+    def record_statement_error(self, command: str, namespace: str, code: int, text: str) -> None:
+        """Records that a statement of a batch failed."""
         _count(self.statement_errors, code)
+        self._record_failure(command, namespace, code, text[:_MAX_TEXT])
+
+    def _record_failure(self, command: str, namespace: str, code: int, text: str) -> None:
+        kind = (command, namespace, code, _shape(text))
+        earlier = self._failures.pop(kind, None)
+        times = 1 if earlier is None else earlier.times + 1
+        self._failures[kind] = Failure(command, namespace, code, text, times)
+        if len(self._failures) > KEPT_FAILURES:
+            del self._failures[next(iter(self._failures))]
+
+    def failures(self) -> list[Failure]:
+        """The kinds of failures, the one that was last first."""
+        return list(reversed(self._failures.values()))
+
+
+def _shape(text: str) -> str:
+    """The text of an error without what makes no difference: documents, what is quoted, UUIDs and numbers."""
+    start, end = text.find("{"), text.rfind("}")
+    if 0 <= start < end:
+        text = f"{text[:start]}?{text[end + 1 :]}"
+    return _VALUE.sub("?", text)
 
 
 def _count(counts: dict[int, int], code: int) -> None:

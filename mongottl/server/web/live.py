@@ -48,6 +48,7 @@ MAX_PENDING: Final = 10_000_000
 _MAX_COMMANDS: Final = 12
 _MAX_CHARGES: Final = 20
 _MAX_SLOW: Final = 20
+_MAX_FAILURES: Final = 20
 _MAX_ERRORS: Final = 3
 _MICROS_PER_MS: Final = 1000
 
@@ -199,6 +200,10 @@ class Live:
             "logBytes": storage.get("log_bytes", 0),
             "failed": metrics.asserts_user,
             "errors": self._errors(),
+            "failures": [
+                {**failure._asdict(), "error": service.dialect.code_names.get(failure.code) or code_name(failure.code)}
+                for failure in observation.failures()[:_MAX_FAILURES]
+            ],
             "deletedDocuments": metrics.ttl_deleted_documents,
             "monitorEnabled": service.ttl_monitor_enabled,
             "charges": None if report is None else _charges(report),

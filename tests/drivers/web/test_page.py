@@ -13,7 +13,7 @@ import pymongo
 import pytest
 
 import mongottl
-from mongottl.exec.operation.observation import KEPT_SLOW, Observation, SlowCommand
+from mongottl.exec.operation.observation import KEPT_FAILURES, KEPT_SLOW, Observation, SlowCommand
 from mongottl.server.web import live, site
 from mongottl.server.web.live import percentile_ms
 from mongottl.storage.interface import EngineUnavailable
@@ -189,6 +189,49 @@ def test_errors_that_were_most_frequent(server: mongottl.RunningServer, client: 
         ("BadValue", 2),
         ("InvalidOptions", 1),
     ]
+
+
+def test_failures_by_collection_and_text(server: mongottl.RunningServer, client: Client) -> None:
+    for name, number in (("carts", 2), ("orders", 1)):
+        for value in range(number):
+            with pytest.raises(pymongo.errors.OperationFailure):
+                client.shop[name].find_one({"a": {"$mod": [value]}})
+    client.shop.carts.insert_many([{"_id": 1}, {"_id": "two"}])
+    with pytest.raises(pymongo.errors.BulkWriteError):
+        client.shop.carts.insert_many([{"_id": 1}, {"_id": "two"}], ordered=False)
+    with pytest.raises(pymongo.errors.OperationFailure):
+        client.admin.command("nonsense")
+    with events(server) as live:
+        failures = live.next("status")["failures"]
+    shown = [(one["command"], one["namespace"], one["error"], one["times"]) for one in failures]
+    assert shown == [
+        ("<UNKNOWN>", "", "CommandNotFound", 1),
+        ("insert", "shop.carts", "DuplicateKey", 2),
+        ("find", "shop.orders", "BadValue", 1),
+        ("find", "shop.carts", "BadValue", 2),
+    ]
+    assert failures[1]["text"].endswith('dup key: { _id: "two" }')
+
+
+def test_no_more_kinds_of_failures_are_kept_than_are_needed() -> None:
+    observation = Observation()
+    for number in range(3 * KEPT_FAILURES):
+        observation.record_error("find", f"shop.c{number}", 2, "x" * 10_000)
+    kept = observation.failures()
+    assert len(kept) == KEPT_FAILURES and kept[0].namespace == f"shop.c{3 * KEPT_FAILURES - 1}"
+    assert all(len(failure.text) == 1000 for failure in kept)
+
+
+def test_failures_that_differ_in_an_activity_id_are_counted() -> None:
+    with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
+        client.shop.c.insert_one({})
+        for _ in range(2):
+            with pytest.raises(pymongo.errors.OperationFailure):
+                list(client.shop.c.find().sort("at"))
+        with events(server) as live:
+            (failure,) = live.next("status")["failures"]
+    assert (failure["times"], failure["error"]) == (2, "BadValue")
+    assert "The index path corresponding to the specified order-by item is excluded" in failure["text"]
 
 
 def test_slow_commands(server: mongottl.RunningServer, client: Client) -> None:

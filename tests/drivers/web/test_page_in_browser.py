@@ -202,6 +202,11 @@ def test_what_runs_and_what_was_slow(
     client.shop.c.delete_one({"name": "<img src=x onerror=alert(2)>"})
     client.shop.c.delete_one({"name": "<img src=x onerror=alert(1)>"})
     client.shop.command("profile", 0, slowms=100)
+    for _ in range(2):
+        with pytest.raises(pymongo.errors.OperationFailure):
+            client.shop.c.find_one({"$nonsense<b>": 1})
+    failed = page.locator("#failed-rows li").filter(has_text="$nonsense<b>")
+    failed.filter(has_text=re.compile("^2\\s*find shop.c\\s*BadValue")).wait_for()
     removed = page.locator("#slow-rows li").filter(has_text="<img src=x onerror=alert(1)>")
     removed.filter(has_text=re.compile(r"2 times, at most [\d.,]+\s?")).wait_for()
     page.locator("#latencies tr").filter(has_text="insert").wait_for()

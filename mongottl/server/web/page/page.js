@@ -269,6 +269,7 @@ function showStatus(status) {
   showOperations(status);
   showFigures(status);
   showCharges(status.charges);
+  showFailures(status);
   showSlow(status);
 }
 
@@ -337,6 +338,18 @@ function showCharges(charges) {
     element("td", {}, row.command), element("td", { class: "text" }, ...breakable(row.namespace)),
     element("td", {}, whole.format(row.requests)), element("td", {}, `${exact.format(row.charge)} RU`),
     element("td", { class: row.throttled ? "" : "zero" }, whole.format(row.throttled)))));
+}
+
+function showFailures(status) {
+  say("failed-note", status.failures.length === 0 ? "No command has failed." : "By command, collection and error, the newest first.");
+  const list = byId("failed-rows");
+  const key = JSON.stringify(status.failures);
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
+  list.replaceChildren(...status.failures.map((failure) => element("li", {},
+    element("p", { class: "what" }, element("b", {}, whole.format(failure.times)), `${failure.command} ${failure.namespace}`,
+      element("span", { class: "soft" }, failure.error)),
+    element("span", { class: "command" }, failure.text))));
 }
 
 function showSlow(status) {
