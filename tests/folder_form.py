@@ -15,8 +15,10 @@ import bson
 import pymongo
 
 import mongottl
+from tests.waiting import until
 
 _DATABASE = "mongottl.sqlite3"
+_RESERVE = "mongottl.reserve"
 _NOW = "2026-01-01T12:00:00Z"
 _PRAGMAS = ("application_id", "user_version", "encoding", "page_size", "auto_vacuum", "journal_mode")
 
@@ -40,6 +42,7 @@ def describe(folder: Path) -> dict[str, Any]:
         shop["last"].insert_one({"_id": 1})
         client.admin.command("createUser", "ann", pwd="secret", roles=["root"], mechanisms=["SCRAM-SHA-256"])
         client.admin.command("fsync")
+        until((folder / _RESERVE).exists)  # made beside everything else
         files = sorted(file.name for file in folder.iterdir())
     raw = sqlite3.connect(folder / _DATABASE)
     try:
