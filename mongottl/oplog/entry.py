@@ -9,6 +9,7 @@ from mongottl.catalog.change_kinds import NOOP, RENAME
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.splice import frame
 from mongottl.document.types import BinData, Int64, Timestamp, Value
 from mongottl.document.walk import fields, find_field, get_value, skip_value
 from mongottl.oplog.statements import Statements, packed, unpacked
@@ -151,8 +152,7 @@ def _is_whole(collection: str) -> bool:
 def _only_id(document: bytes) -> bytes:
     """`{_id}` of a document, its bytes as they are: this runs for each document that is deleted."""
     type_code, value = find_field(document, b"_id")
-    element = document[value - _BEFORE_ID_VALUE : skip_value(document, type_code, value)]
-    return b"".join((_pack_length(4 + len(element) + 1), element, b"\0"))
+    return frame(document[value - _BEFORE_ID_VALUE : skip_value(document, type_code, value)])
 
 
 def is_logged(collection: Collection, renamed: bool = False) -> bool:

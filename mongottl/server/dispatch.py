@@ -28,6 +28,7 @@ from mongottl.dialect.cosmos.transactions import InactiveTransaction
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.render import render_logged
+from mongottl.document.splice import element, frame
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Int64, Value
 from mongottl.document.validate import (
     MAX_DEPTH,
@@ -686,7 +687,7 @@ class Dispatcher:
         if op.in_transaction and self.service.config.is_sharded:
             # A mongos names the shard that knows the outcome; drivers send the document back as it is.
             token = encode({"recoveryShardId": self.service.config.replica_set})
-            reply = encode_fields([*fields(reply), ("recoveryToken", token)])
+            reply = frame(reply[4:-1] + element(DOCUMENT, b"recoveryToken", token))
         _check_size(reply)
         if self.service.observation is not None:
             self.service.observation.record(spec.name, op.working_micros())
@@ -789,9 +790,9 @@ class Dispatcher:
 
 def _note_statement_errors(observation: Observation, spec: CommandSpec, op: OperationContext) -> None:
     for entry in op.statement_errors:
-        code = entry.get("code") if isinstance(entry, dict) else None
-        if isinstance(entry, dict) and isinstance(code, int):
-            observation.record_statement_error(spec.name, op.used_namespace, code, str(entry.get("errmsg", "")))
+        if isinstance(entry, dict) and isinstance(entry.get("code"), int):
+            text = str(entry.get("errmsg", ""))
+            observation.record_statement_error(spec.name, op.used_namespace, int(entry["code"]), text)
 
 
 def _check_write_block(spec: CommandSpec, op: OperationContext) -> None:

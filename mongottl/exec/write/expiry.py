@@ -176,11 +176,10 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         records: list[Record] = []
         if from_backlog:
             try:
-                found, taken = recovery_unit.records(collection).find_records(
-                    backlog[done : done + PURGE_BATCH], PURGE_BYTES
-                )
+                stored = recovery_unit.records(collection)
+                found, taken = stored.find_records(backlog[done : done + PURGE_BATCH], PURGE_BYTES)
                 done += taken
-                records = _still_due(service, collection, recovery_unit.records(collection).ident, found)
+                records = _still_due(service, collection, stored.ident, found)
             except DamagedRecord:
                 done = len(backlog)  # the rest is found by its expiry, where damaged records are left out
             if not records:
