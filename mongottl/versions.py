@@ -42,6 +42,8 @@ EVENT_FIELD: Final = "changeEventField"
 # What drivers decide by: fields of the reply to `hello` and its older names, labels of errors, mechanisms of logins,
 # and compressors.
 HELLO_FIELD: Final = "hello field"
+# Fields of other replies, by their paths behind the name of the command, or of "cursor" for those of cursors.
+REPLY_FIELD: Final = "reply field"
 ERROR_LABEL: Final = "error label"
 MECHANISM: Final = "login mechanism"
 COMPRESSOR: Final = "compressor"
@@ -189,6 +191,13 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         "4.2": "connectionId",
         "4.4": "speculativeAuthenticate topologyVersion",
     },
+    # Reference: "serverStatus", and MongoDB's tickets SERVER-38408 (4.0.7), SERVER-50420 (4.9; before, the field is
+    # `ismaster`) and DOCS-14506 (5.0).
+    REPLY_FIELD: {
+        "4.0": "cursor.postBatchResumeToken serverStatus.connections.active",
+        "4.4": "serverStatus.defaultRWConcern serverStatus.repl.topologyVersion",
+        "5.0": "serverStatus.catalogStats serverStatus.repl.isWritablePrimary",
+    },
     # Reference: the driver specifications' "Retryable Writes", "Transactions" and "Change Streams". To servers without
     # these labels drivers decide by error codes.
     ERROR_LABEL: {
@@ -263,6 +272,10 @@ class Features:
     def known(self, kind: str, names: Sequence[str]) -> list[str]:
         """Those of the names that this version knows."""
         return [name for name in names if not self.lacks(kind, name)]
+
+    def known_fields(self, path: str, reply: Mapping[str, Value]) -> dict[str, Value]:
+        """The fields of a document in a reply that this version knows. path: as in REPLY_FIELD ("serverStatus")."""
+        return {name: value for name, value in reply.items() if not self.lacks(REPLY_FIELD, f"{path}.{name}")}
 
     def keeps(self, kind: str, name: str) -> bool:
         """Whether it has an operator that MongoDB does not have (`Registry.add_removed`)."""

@@ -245,7 +245,7 @@ def _empty_page(op: OperationContext, cursor: ClientCursor) -> Steps[Reply]:
     page: list[Value] = []
     reply: dict[str, Value] = {"nextBatch": page}
     assert cursor.tail is not None
-    add_resume_token(reply, cursor.tail)
+    add_resume_token(op, reply, cursor.tail)
     return {"cursor": {**reply, "id": Int64(cursor.cursor_id), "ns": cursor.namespace}}
 
 

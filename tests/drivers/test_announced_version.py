@@ -285,6 +285,41 @@ def test_hello_ignores_fields_that_the_version_does_not_know(
         assert (answer["ok"] == 0.0) == refused, answer
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stream_tells_its_position_since_4_0(connect: Connect, version: str) -> None:
+    """In a patch of 4.0 (SERVER-38408). Drivers then resume by it, and otherwise by the last event's `_id`."""
+    raw = connect(server_version=version)
+    raw.run({"create": "watched"})
+    opened = raw.run({"aggregate": "watched", "pipeline": [{"$changeStream": {}}], "cursor": {}})["cursor"]
+    more = {"getMore": opened["id"], "collection": "watched", "maxTimeMS": 1}
+    empty = raw.run(more)["cursor"]
+    raw.run({"insert": "watched", "documents": [{"_id": bson.ObjectId()}]})
+    full = raw.run(more)["cursor"]
+    assert len(full["nextBatch"]) == 1
+    for cursor in (opened, empty, full):
+        assert ("postBatchResumeToken" in cursor) == (version != "3.6")
+    raw.run({"killCursors": "watched", "cursors": [opened["id"]]})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_server_status_has_the_fields_of_the_version(connect: Connect, version: str) -> None:
+    raw = connect(server_version=version)
+    at = VERSIONS.index(version)
+    for command in ("serverStatus", "getDiagnosticData"):
+        found = raw.run({command: 1, "$db": "admin"})
+        status = found if command == "serverStatus" else found["data"]["serverStatus"]
+        primary = "isWritablePrimary" if at >= VERSIONS.index("5.0") else "ismaster"
+        assert status["repl"][primary] is True
+        assert len({"isWritablePrimary", "ismaster"} & set(status["repl"])) == 1
+        for first, section, field in [
+            ("4.0", status["connections"], "active"),
+            ("4.4", status["repl"], "topologyVersion"),
+            ("4.4", status, "defaultRWConcern"),
+            ("5.0", status, "catalogStats"),
+        ]:
+            assert (field in section) == (at >= VERSIONS.index(first)), field
+
+
 UPDATES: list[tuple[Documents, int]] = [
     ({"a": 1, "$b": 1}, 52),
     ({"a": {"$b": 1}}, 52),
@@ -350,3 +385,36 @@ def test_hashes_of_index_keys_are_in_the_newest_patches_since_4_2(connect: Conne
     stage = {"$project": {"h": {"$toHashedIndexKey": "$a"}}}
     answer = raw.run({"aggregate": "hashed", "pipeline": [stage], "cursor": {}})
     assert (answer["ok"] == 1.0) == (version not in ("3.6", "4.0")), answer
+
+
+def merge(raw: Raw, document: Documents, **options: Any) -> Documents:
+    """Merges one document into `merged`, which has a document 1, and a document 3 with a dollar inside."""
+    raw.run({"drop": "merged"})
+    raw.run({"insert": "merged", "documents": [{"_id": 1, "kept": 1}, {"_id": 3, "a": {"$b": 1}}]})
+    raw.run({"drop": "one"})
+    raw.run({"insert": "one", "documents": [{}]})
+    stages = [{"$replaceWith": {"$literal": document}}, {"$merge": {"into": "merged", **options}}]
+    return raw.run({"aggregate": "one", "pipeline": stages, "cursor": {}})
+
+
+@pytest.mark.parametrize("version", ["4.2", "4.4", "5.0", "8.2"])
+@pytest.mark.parametrize("matched", ["replace", "merge", "keepExisting", [{"$set": {"b": 1}}]], ids=str)
+def test_merge_stores_fields_with_a_dollar_since_5_0(connect: Connect, version: str, matched: Any) -> None:
+    """They were updates by a replacement, by `$set`, `$setOnInsert` or a pipeline, and upserts of the same."""
+    raw = connect(server_version=version)
+    old = version in ("4.2", "4.4")
+    for document in ({"$a": 1}, {"a": {"$b": 1}}, {"a": [{"b": {"$c": 1}}]}):
+        answer = merge(raw, {"_id": 1, **document}, whenMatched=matched)
+        refused = old and matched in ("replace", "merge")
+        assert answer.get("code", 0) == (52 if refused else 0), (document, answer)
+        answer = merge(raw, {"_id": 2, **document}, whenMatched=matched)
+        assert answer.get("code", 0) == (52 if old else 0), (document, answer)
+        if matched != "keepExisting":  # which always inserts
+            assert merge(raw, {"_id": 2, **document}, whenMatched=matched, whenNotMatched="discard")["ok"] == 1.0
+    # What is there already may have been inserted; it is only in the result of a pipeline that it counts.
+    answer = merge(raw, {"_id": 3, "c": 1}, whenMatched=matched)
+    assert answer.get("code", 0) == (52 if old and isinstance(matched, list) else 0), answer
+    # Inserts refuse them at the root alone.
+    inserted = merge(raw, {"_id": 2, "$a": 1}, whenMatched="fail")
+    assert inserted.get("code", 0) == (2 if old else 0)
+    assert merge(raw, {"_id": 2, "a": {"$b": 1}}, whenMatched="fail")["ok"] == 1.0

@@ -30,7 +30,7 @@ from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.security.names import EXTERNAL, UserName
 from mongottl.security.scram import MECHANISMS
-from mongottl.versions import COMPRESSOR, HELLO_FIELD, MECHANISM, OPTION, Features
+from mongottl.versions import COMPRESSOR, HELLO_FIELD, MECHANISM, OPTION, REPLY_FIELD, Features
 from mongottl.wire.compression import negotiate_compression
 
 _MAX_METADATA_BYTES: Final = 512
@@ -288,10 +288,12 @@ def _membership(op: OperationContext) -> dict[str, Value]:
 
 
 def replica_set_state(op: OperationContext) -> dict[str, Value]:
-    """The section `repl` of serverStatus."""
+    """The section `repl` of serverStatus, with `ismaster` in versions that do not know `isWritablePrimary`."""
+    features = op.service.features
+    is_older = features is not None and features.lacks(REPLY_FIELD, "serverStatus.repl.isWritablePrimary")
     return {
         "topologyVersion": {"processId": op.service.process_id, "counter": Int64(0)},
-        "isWritablePrimary": True,
+        "ismaster" if is_older else "isWritablePrimary": True,
         **_membership(op),
         "rbid": 1,
     }

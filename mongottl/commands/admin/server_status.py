@@ -59,8 +59,16 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
 
 
 def describe_server(op: OperationContext) -> dict[str, Value]:
-    """All sections that are included unless they are left out."""
-    return {**_process(op), **_load(op), **_storage(op), "metrics": _metrics(op), "mongottl": _own(op)}
+    """All sections that are included unless they are left out, with what the announced version knows of them."""
+    sections = {**_process(op), **_load(op), **_storage(op), "metrics": _metrics(op), "mongottl": _own(op)}
+    features = op.service.features
+    if features is None:
+        return sections
+    known = features.known_fields("serverStatus", sections)
+    for name, section in known.items():
+        if isinstance(section, dict):
+            known[name] = features.known_fields(f"serverStatus.{name}", section)
+    return known
 
 
 def _process(op: OperationContext) -> dict[str, Value]:

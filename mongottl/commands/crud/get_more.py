@@ -160,7 +160,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         yield from make_room(op)
     reply: dict[str, Value] = {"nextBatch": page.documents()}
     if tail is not None:
-        add_resume_token(reply, tail)
+        add_resume_token(op, reply, tail)
     return {"cursor": {**reply, "id": Int64(cursor_id), "ns": cursor.namespace}}
 
 

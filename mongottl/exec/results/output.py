@@ -34,6 +34,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.run_context import MergeRequest
 from mongottl.query.update import parse_pipeline_update
+from mongottl.query.update.driver import check_storable
 from mongottl.query.update.nodes import compare_components
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
@@ -306,6 +307,7 @@ def merge_document(
         raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
     if request.when_not_matched == "insert":
         document = request.document
+        _check_stored_fields(op, document)
         if request.when_matched in ("merge", "keepExisting"):
             document = upserted(request.match, document)
         _insert(op, collection, database, name, document)
@@ -313,6 +315,13 @@ def merge_document(
         raise CommandError(
             13113, "$merge could not find a matching document in the target collection for at least one document"
         )
+
+
+def _check_stored_fields(op: OperationContext, document: bytes) -> None:
+    """DollarPrefixedFieldName (52) for a field that begins with `$`, where the announced version stores none. Unlike
+    inserts, which refuse those of the root alone, the updates and upserts of `$merge` refuse them at any depth."""
+    if op.service.refuses_dollar_fields:
+        check_storable(document, 0, "")
 
 
 def _match_in_partition(collection: Collection, request: MergeRequest) -> bytes:
@@ -369,6 +378,7 @@ def _update(
         context.features = op.service.features
         driver = parse_pipeline_update(request.pipeline, context)
     else:
+        _check_stored_fields(op, request.document)
         document = merged(record[1], request.document) if mode == "merge" else request.document
         # The document is stored unchanged: field names that begin with `$` are no modifiers.
         driver = parse_pipeline_update([_replace_with(document)], context)

@@ -24,6 +24,7 @@ from mongottl.query.sorter import FileRun, entries_of, write_entry
 from mongottl.query.spill import SpillSpace
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
+from mongottl.versions import REPLY_FIELD
 
 # Maximum bytes of read-ahead records that a cursor buffers if its plan can read them again.
 KEPT_BYTES: Final = 1 << 20
@@ -534,12 +535,13 @@ def first_reply(
         yield from make_room(op)
     reply: dict[str, Value] = {"firstBatch": page.documents()}
     if cursor.tail is not None:
-        add_resume_token(reply, cursor.tail)
+        add_resume_token(op, reply, cursor.tail)
     return {"cursor": {**reply, "id": Int64(cursor_id), "ns": cursor.namespace}}
 
 
-def add_resume_token(reply: dict[str, Value], tail: Tail) -> None:
-    """Adds a change stream's `postBatchResumeToken`."""
+def add_resume_token(op: OperationContext, reply: dict[str, Value], tail: Tail) -> None:
+    """Adds a change stream's `postBatchResumeToken`, if the announced version has it."""
     token = tail.resume_token()
-    if token:
+    features = op.service.features
+    if token and not (features is not None and features.lacks(REPLY_FIELD, "cursor.postBatchResumeToken")):
         reply["postBatchResumeToken"] = token
