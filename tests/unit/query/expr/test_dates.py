@@ -1,4 +1,7 @@
 import datetime
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -223,3 +226,15 @@ def test_date_trunc(check: Check, unit: str, more: dict[str, object], expected: 
 )
 def test_errors(failure: Failure, expression: object, code: int) -> None:
     assert failure(expression, {"d": DAY}).code == code
+
+
+def test_named_time_zones_need_no_files_of_the_system() -> None:
+    program = "from mongottl.query.expr.date.calendar import time_zone; print(time_zone('Asia/Tokyo').name)"
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONTZPATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == "Asia/Tokyo\n"
