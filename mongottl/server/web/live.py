@@ -8,6 +8,7 @@ cannot be made is `{"error": <why>}`, and is tried again.
 """
 
 import json
+import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -275,6 +276,7 @@ class Live:
             figures = await read_collection(self._shell, collection, edges_s, MAX_PENDING)
             if figures is not None:
                 rows.append(_row(figures))
+        rows.sort(key=_due_rank)
         left_out = set(collections).difference(shown)
         return {
             "collections": rows,
@@ -311,6 +313,12 @@ def _row(figures: CollectionFigures) -> dict[str, object]:
         row["nextDueMs"] = None if figures.next_due_s is None else figures.next_due_s * MS_PER_S
         row["oldestDueMs"] = None if figures.first_due_s is None or not due[0] else figures.first_due_s * MS_PER_S
     return row
+
+
+def _due_rank(row: dict[str, object]) -> tuple[bool, float]:
+    """Puts what expires next first, before it what has expired and waits, and last what cannot expire."""
+    due_ms = row.get("oldestDueMs") or row.get("nextDueMs")
+    return not row["rules"], due_ms if isinstance(due_ms, int) else math.inf
 
 
 def _rules(collection: Collection) -> list[dict[str, object]]:

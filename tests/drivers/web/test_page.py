@@ -152,8 +152,29 @@ def test_of_many_collections_those_are_shown_that_expire_next(
     client.shop.other.insert_one({})
     with events(server) as stream:
         schedule = stream.next("schedule")
-    assert [row["collection"] for row in schedule["collections"]] == ["c3", "c4", "c5"]
+    assert [row["collection"] for row in schedule["collections"]] == ["c5", "c4", "c3"]
     assert (schedule["omitted"], schedule["omittedExpiring"]) == (4, 3)
+
+
+def test_what_expires_next_comes_first_and_before_it_what_waits(server: mongottl.RunningServer, client: Client) -> None:
+    for name in ("empty", "later", "next"):
+        client.shop[name].create_index("_ts", expireAfterSeconds=3600)
+    client.shop.later.insert_many([{"ttl": 500}, {"ttl": -1}])
+    client.shop["next"].insert_one({"ttl": 400})
+    client.shop.without.insert_one({})
+    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    server.clock.advance(200)
+    client.shop["next"].insert_one({})
+    with events(server) as stream:
+        schedule = stream.next("schedule")
+        assert [row["collection"] for row in schedule["collections"]] == ["next", "later", "empty", "without"]
+        server.clock.advance(100)  # to 100 s before the first one
+        client.shop.empty.insert_one({"ttl": 1})
+        server.clock.advance(10)
+        while schedule["collections"][0]["collection"] != "empty":
+            schedule = stream.next("schedule")
+    assert [row["collection"] for row in schedule["collections"]] == ["empty", "next", "later", "without"]
+    assert counts(schedule["collections"][0]) == [1, 0, 0, 0, 0]
 
 
 def test_what_runs(server: mongottl.RunningServer, client: Client) -> None:

@@ -7,7 +7,7 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const rough = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
-const PARTS = [["minute", "Next minute"], ["hour", "Next hour"], ["day", "Next day"]];
+const PARTS = ["minute", "hour", "day"];
 const OPERATIONS = ["insert", "query", "update", "delete", "getmore", "command"];
 
 let schedule = null;
@@ -117,7 +117,8 @@ function showSchedule(next) {
   const others = next.collections.filter((row) => row.rules.length === 0);
   byId("timeline").hidden = expiring.length === 0;
   byId("empty").hidden = expiring.length > 0;
-  updateRows(expiring);
+  listed = expiring;
+  updateRows();
   showTime();
   const lead = byId("lead");
   const text = leadOf(expiring, next.omittedExpiring);
@@ -143,6 +144,7 @@ function leadOf(rows, omitted) {
   const day = hour + sum(rows.map((row) => sum(row.day)));
   const later = sum(rows.map((row) => row.later));
   const expired = sum(rows.map((row) => row.expired));
+  const oldest = Math.min(...rows.map((row) => row.oldestDueMs ?? Infinity));
   const expire = (number) => number === 1 ? "expires" : "expire";
   let text;
   const also = (number, before, span) => number > before ? `, ${whole.format(number)} within ${span}` : "";
@@ -152,6 +154,8 @@ function leadOf(rows, omitted) {
   else if (later > 0) text = `*${count(later, "document")}* ${expire(later)}, none within a day`;
   else text = "No document is due to expire";
   if (expired > 0) text += `; ${expired === 1 ? "one is" : `${whole.format(expired)} are`} expired and not deleted yet`;
+  const waits = (serverNow() - oldest) / 1000;
+  if (expired > 0 && waits >= 1) text += `, ${expired === 1 ? "" : "the oldest "}for ${duration(waits)}`;
   if (omitted > 0) text += `. ${count(omitted, "more collection")}, of which nothing expires sooner, ${omitted === 1 ? "is" : "are"} not counted`;
   return text + ".";
 }
@@ -166,10 +170,28 @@ function rulesOf(row) {
 
 const nameOf = (row) => `${row.database}.${row.collection}`;
 const rowElements = new Map();
+let listed = [];            // the rows of the timeline, what expires next first
+let unfolded = false;
+
+// How many rows there are on one screen, and with the button that opens the others.
+function rowsOnScreen() {
+  const body = byId("rows");
+  const fold = byId("fold-row");
+  const height = (at) => at.getBoundingClientRect().height;
+  const row = body.firstElementChild === null ? 25 : height(body.firstElementChild);
+  const free = window.innerHeight - height(body.previousElementSibling);
+  if (listed.length * row <= free) return listed.length;
+  fold.hidden = false;
+  return Math.max(5, Math.floor((free - height(fold)) / row));
+}
 
 // Rows are changed in place, so that what a reader has selected or focused stays.
-function updateRows(rows) {
-  const wanted = rows.map((row) => {
+function updateRows() {
+  const first = rowsOnScreen();
+  const shown = unfolded ? listed : listed.slice(0, first);
+  const kept = new Set(shown.map(nameOf));
+  for (const key of rowElements.keys()) if (!kept.has(key)) rowElements.delete(key);
+  const wanted = shown.map((row) => {
     const key = nameOf(row);
     let made = rowElements.get(key);
     if (made === undefined) {
@@ -179,16 +201,41 @@ function updateRows(rows) {
     fillRow(made, row);
     return made.row;
   });
-  const body = byId("rows");
-  if (wanted.length !== body.children.length || wanted.some((row, place) => row !== body.children[place])) {
-    body.replaceChildren(...wanted);
-    const kept = new Set(wanted);
-    for (const [key, made] of rowElements) if (!kept.has(made.row)) rowElements.delete(key);
-  }
+  const isFirst = byId("rows").firstElementChild === null;
+  const focused = document.activeElement;
+  place(byId("rows"), wanted.slice(0, first));
+  place(byId("more-rows"), wanted.slice(first));
+  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+  const more = Math.max(0, listed.length - first);
+  byId("fold-row").hidden = more === 0;
+  say("fold", count(more, "more collection"));
+  if (isFirst && wanted.length > 0 && rowsOnScreen() !== first) updateRows();  // now that the height of a row is known
 }
 
+// Makes these the children of an element, and moves as few as it can.
+function place(parent, children) {
+  children.forEach((child, at) => {
+    const there = parent.children[at];
+    if (there === child) return;
+    if (there !== undefined && there.nextElementSibling === child) there.remove();
+    else parent.insertBefore(child, there ?? null);
+  });
+  while (parent.children.length > children.length) parent.lastElementChild.remove();
+}
+
+byId("fold").addEventListener("click", () => {
+  unfolded = !unfolded;
+  byId("fold").setAttribute("aria-expanded", String(unfolded));
+  updateRows();
+  showTime();
+});
+window.addEventListener("resize", () => {
+  updateRows();
+  showTime();
+});
+
 function makeRow(row) {
-  const cell = (kind, label, bars) => {
+  const cell = (kind, bars = 0) => {
     const made = { bars: [], text: document.createTextNode("") };
     const strip = element("span", { class: "bars", "aria-hidden": "true" });
     for (let place = 0; place < bars; place += 1) {
@@ -196,34 +243,37 @@ function makeRow(row) {
       made.bars.push(bar);
       strip.append(bar);
     }
-    made.cell = element("td", { role: "cell", class: kind, "data-label": label }, ...(bars ? [strip] : []), made.text);
+    made.cell = element("td", { class: kind }, ...(bars ? [strip] : []), made.text);
     return made;
   };
+  const name = element("div", { class: "cut" }, element("i", { class: "cut" }, `${row.database}.`), element("b", {}, row.collection));
   const made = {
-    about: element("small", {}),
-    oldest: element("small", {}),
-    expired: cell("expired", "Expired", 1),
-    later: cell("later", "Later", 1),
-    next: cell("figure next", "Next", 0),
-    deleted: cell("figure", "Deleted", 0),
+    name: element("th", { scope: "row" }, name),
+    rule: element("div", { class: "cut" }),
+    next: cell("next"),
+    expired: cell("expired", 1),
+    later: cell("number"),
+    never: cell("number"),
+    deleted: cell("number"),
   };
-  for (const [part, label] of PARTS) made[part] = cell("span", label, row[part].length);
-  const name = element("th", { scope: "row", role: "rowheader" }, ...breakable(`${row.database}.`),
-    element("b", {}, ...breakable(row.collection)), made.about, made.oldest);
-  made.row = element("tr", { role: "row" }, name, made.expired.cell, ...PARTS.map(([part]) => made[part].cell),
-    made.later.cell, made.next.cell, made.deleted.cell);
+  for (const part of PARTS) made[part] = cell("span", row[part].length);
+  made.row = element("tr", {}, made.name, made.next.cell, made.expired.cell, ...PARTS.map((part) => made[part].cell),
+    made.later.cell, made.never.cell, made.deleted.cell, element("td", { class: "rule" }, made.rule));
   return made;
 }
 
 function fillRow(made, row) {
+  const key = JSON.stringify(row);
+  if (made.key === key) return;
+  made.key = key;
   made.data = row;
-  const never = Math.max(0, row.documents - row.pending - row.expired);
-  const stored = `${count(row.documents, "document")}, ${bytes(row.sizeBytes)}`;
-  made.about.textContent = `${rulesOf(row)} · ${stored}${never > 0 ? ` · ${whole.format(never)} never ${never === 1 ? "expires" : "expire"}` : ""}`;
-  const highest = Math.max(1, row.later, ...PARTS.flatMap(([part]) => row[part]));
-  const fill = (cell, numbers, kind, most = highest) => {
+  made.name.title = `${nameOf(row)}: ${count(row.documents, "document")}, ${bytes(row.sizeBytes)}`;
+  made.rule.textContent = rulesOf(row);
+  made.rule.title = made.rule.textContent;
+  const highest = Math.max(1, ...PARTS.flatMap((part) => row[part]));
+  const fill = (cell, numbers, kind = "", most = highest) => {
     const total = sum(numbers);
-    const text = total < 1e6 ? whole.format(total) : compact.format(total);
+    const text = total < 1e5 ? whole.format(total) : compact.format(total);
     cell.cell.title = text === whole.format(total) ? "" : whole.format(total);
     if (cell.text.data !== text) cell.text.data = text;
     cell.cell.classList.toggle("zero", total === 0);
@@ -233,9 +283,10 @@ function fillRow(made, row) {
     });
   };
   fill(made.expired, [row.expired], "past", Math.max(1, row.documents));
-  for (const [part] of PARTS) fill(made[part], row[part], "some");
-  fill(made.later, [row.later], "some");
-  fill(made.deleted, [row.purged], "");
+  for (const part of PARTS) fill(made[part], row[part], "some");
+  fill(made.later, [row.later]);
+  fill(made.never, [Math.max(0, row.documents - row.pending - row.expired)]);
+  fill(made.deleted, [row.purged]);
 }
 
 function nextDue() {
@@ -251,9 +302,6 @@ function showCountdowns(now) {
     const left = row.nextDueMs === null ? null : Math.ceil((row.nextDueMs - now) / 1000);
     const text = left === null ? "–" : left > 0 ? duration(left) : "now";
     if (made.next.text.data !== text) made.next.text.data = text;
-    const ago = row.oldestDueMs === null ? 0 : Math.max(0, now - row.oldestDueMs) / 1000;
-    const oldest = row.expired > 0 ? `the oldest expired ${duration(ago)} ago` : "";
-    if (made.oldest.textContent !== oldest) made.oldest.textContent = oldest;
   }
 }
 
