@@ -33,6 +33,9 @@ COMPOUND_WILDCARD: Final = "compoundWildcardIndex"
 POST_IMAGES: Final = "fullDocumentFromPostImages"
 # Fields whose names begin with `$`, in documents that are inserted and in values that updates store.
 DOLLAR_FIELDS: Final = "storedFieldsWithDollar"
+# `create` of a collection or view that exists with the same options.
+CREATE_AGAIN: Final = "createOfExisting"
+CREATE_TIME_SERIES_AGAIN: Final = "createOfExistingTimeSeries"
 # Variables of expressions that the server defines.
 VARIABLE: Final = "variable"
 # Shapes of `$geoWithin`.
@@ -171,13 +174,14 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         "8.2": "rawData",
     },
     # Reference: "update", "Hashed Indexes", "$lookup", "Change Streams", "Compound Wildcard Indexes", "Field Names with
-    # Periods and Dollar Signs".
+    # Periods and Dollar Signs", "create" (with SERVER-60064 and SERVER-76547).
     SYNTAX: {
         "4.2": UPDATE_PIPELINE,
         "4.4": COMPOUND_HASHED,
         "5.0": f"{LOOKUP_WITH_BOTH} {DOLLAR_FIELDS}",
         "6.0": POST_IMAGES,
-        "7.0": COMPOUND_WILDCARD,
+        "7.0": f"{COMPOUND_WILDCARD} {CREATE_AGAIN}",
+        "7.1": CREATE_TIME_SERIES_AGAIN,
     },
     # Reference: "Variables in Aggregation Expressions".
     VARIABLE: {"4.2": "CLUSTER_TIME NOW", "7.0": "USER_ROLES"},

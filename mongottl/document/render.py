@@ -25,6 +25,8 @@ from mongottl.document.types import (
 )
 from mongottl.document.walk import fields
 
+_UUID_SUBTYPE: Final = 4
+_UUID_BYTES: Final = 16
 _SENSITIVE_SUBTYPE: Final = 8
 
 
@@ -66,7 +68,7 @@ def _render_rare(value: Value) -> str:
     if isinstance(value, Decimal128):
         return str(value)
     if isinstance(value, BinData):
-        return f"BinData({value.subtype}, {value.data.hex().upper()})"
+        return _render_binary(value)
     if isinstance(value, Timestamp):
         return f"Timestamp({value.time}, {value.inc})"
     if isinstance(value, Regex):
@@ -86,6 +88,14 @@ def _render_rare(value: Value) -> str:
     if isinstance(value, Missing):
         return "missing"
     return str(value)
+
+
+def _render_binary(value: BinData) -> str:
+    """`UUID("…")` for a UUID of its whole length: also in texts of DuplicateKey, where most people meet it."""
+    digits = value.data.hex()
+    if value.subtype != _UUID_SUBTYPE or len(value.data) != _UUID_BYTES:
+        return f"BinData({value.subtype}, {digits.upper()})"
+    return f'UUID("{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")'
 
 
 def render_document(document: bytes) -> str:

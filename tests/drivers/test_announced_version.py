@@ -320,6 +320,31 @@ def test_server_status_has_the_fields_of_the_version(connect: Connect, version: 
             assert (field in section) == (at >= VERSIONS.index(first)), field
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("topology", ["replicaSet", "sharded"])
+def test_create_of_what_exists_succeeds_since_7_0(connect: Connect, version: str, topology: str) -> None:
+    """On a mongos since 4.0, of time series since 7.1 (SERVER-60064, SERVER-76547)."""
+    raw = connect(server_version=version, topology=topology)
+    since = VERSIONS.index("4.0" if topology == "sharded" else "7.0")
+    at = VERSIONS.index(version)
+    cases: list[tuple[Documents, bool]] = [
+        ({"create": "made"}, at >= since),
+        ({"create": "limited", "capped": True, "size": 4096}, at >= since),
+        ({"create": "seen", "viewOn": "made", "pipeline": []}, at >= since),
+        ({"create": "measured", "timeseries": {"timeField": "at"}}, at >= VERSIONS.index("8.0")),
+    ]
+    for command, succeeds in cases:
+        if "timeseries" in command and at < VERSIONS.index("5.0"):
+            continue
+        raw.run({"drop": command["create"]})
+        assert raw.run(command)["ok"] == 1.0
+        again = raw.run(command)
+        assert again.get("code", 0) == (0 if succeeds else 48), again
+        assert succeeds or "already exists" in again["errmsg"]
+        # With other options it fails in every version.
+        assert raw.run({"create": command["create"], "validator": {"a": 1}})["code"] == 48
+
+
 UPDATES: list[tuple[Documents, int]] = [
     ({"a": 1, "$b": 1}, 52),
     ({"a": {"$b": 1}}, 52),

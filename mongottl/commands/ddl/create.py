@@ -53,6 +53,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.views import define_view
 from mongottl.query.collation import parse_collation
 from mongottl.security.privileges import Need
+from mongottl.versions import CREATE_AGAIN, CREATE_TIME_SERIES_AGAIN, SYNTAX, Version
 
 _CLUSTERED_AND_VIEW: Final = 6026500
 _CLUSTERED_AND_CAPPED: Final = 6049200
@@ -91,6 +92,8 @@ class IndexOptionDefaults(NamedTuple):
     storage_engine: Annotated[bytes | None, Field("storageEngine", DOCUMENT_FIELD)] = None
 
 
+# A mongos took `create` of what exists before a mongod did (SERVER-60064).
+_MONGOS_CREATES_AGAIN: Final[Version] = (4, 0)
 _IMAGES: Final[RequestParser] = parser_for("create.changeStreamPreAndPostImages", ImagesOptions)
 _INDEX_DEFAULTS: Final[RequestParser] = parser_for("create.indexOptionDefaults", IndexOptionDefaults)
 
@@ -115,7 +118,8 @@ def _create_needs(op: OperationContext, request: CreateRequest) -> list[Need]:
 def create(op: OperationContext, request: CreateRequest) -> Reply:
     """Creates a collection or view. No error if it exists with the same options; NamespaceExists (48) with others.
 
-    In a transaction, and in the dialect `cosmos`, NamespaceExists whatever the options of the existing collection are.
+    In a transaction, in the dialect `cosmos`, and in announced versions before 7.0, NamespaceExists whatever the
+    options of the existing collection are.
     """
     return create_with_uuid(op, request, None)
 
@@ -137,8 +141,8 @@ def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData
     if existing is not None:
         if op.in_transaction:
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
-        account = op.service.dialect.account
-        if account is not None and account.refuses(CREATE_EXISTING):
+        kind = CREATE_AGAIN if existing.time_series is None else CREATE_TIME_SERIES_AGAIN
+        if _refuses_again(op, kind):
             raise collection_exists(existing.namespace)
         if compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid):
             return {}
@@ -160,13 +164,26 @@ def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData
     return {}
 
 
+def _refuses_again(op: OperationContext, kind: str) -> bool:
+    """Whether `create` of what exists fails even with the same options. kind: CREATE_AGAIN, or that of time series."""
+    account = op.service.dialect.account
+    if account is not None:
+        return account.refuses(CREATE_EXISTING)
+    features = op.service.features
+    if features is None:
+        return False
+    if op.service.config.is_sharded and kind == CREATE_AGAIN:
+        return features.version < _MONGOS_CREATES_AGAIN
+    return features.lacks(SYNTAX, kind)
+
+
 def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
     """Creates a view. No error if the same view exists; NamespaceExists (48) if another view or a collection does.
 
     Errors of the definition are those of `exec.results.views.check_view`.
     """
     if isinstance(existing, View):
-        if existing.is_same(view):
+        if existing.is_same(view) and not _refuses_again(op, CREATE_AGAIN):
             return {}
         raise view_exists(existing)
     if existing is not None:

@@ -12,6 +12,8 @@ from mongottl.document.types import MISSING
 from mongottl.document.walk import get_value
 
 OID = ObjectId("5f0000000000000000000001")
+UUID_KEY = bson.Binary(bytes(range(0xA0, 0xB0)), 4)
+UUID_TEXT = "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,13 @@ OID = ObjectId("5f0000000000000000000001")
         (MaxKey(), "MaxKey", "MaxKey"),
         (b"\x01\xff", "BinData(0, 01FF)", 'BinData(0, "01FF")'),
         (bson.Binary(b"", 9), "BinData(9, )", 'BinData(9, "")'),
+        (UUID_KEY, f'UUID("{UUID_TEXT}")', f'BinData(4, "{UUID_KEY.hex().upper()}")'),
+        (
+            bson.Binary(UUID_KEY[1:], 4),
+            f"BinData(4, {UUID_KEY[1:].hex().upper()})",
+            f'BinData(4, "{UUID_KEY[1:].hex().upper()}")',
+        ),
+        (bson.Binary(UUID_KEY, 3), f"BinData(3, {UUID_KEY.hex().upper()})", f'BinData(3, "{UUID_KEY.hex().upper()}")'),
         (OID, f"ObjectId('{OID}')", str(OID)),
         (1.0, "1.0", "1"),
         (123_456_789.0, "123456789.0", "1.23457e+08"),
