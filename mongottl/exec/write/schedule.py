@@ -16,8 +16,8 @@ from mongottl.exec.operation.arming import date_due_s, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.storage.interface import MAX_RECORD_ID, RecordStore
-from mongottl.ttl.policy import NO_CUTOFF_S, NO_TTL
+from mongottl.storage.interface import MAX_RECORD_ID, Record, RecordStore
+from mongottl.ttl.policy import NEVER_AT_S, NO_CUTOFF_S, NO_TTL, expires_at_s
 
 # Entries of an index that are counted in one step: a fraction of a millisecond's work.
 COUNTED_PER_STEP: Final = 4096
@@ -56,6 +56,25 @@ def first_due_s(service: ServiceContext, collection: Collection, after_s: int = 
             if due_s is not None:
                 found.append(due_s)
     return min(found) if found else None
+
+
+def document_due_s(service: ServiceContext, collection: Collection, document: bytes, record: Record | None) -> int:
+    """The second at which a document of a collection expires, by the rule that comes first; NEVER_AT_S if none applies.
+
+    record: of the document, for its `_ts` and `ttl`; None if it has none, as a measurement of a time series.
+    """
+    due_s = NEVER_AT_S
+    if record is not None:
+        due_s = int(expires_at_s(record[2], record[3], collection.default_ttl_s))
+    with_numbers = numbers_are_dates(service)
+    for index in collection.date_ttl_indexes:
+        partial_match = index.descriptor.partial_match
+        if not index.ready or (partial_match is not None and not partial_match.matches(document)):
+            continue
+        by_date_s = date_due_s(index, document, with_numbers)
+        if by_date_s is not None:
+            due_s = min(due_s, by_date_s)
+    return due_s
 
 
 def count_by_due(

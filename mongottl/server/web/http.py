@@ -23,7 +23,8 @@ from mongottl.server.listeners import host_port
 
 # Request line and headers together.
 MAX_HEAD_BYTES: Final = 16 * 1024
-MAX_BODY_BYTES: Final = 4 * 1024
+# Of a filter, which may list some hundred values.
+MAX_BODY_BYTES: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 64
 # A client has so long for a whole request, for its TLS handshake, and to take a whole response or one part of a stream.
 REQUEST_S: Final = 10.0

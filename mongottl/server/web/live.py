@@ -146,6 +146,18 @@ class Live:
                 self._status = self._failed("status", error)
         return self._status
 
+    def time(self) -> str:
+        """The status for those who may not see figures: the server's time, and whether it stands still."""
+        return _as_json(self._described_time())
+
+    def _described_time(self) -> dict[str, object]:
+        service = self._shell.service
+        return {
+            "nowMs": service.clock.now_ms(),
+            "frozen": is_frozen(service),
+            "offsetMs": clock_offset_ms(service),
+        }
+
     def _failed(self, name: str, error: Exception) -> str:
         """The text in place of one that could not be made. The reason is logged once, not every second."""
         is_internal = not isinstance(error, EngineUnavailable)
@@ -179,9 +191,7 @@ class Live:
         storage = service.engine.statistics()
         report = service.request_units.report() if service.dialect.account is not None else None
         return {
-            "nowMs": service.clock.now_ms(),
-            "frozen": is_frozen(service),
-            "offsetMs": clock_offset_ms(service),
+            **self._described_time(),
             "uptimeS": int(service.clock.monotonic_s() - service.started_monotonic_s),
             "perSecond": self._rates(),
             "history": self._history(),

@@ -6,9 +6,11 @@
     /           the page, with /page.css, /page.js, /icon.svg
     /live       server-sent events: `server` once, `status` and `schedule` again and again (`live`)
     /clock      POST: moves, stops and restores the server's clock, where test commands are on; needs the page's token
+    /collections, POST: /documents   the documents view (`documents`); /documents needs the page's token
 
 What else there is shows names and figures of what is stored. Where users are checked it asks for one who may run
-`serverStatus`, as a user with the role clusterMonitor may.
+`serverStatus`, as a user with the role clusterMonitor may. The page itself and its documents view are for every user:
+they show what the user may read by a driver. `/live` tells those who may not run `serverStatus` the time alone.
 
 A page of another origin could make its reader's browser send requests here. So every request has to name a host that
 nobody else can own (an address, `localhost`, a name without dots, or the advertised one), because a name of others may
@@ -40,6 +42,7 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.security.privileges import CLUSTER, Need
 from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command
+from mongottl.server.web.documents import Documents
 from mongottl.server.web.figures import shown_collections
 from mongottl.server.web.http import Request, Response, Send, text
 from mongottl.server.web.live import INTERVAL_S, Live
@@ -72,17 +75,25 @@ _READS: Final = ("GET", "HEAD")
 
 
 class Route:
-    """What answers a path. is_open: whether anybody may ask."""
+    """What answers a path.
+
+    is_open: whether anybody may ask. for_users: whether every user may, who need not be allowed to see figures.
+    needs_token: whether the page's token is needed.
+    """
 
     def __init__(
         self,
         answer: Callable[[Request, ClientInfo], Awaitable[Response]],
         methods: tuple[str, ...] = _READS,
         is_open: bool = False,
+        for_users: bool = False,
+        needs_token: bool = False,
     ) -> None:
         self.answer = answer
         self.methods = methods
         self.is_open = is_open
+        self.for_users = for_users
+        self.needs_token = needs_token
 
 
 class Site:
@@ -94,6 +105,7 @@ class Site:
         self._scheme = "https" if is_encrypted else "http"
         self._logins = Logins(shell)
         self.live = Live(shell)
+        documents = Documents(shell)
         self._token = os.urandom(32).hex()
         # Tells a page that its server was started again.
         self._start = os.urandom(8).hex()
@@ -105,12 +117,16 @@ class Site:
             "/healthz": Route(self._health, is_open=True),
             "/readyz": Route(self._readiness, is_open=True),
             "/metrics": Route(self._metrics),
-            "/": Route(self._page),
+            "/": Route(self._page, for_users=True),
             "/page.css": Route(_file("page.css", "text/css; charset=utf-8"), is_open=True),
             "/page.js": Route(_file("page.js", "text/javascript; charset=utf-8"), is_open=True),
+            "/documents.css": Route(_file("documents.css", "text/css; charset=utf-8"), is_open=True),
+            "/documents.js": Route(_file("documents.js", "text/javascript; charset=utf-8"), is_open=True),
             "/icon.svg": Route(_file("icon.svg", "image/svg+xml"), is_open=True),
-            "/live": Route(self._live, ("GET",)),
-            "/clock": Route(self._clock, ("POST",)),
+            "/live": Route(self._live, ("GET",), for_users=True),
+            "/clock": Route(self._clock, ("POST",), needs_token=True),
+            "/collections": Route(documents.collections, ("GET",), for_users=True),
+            "/documents": Route(documents.documents, ("POST",), for_users=True, needs_token=True),
         }
 
     async def answer(self, request: Request) -> Response:
@@ -136,14 +152,26 @@ class Site:
             known = await self._logins.client(request.headers.get("authorization", ""), request.local, request.remote)
             if known is None:
                 return text(401, "this needs a user of the database admin and its password", _CHALLENGE)
-            if not self.may_view(known):
+            if not route.for_users and not self.may_view(known):
                 return text(403, "the user needs the action serverStatus, which the role clusterMonitor has")
             client = known
+        if route.needs_token and not self._has_token(request):
+            return text(403, "this needs the token of the page; load the page again")
         return await route.answer(request, client)
+
+    def _has_token(self, request: Request) -> bool:
+        return hmac.compare_digest(request.headers.get("x-mongottl-token", "").encode(), self._token.encode())
 
     def may_view(self, client: ClientInfo) -> bool:
         """Whether a client may see names and figures at present."""
         return self._may(client, _VIEW)
+
+    def _is_known(self, client: ClientInfo) -> bool:
+        """Whether the client's user exists at present, where users are checked."""
+        service = self._shell.service
+        return not service.authorizes or (
+            client.login is not None and service.accounts.grants(client.login) is not None
+        )
 
     def _may(self, client: ClientInfo, need: Need) -> bool:
         service = self._shell.service
@@ -216,20 +244,22 @@ class Site:
         with live.viewer():
             await send(b"retry: 1000\n\n" + _event("server", json.dumps(self._described_server(client))))
             status_due_s = clock.monotonic_s()
-            while self.may_view(client):
+            sees = self.may_view(client)
+            while self._is_known(client) and self.may_view(client) == sees:
                 now_s = clock.monotonic_s()
                 if now_s >= status_due_s or live.clock_changes != changes:
                     changes = live.clock_changes
-                    await send(_event("status", live.status()))
+                    await send(_event("status", live.status() if sees else live.time()))
                     status_due_s = now_s + INTERVAL_S
-                if live.schedule_number != sent and live.schedule:
+                if sees and live.schedule_number != sent and live.schedule:
                     sent = live.schedule_number
                     await send(_event("schedule", live.schedule))
                 with trio.move_on_after(max(0.0, status_due_s - clock.monotonic_s())):
                     await live.wait_for_schedule()
 
     def _described_server(self, client: ClientInfo) -> dict[str, object]:
-        """What does not change while the server runs. movable: whether this client may move the clock."""
+        """What does not change while the server runs. sees: whether this client may see names and figures. movable:
+        whether it may move the clock."""
         service = self._shell.service
         movable = service.config.enable_test_commands and isinstance(service.clock, VirtualClock)
         return {
@@ -241,7 +271,8 @@ class Site:
             "inMemory": service.config.data_dir is None,
             "compiled": is_compiled(),
             "user": "" if client.login is None else client.login.user.name,
-            "movable": movable and self._may(client, _MOVE),
+            "sees": self.may_view(client),
+            "movable": movable and self.may_view(client) and self._may(client, _MOVE),
         }
 
     async def _clock(self, request: Request, client: ClientInfo) -> Response:
@@ -250,8 +281,6 @@ class Site:
         deleted: how many documents the reaper has deleted meanwhile, null for an action that deletes none. deletedIn:
         pairs of a collection and its share, those with the most first.
         """
-        if not hmac.compare_digest(request.headers.get("x-mongottl-token", "").encode(), self._token.encode()):
-            return text(403, "this needs the token of the page; load the page again")
         command = self._clock_command(request.body)
         if command is None:
             names = ", ".join(CLOCK_ACTIONS)

@@ -79,8 +79,10 @@ def test_the_page_comes_with_its_files_and_nothing_from_elsewhere(server: mongot
     page = ask(server, "/")
     assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
     named = set(re.findall(r'(?:src|href)="([^"]+)"', page.body))
-    assert named == {"/page.css", "/page.js", "/icon.svg", "/metrics", "/healthz", "/readyz"}
-    types = {"/page.css": "text/css", "/page.js": "text/javascript", "/icon.svg": "image/svg+xml"}
+    types = {"/icon.svg": "image/svg+xml"}
+    types |= {f"/{name}.css": "text/css" for name in ("page", "documents")}
+    types |= {f"/{name}.js": "text/javascript" for name in ("page", "documents")}
+    assert named == types.keys() | {"/metrics", "/healthz", "/readyz"}
     for path, content_type in types.items():
         reply = ask(server, path)
         assert reply.status == 200 and reply.headers["content-type"].startswith(content_type) and reply.body
@@ -90,8 +92,9 @@ def test_nothing_in_the_page_needs_a_weaker_policy(server: mongottl.RunningServe
     page = ask(server, "/").body
     assert re.findall(r"<script(?![^>]* src=)", page) == []
     assert re.findall(r"\s(?:style|on\w+)=", page) == []
-    script = ask(server, "/page.js").body
-    assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script) == []
+    for path in ("/page.js", "/documents.js"):
+        script = ask(server, path).body
+        assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", script) == []
 
 
 def test_every_start_has_its_own_token(server: mongottl.RunningServer) -> None:
@@ -534,12 +537,21 @@ def guarded() -> Iterator[mongottl.RunningServer]:
         yield server
 
 
-@pytest.mark.parametrize("path", ["/", "/live", "/metrics"])
-def test_who_may_look(guarded: mongottl.RunningServer, path: str) -> None:
+@pytest.mark.parametrize(("path", "others"), [("/", 200), ("/metrics", 403)])
+def test_who_may_look(guarded: mongottl.RunningServer, path: str, others: int) -> None:
     assert ask(guarded, path).status == 401
-    assert ask(guarded, path, basic("bob", "secret")).status == 403
-    if path != "/live":
-        assert ask(guarded, path, basic("ann", "secret")).status == 200
+    assert ask(guarded, path, basic("bob", "secret")).status == others
+    assert ask(guarded, path, basic("ann", "secret")).status == 200
+
+
+def test_who_may_not_see_figures_is_told_the_time(guarded: mongottl.RunningServer) -> None:
+    assert ask(guarded, "/live").status == 401
+    with events(guarded, basic("bob", "secret")) as live:
+        facts = live.next("server")
+        assert (facts["sees"], facts["movable"], facts["user"]) == (False, False, "bob")
+        assert live.next("status").keys() == {"nowMs", "frozen", "offsetMs"}
+        assert live.next("status")["nowMs"] == round(guarded.clock.now().timestamp() * 1000)
+    assert press(guarded, {"action": "advance", "seconds": 5}, headers=basic("bob", "secret")).status == 403
 
 
 @pytest.mark.parametrize(("name", "may_move"), [("root", True), ("hal", True), ("ann", False)])
@@ -565,7 +577,12 @@ def test_a_stream_ends_when_its_user_may_not_look_any_more(guarded: mongottl.Run
     with Client(guarded.uri) as client:
         client.admin.command("createUser", "eve", pwd="secret", roles=["clusterMonitor"])
         with events(guarded, basic("eve", "secret")) as live:
-            live.next("status")
+            assert "perSecond" in live.next("status")
             client.admin.command("revokeRolesFromUser", "eve", roles=["clusterMonitor"])
             assert live.response.read() is not None  # to its end
+            assert live.response.isclosed()
+        with events(guarded, basic("eve", "secret")) as live:
+            assert "perSecond" not in live.next("status")
+            client.admin.command("dropUser", "eve")
+            assert live.response.read() is not None
             assert live.response.isclosed()

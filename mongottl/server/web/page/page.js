@@ -314,6 +314,7 @@ function showStatus(status) {
   clock = { nowMs: status.nowMs, frozen: status.frozen, at: performance.now() };
   showPace(status);
   showTime();
+  if (status.perSecond === undefined) return;  // the reader may not see figures
   showOperations(status);
   showFigures(status);
   showCharges(status.charges);
@@ -426,6 +427,8 @@ function showServer(server) {
   const user = server.user ? `, seen by ${server.user}` : "";
   say("server", `Version ${server.version}, ${server.compiled ? "compiled" : "interpreted"}, ${as}, ${data}${user}`);
   byId("controls").hidden = !server.movable;
+  document.body.classList.toggle("without-figures", !server.sees);
+  if (!server.sees) say("lead", "What expires and what runs is shown to those who may run serverStatus.");
 }
 
 // The clock's buttons
