@@ -5,6 +5,7 @@ site        which path answers what, and who may ask: host, origin, user
 login       users, by HTTP's Basic authentication; command: commands that the page runs
 figures     what the server knows about itself, as plain values
 live        these as JSON for the page, while somebody looks; page: its HTML, CSS and JavaScript
+history     the last ten minutes, second by second, which are kept also while nobody looks
 exposition  these as Prometheus's metrics, by the table metric_table
 serve       the address, and the task
 """

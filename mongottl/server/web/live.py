@@ -1,7 +1,8 @@
-"""What the page shows, as JSON texts that are made anew while somebody looks, and only then.
+"""What the page shows, as JSON texts that are made while somebody looks, and only then.
 
     status      every second: operations, latencies, connections, cursors, memory, request units, slow commands
     schedule    as often as its making allows: what expires when, for each collection
+    history     at the beginning: the last ten minutes, second by second, which `history` keeps also while nobody looks
 
 However many look, each text is made once. Counting what expires takes a twentieth of the time at most. A text that
 cannot be made is `{"error": <why>}`, and is tried again.
@@ -9,11 +10,9 @@ cannot be made is `{"error": <why>}`, and is tried again.
 
 import json
 import math
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import trio
 
@@ -36,12 +35,10 @@ from mongottl.server.web.figures import (
     shown_collections,
     soonest,
 )
+from mongottl.server.web.history import INTERVAL_S, History
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.ttl.policy import NEVER, NO_TTL
 
-# How often both texts are sent, and what the latencies and the line of operations go back to.
-INTERVAL_S: Final = 1.0
-KEPT_SAMPLES: Final = 61
 # Of the time between two schedules, making them takes this part at most.
 _SCHEDULE_PART: Final = 0.05
 MAX_COLLECTIONS: Final = 200
@@ -63,24 +60,18 @@ PARTS: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
 _BIN_ENDS: Final = tuple(second for _, ends in PARTS for second in ends)
 
 
-class _Sample(NamedTuple):
-    """Counters at one instant. at_s: monotonic time. buckets: of the times of commands, by command."""
-
-    at_s: float
-    operations: dict[str, int]
-    buckets: dict[str, dict[int, int]]
-
-
 class Live:
-    """The texts of one server. schedule: the latest, "" before the first; schedule_number: how many were made."""
+    """The texts of one server. schedule: the latest, "" before the first. schedule_number, status_number: how many were
+    made. news: set when there is another text to send; then a new event takes its place."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._samples: deque[_Sample] = deque(maxlen=KEPT_SAMPLES)
+        self.history = History(shell.service)
         self._status = ""
-        # How often the page has moved the clock, and how often it had when `_status` was made.
-        self.clock_changes = 0
-        self._status_changes = 0
+        self.status_number = 0
+        # How often the page has moved the clock; with the number of points of the history, what `_status` was made of.
+        self._clock_changes = 0
+        self._status_made_of = (-1, -1)
         self.schedule = ""
         self.schedule_number = 0
         self.viewers = 0
@@ -88,7 +79,7 @@ class Live:
         self._failures: dict[str, str] = {}
         self._looked_at = trio.Event()
         self._outdated = trio.Event()
-        self._made = trio.Event()
+        self.news = trio.Event()
 
     @contextmanager
     def viewer(self) -> Iterator[None]:
@@ -103,7 +94,25 @@ class Live:
                 self._looked_at = trio.Event()
 
     async def run(self) -> None:
-        """Makes schedules while somebody looks."""
+        """Makes schedules while somebody looks, and keeps the history."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._make_schedules)
+            nursery.start_soon(self._keep_history)
+
+    async def _keep_history(self) -> None:
+        """Adds a point a second. With it a server that nobody uses wakes 1.2 times a second instead of 0.2 times, and
+        takes 0.35 ms of CPU a second instead of 0.07, most of it trio's, to wake."""
+        while True:
+            await trio.sleep(self.history.wait_s())
+            self.history.add_point()
+            if self.viewers:
+                self._tell()
+
+    def _tell(self) -> None:
+        self.news.set()
+        self.news = trio.Event()
+
+    async def _make_schedules(self) -> None:
         clock = self._shell.clock
         while True:
             await self._looked_at.wait()
@@ -115,30 +124,23 @@ class Live:
             except Exception as error:  # the server goes on, and the page says that it does not know
                 self.schedule = self._failed("schedule", error)
             self.schedule_number += 1
-            self._made.set()
-            self._made = trio.Event()
+            self._tell()
             took_s = clock.monotonic_s() - began_s
             with trio.move_on_after(max(INTERVAL_S, took_s / _SCHEDULE_PART)):
                 await self._outdated.wait()
 
-    async def wait_for_schedule(self) -> None:
-        """Waits until the next schedule is made."""
-        await self._made.wait()
-
     def note_clock_change(self) -> None:
         """Has both texts made at once."""
-        self.clock_changes += 1
+        self._clock_changes += 1
         self._outdated.set()
+        self._tell()
 
     def status(self) -> str:
         """The present status."""
-        at_s = self._shell.clock.monotonic_s()
-        # A second, but for what a timer may come too early.
-        is_due = not self._samples or at_s - self._samples[-1].at_s > 0.9 * INTERVAL_S
-        if is_due:
-            self._take_sample(at_s)
-        if is_due or self._status_changes != self.clock_changes:
-            self._status_changes = self.clock_changes
+        made_of = (self.history.points, self._clock_changes)
+        if self._status_made_of != made_of:
+            self._status_made_of = made_of
+            self.status_number += 1
             try:
                 self._status = _as_json(self._described())
                 self._failures.pop("status", None)
@@ -171,14 +173,9 @@ class Live:
                 log.error("storage", "The page could not be made", part=name, error=why)
         return _as_json({"error": why})
 
-    def _take_sample(self, at_s: float) -> None:
-        service = self._shell.service
-        observation = service.observation
-        assert observation is not None
-        if self._samples and at_s - self._samples[-1].at_s > 5 * INTERVAL_S:
-            self._samples.clear()  # nobody has looked meanwhile
-        buckets = {name: dict(times.buckets) for name, times in observation.times.items()}
-        self._samples.append(_Sample(at_s, dict(service.metrics.operations), buckets))
+    def all_history(self) -> str:
+        """All points of the history."""
+        return _as_json(self.history.described())
 
     def _described(self) -> dict[str, object]:
         service = self._shell.service
@@ -193,10 +190,9 @@ class Live:
         return {
             **self._described_time(),
             "uptimeS": int(service.clock.monotonic_s() - service.started_monotonic_s),
-            "perSecond": self._rates(),
-            "history": self._history(),
-            "historyS": self._samples[-1].at_s - self._samples[0].at_s,
-            "latencies": self._latencies(),
+            "perSecond": self.history.rates,
+            "point": self.history.last_point(),
+            **self._latencies(),
             "connections": metrics.connections_current,
             "activeConnections": len({one.op.client.connection_id for one in service.operations.all()}),
             "cursors": len(cursors),
@@ -236,31 +232,14 @@ class Live:
             found.append((code != ErrorCode.InternalError, -count, names.get(code) or code_name(code)))
         return [{"name": name, "count": -count} for _, count, name in sorted(found)[:_MAX_ERRORS]]
 
-    def _rates(self) -> dict[str, float] | None:
-        """Operations a second by kind, between the last two samples; None before there are two."""
-        if len(self._samples) < 2:
-            return None
-        before, after = self._samples[-2], self._samples[-1]
-        passed_s = after.at_s - before.at_s
-        return {name: (count - before.operations[name]) / passed_s for name, count in after.operations.items()}
-
-    def _history(self) -> list[float]:
-        """All operations a second, from sample to sample."""
-        found: list[float] = []
-        for before, after in pairwise(self._samples):
-            operations = sum(after.operations.values()) - sum(before.operations.values())
-            found.append(operations / (after.at_s - before.at_s))
-        return found
-
-    def _latencies(self) -> list[dict[str, object]]:
-        """The commands since the oldest sample, with their times, those that took most in all first.
+    def _latencies(self) -> dict[str, object]:
+        """`{latencies, latenciesS}`: the commands of the last minute, or since the server's start, with their times,
+        those that took most in all first; and how many seconds that is.
 
         Times are in milliseconds, as `percentile_ms` estimates them.
         """
-        if len(self._samples) < 2:
-            return []
-        before, after = self._samples[0], self._samples[-1]
-        passed_s = after.at_s - before.at_s
+        before, after = self.history.latencies()
+        passed_s = max(after.at_s - before.at_s, 0.001)
         found: list[tuple[float, dict[str, object]]] = []
         for name, buckets in after.buckets.items():
             earlier = before.buckets.get(name, {})
@@ -271,7 +250,8 @@ class Live:
             row: dict[str, object] = {"command": name, "count": total, "perSecond": total / passed_s}
             row |= {f"p{percent}": percentile_ms(counts, percent) for percent in (50, 95, 99)}
             found.append((-sum(floor * count for floor, count in counts.items()), row))
-        return [row for _, row in sorted(found, key=_by_weight)[:_MAX_COMMANDS]]
+        rows = [row for _, row in sorted(found, key=_by_weight)[:_MAX_COMMANDS]]
+        return {"latencies": rows, "latenciesS": passed_s}
 
     async def _counted(self) -> dict[str, object]:
         service = self._shell.service

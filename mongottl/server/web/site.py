@@ -4,7 +4,7 @@
     /readyz     that storage is open and it is not stopping    anybody
     /metrics    figures for Prometheus
     /           the page, with /page.css, /page.js, /icon.svg
-    /live       server-sent events: `server` once, `status` and `schedule` again and again (`live`)
+    /live       server-sent events: `server` and `history`, then `status` and `schedule` again and again (`live`)
     /clock      POST: moves, stops and restores the server's clock, where test commands are on; needs the page's token
     /collections, POST: /documents   the documents view (`documents`); /documents needs the page's token
 
@@ -45,7 +45,7 @@ from mongottl.server.web.command import run_command
 from mongottl.server.web.documents import Documents
 from mongottl.server.web.figures import shown_collections
 from mongottl.server.web.http import Request, Response, Send, text
-from mongottl.server.web.live import INTERVAL_S, Live
+from mongottl.server.web.live import Live
 from mongottl.server.web.login import Logins
 from mongottl.storage.interface import EngineUnavailable
 
@@ -236,26 +236,31 @@ class Site:
     async def _send_events(self, client: ClientInfo, send: Send) -> None:
         """Sends events for as long as the client takes them and may see them."""
         live = self.live
-        clock = self._shell.clock
-        sent = 0
-        changes = live.clock_changes
+        sent_schedule = 0
+        sent_status = 0
+        sent_points = -1
         if live.viewers >= MAX_VIEWERS:
             return  # of those who have begun at the same time, and whose status is sent
         with live.viewer():
             await send(b"retry: 1000\n\n" + _event("server", json.dumps(self._described_server(client))))
-            status_due_s = clock.monotonic_s()
             sees = self.may_view(client)
             while self._is_known(client) and self.may_view(client) == sees:
-                now_s = clock.monotonic_s()
-                if now_s >= status_due_s or live.clock_changes != changes:
-                    changes = live.clock_changes
-                    await send(_event("status", live.status() if sees else live.time()))
-                    status_due_s = now_s + INTERVAL_S
-                if sees and live.schedule_number != sent and live.schedule:
-                    sent = live.schedule_number
+                news = live.news
+                if not sees:
+                    await send(_event("status", live.time()))
+                    await news.wait()
+                    continue
+                if sent_points < 0 or live.history.points - sent_points > 1:  # a status has one point
+                    await send(_event("history", live.all_history()))
+                sent_points = live.history.points
+                status = live.status()
+                if live.status_number != sent_status:
+                    sent_status = live.status_number
+                    await send(_event("status", status))
+                if live.schedule_number != sent_schedule and live.schedule:
+                    sent_schedule = live.schedule_number
                     await send(_event("schedule", live.schedule))
-                with trio.move_on_after(max(0.0, status_due_s - clock.monotonic_s())):
-                    await live.wait_for_schedule()
+                await news.wait()
 
     def _described_server(self, client: ClientInfo) -> dict[str, object]:
         """What does not change while the server runs. sees: whether this client may see names and figures. movable:

@@ -18,6 +18,7 @@ from mongottl.server.web import live, site
 from mongottl.server.web.live import percentile_ms
 from mongottl.storage.interface import EngineUnavailable
 from tests.drivers.web.requests import Reply, ask, basic, connect
+from tests.waiting import until
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Event = dict[str, Any]
@@ -182,22 +183,39 @@ def test_what_expires_next_comes_first_and_before_it_what_waits(server: mongottl
 
 def test_what_runs(server: mongottl.RunningServer, client: Client) -> None:
     with events(server) as live:
-        first = live.next("status")
-        assert first["perSecond"] is None and first["latencies"] == [] and first["historyS"] == 0
         for number in range(10):
             client.shop.c.insert_one({"_id": number})
         with client.shop.c.find(batch_size=2) as cursor, client.shop.c.watch():
             next(cursor)
             status = live.next("status")
-            while status["perSecond"] is None or status["cursors"] != 2:
+            while not status["perSecond"] or not status["latencies"] or status["cursors"] != 2:
                 status = live.next("status")
     assert status["changeStreams"] == 1 and status["connections"] >= 1 and status["sessions"] >= 1
     rows = {row["command"]: row for row in status["latencies"]}
     assert rows["insert"]["count"] == 10 and 0 < rows["insert"]["p50"] <= rows["insert"]["p99"]
-    assert status["historyS"] > 0 and len(status["history"]) >= 1
-    assert sum(status["perSecond"].values()) >= 0
+    assert status["latenciesS"] > 0 and sum(status["perSecond"].values()) >= 0
     assert status["memoryBytes"] > 1 << 20 and status["charges"] is None and status["frozen"] is True
     json.dumps(status, allow_nan=False)
+
+
+def test_the_server_keeps_what_was_before_anybody_looked(server: mongottl.RunningServer, client: Client) -> None:
+    client.shop.c.create_index("_ts", expireAfterSeconds=60)
+    client.shop.c.insert_many([{} for _ in range(50)])
+    server.clock.advance(60)
+    until(lambda: client.admin.command("serverStatus")["uptime"] >= 4, "the server's time does not go on")
+    with events(server) as live:
+        history = live.next("history")
+        assert len(history["operations"]) == len(history["deleted"]) >= 3
+        assert sum(history["deleted"]) == 50 and sum(history["operations"]) >= 51
+        status = live.next("status")
+        assert {"insert", "createIndexes"} <= {row["command"] for row in status["latencies"]}
+        # From then on each status has the next point.
+        client.shop.c.insert_many([{} for _ in range(70)])
+        points = [live.next("status")["point"]]
+        while sum(point["operations"] * point["seconds"] for point in points) < 69.5:
+            points.append(live.next("status")["point"])
+        numbers = [point["number"] for point in points]
+        assert numbers == list(range(numbers[0], numbers[0] + len(points)))
 
 
 def test_errors_that_were_most_frequent(server: mongottl.RunningServer, client: Client) -> None:

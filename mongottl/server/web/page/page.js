@@ -315,11 +315,45 @@ function showStatus(status) {
   showPace(status);
   showTime();
   if (status.perSecond === undefined) return;  // the reader may not see figures
+  addPoint(status.point);
   showOperations(status);
+  showDeleted();
   showFigures(status);
   showCharges(status.charges);
   showFailures(status);
   showSlow(status);
+}
+
+// The last ten minutes, second by second, which the server keeps: {number, keptS, operations, deleted}
+let past = null;
+
+function addPoint(point) {
+  if (past === null || point === null || point.number <= past.number) return;
+  past.number = point.number;
+  for (const name of ["operations", "deleted"]) {
+    past[name].push(...Array(point.seconds).fill(point[name]));
+    past[name].splice(0, past[name].length - past.keptS);
+  }
+}
+
+function spanOf(seconds) {
+  return seconds >= past.keptS ? `the last ${duration(past.keptS)}` : `${duration(seconds)} since the server was started`;
+}
+
+// Draws a value a second, the newest on the right.
+function drawLine(svg, values, most = Math.max(1, ...values)) {
+  const points = values.map((value, place) => `${past.keptS - values.length + place},${54 - value / most * 50}`);
+  if (svg.firstChild === null) svg.append(document.createElementNS("http://www.w3.org/2000/svg", "polyline"));
+  svg.firstChild.setAttribute("points", points.join(" "));
+}
+
+function showDeleted() {
+  const deleted = sum(past.deleted);
+  byId("deleted").hidden = deleted === 0;
+  if (deleted === 0) return;
+  const most = Math.max(...past.deleted);
+  say("deleted-note", `Deleted by TTL in ${spanOf(past.deleted.length)}: ${count(Math.round(deleted), "document")}, ${rate(most)} a second at most`);
+  drawLine(byId("deleted-line"), past.deleted);
 }
 
 function showOperations(status) {
@@ -332,22 +366,14 @@ function showOperations(status) {
   OPERATIONS.forEach((kind, place) => {
     kinds.children[place].lastChild.textContent = rates === null ? "–" : rate(rates[kind]);
   });
-  const history = status.history;
-  const most = Math.max(1, ...history);
-  const points = history.map((value, place) => `${300 - (history.length - 1 - place) * 5},${54 - value / most * 50}`);
-  const line = byId("line");
-  if (line.firstChild === null) line.append(document.createElementNS("http://www.w3.org/2000/svg", "polyline"));
-  line.firstChild.setAttribute("points", points.join(" "));
-  // The server counts only while a page is open.
-  const isMinute = status.historyS > 58;
-  const time = isMinute ? "minute" : `${Math.round(status.historyS)} s`;
-  const since = isMinute ? "" : ", since the page was opened";
-  say("line-note", `In the last ${time}${since}: ${rate(Math.max(0, ...history))} at most`);
-  say("latencies-note", `Time of commands in the last ${time}`);
+  say("line-note", `In ${spanOf(past.operations.length)}: ${rate(Math.max(0, ...past.operations))} at most`);
+  drawLine(byId("line"), past.operations);
+  const span = status.latenciesS >= 60 ? "the last minute" : spanOf(status.latenciesS);
+  say("latencies-note", `Time of commands in ${span}`);
   const rows = status.latencies.map((row) => element("tr", {}, element("td", {}, row.command),
     ...[rate(row.perSecond), milliseconds(row.p50), milliseconds(row.p95), milliseconds(row.p99)].map((text) => element("td", {}, text))));
   replaceRows(byId("latencies"), rows.length > 0 ? rows
-    : [element("tr", {}, element("td", { colspan: "5", class: "zero" }, `No command in the last ${time}${since}`))]);
+    : [element("tr", {}, element("td", { colspan: "5", class: "zero" }, `No command in ${span}`))]);
 }
 
 function showFigures(status) {
@@ -487,6 +513,7 @@ byId("to-next").addEventListener("click", () => {
 let connected = false;      // whether the server's time is known to go on
 const events = new EventSource("/live");
 events.addEventListener("server", (event) => showServer(JSON.parse(event.data)));
+events.addEventListener("history", (event) => { past = JSON.parse(event.data); });
 events.addEventListener("status", (event) => showStatus(JSON.parse(event.data)));
 events.addEventListener("schedule", (event) => showSchedule(JSON.parse(event.data)));
 events.addEventListener("open", () => {

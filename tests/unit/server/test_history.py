@@ -1,0 +1,148 @@
+"""The history of the page: points by the machine's time, how far they go back, and the memory that they take."""
+
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from mongottl.clock import Clock, VirtualClock
+from mongottl.config import ServerConfig
+from mongottl.exec.operation.observation import Observation
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.server.web.history import KEPT_S, History
+from mongottl.storage.interface import open_storage_engine
+
+
+class Machine(Clock):
+    """A machine whose time passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.elapsed_s = 1000.0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + round(self.elapsed_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.elapsed_s
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.clock = VirtualClock(self.machine)
+        self.service = ServiceContext(ServerConfig(), self.clock, open_storage_engine("memory", None))
+        self.observation = Observation()
+        self.service.observation = self.observation
+        self.history = History(self.service)
+
+    def next_point(self, late_s: float = 0.0) -> float:
+        """Lets time pass until the next point, and adds it. Returns how long that took."""
+        passed_s = self.history.wait_s() + late_s
+        self.machine.elapsed_s += passed_s
+        self.history.add_point()
+        return passed_s
+
+    def values(self, figure: str) -> list[float]:
+        found = self.history.described()[figure]
+        assert isinstance(found, list)
+        return found
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return Setup()
+
+
+def test_what_happens_in_a_second_of_the_server_is_in_one_point(setup: Setup) -> None:
+    setup.next_point()
+    assert setup.clock.now_ms() % 1000 == 900
+    for number in range(5):
+        setup.machine.elapsed_s += 0.1  # a whole second of the server's clock, in which budgets begin afresh
+        setup.service.metrics.operations["insert"] += number
+        setup.next_point()
+    assert setup.values("operations") == [0, 0, 1, 2, 3, 4]
+    assert setup.history.described()["number"] == 6
+
+
+def test_moving_the_server_s_clock_moves_no_point(setup: Setup) -> None:
+    setup.next_point()
+    for seconds in (86_400.3, -3600.7, 0.25, 0.05):
+        setup.clock.advance(seconds)
+        setup.service.metrics.ttl_deleted_documents += 7
+        assert 0.25 <= setup.next_point() < 1.25
+        assert setup.clock.now_ms() % 1000 == 900
+    setup.clock.freeze(True)
+    setup.service.metrics.ttl_deleted_documents += 2
+    assert [setup.next_point() for _ in range(3)] == [1.0] * 3
+    assert setup.values("deleted") == [0, 7, 7, 7, 7, 2, 0, 0]
+
+
+def test_a_late_point_counts_for_the_seconds_since_the_one_before(setup: Setup) -> None:
+    setup.next_point()
+    setup.service.metrics.operations["query"] += 8
+    setup.next_point(late_s=3.2)
+    assert setup.values("operations") == [0, 2, 2, 2, 2]
+    assert setup.history.last_point() == {"number": 2, "seconds": 4, "operations": 2, "deleted": 0}
+    assert setup.history.rates is not None and setup.history.rates["query"] == pytest.approx(8 / 4.2)
+    setup.service.metrics.operations["query"] += 6000
+    setup.next_point(late_s=100_000)
+    assert setup.values("operations") == [10] * KEPT_S
+
+
+def test_ten_minutes_are_kept(setup: Setup) -> None:
+    for number in range(KEPT_S + 50):
+        setup.service.metrics.operations["command"] += number
+        setup.next_point()
+    assert KEPT_S == 600
+    assert setup.values("operations") == list(range(50, KEPT_S + 50))
+
+
+def test_latencies_go_back_a_minute(setup: Setup) -> None:
+    setup.observation.record("insert", 100)
+    for _ in range(59):
+        setup.next_point()
+    before, after = setup.history.latencies()
+    assert before.buckets == {} and after.buckets == {"insert": {64: 1}}
+    setup.observation.record("insert", 100)
+    for _ in range(60):
+        setup.next_point()
+    before, after = setup.history.latencies()
+    assert 60 <= after.at_s - before.at_s < 66
+    assert before.buckets == {"insert": {64: 1}} and after.buckets == {"insert": {64: 2}}
+
+
+@contextmanager
+def measured_bytes(most: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[0] < most
+    finally:
+        tracemalloc.stop()
+
+
+def test_it_takes_little_memory(setup: Setup) -> None:
+    """Thirty commands that run all the time, whose times are in twenty buckets each."""
+    for command in range(30):
+        for power in range(20):
+            setup.observation.record(f"command{command}", 1 << power)
+    for _ in range(10):
+        setup.next_point()
+    with measured_bytes(700_000):
+        for _ in range(3 * KEPT_S):
+            setup.service.metrics.operations["insert"] += 1000
+            setup.service.metrics.ttl_deleted_documents += 1000
+            for command in range(30):
+                setup.observation.record(f"command{command}", 1000)
+            setup.next_point()
+
+
+def test_while_nothing_runs_snapshots_are_shared(setup: Setup) -> None:
+    for command in range(30):
+        setup.observation.record(f"command{command}", 1000)
+    for _ in range(10):
+        setup.next_point()
+    with measured_bytes(60_000):
+        for _ in range(3 * KEPT_S):
+            setup.next_point()
