@@ -41,7 +41,7 @@ def measured(ends: int = 0, evaluates: bool = True, code: ErrorCode = ErrorCode.
     collects = gc.isenabled()
     gc.disable()
     gaps = Gaps(ends, code)
-    set_check(gaps.check)
+    set_check(gaps.check, monotonic_s=time.thread_time)
     if evaluates:
         begin_evaluation()
     try:

@@ -475,7 +475,7 @@ class Dispatcher:
             while True:
                 started_s = monotonic_s()
                 # Long evaluations of one document check for interrupts, too, while a step of this operation runs.
-                set_check(check)
+                set_check(check, monotonic_s=monotonic_s)
                 try:
                     scripts = op.script_steps
                     if scripts is not None:

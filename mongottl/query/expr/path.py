@@ -8,6 +8,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value
 from mongottl.document.utf8 import encode_text
@@ -15,6 +16,11 @@ from mongottl.document.walk import cstring_end, decode_value, find_field_at, ski
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import UNBOUND, Constant, EvaluationContext, Expression, Scope
 from mongottl.versions import VARIABLE
+
+# Documents above this size count with what a field is searched through: so many bytes take a microsecond, as a power of
+# two.
+_LONG_BYTES: Final = 64 * 1024
+_SEARCHED_BITS: Final = 12
 
 
 def value_at(buf: bytes, type_code: i64, pos: i64, parts: list[bytes], index: i64) -> Value:
@@ -88,6 +94,8 @@ class FieldExpression(Expression):
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         root = ev.root
+        if len(root) > _LONG_BYTES:
+            give_way(len(root) >> _SEARCHED_BITS)
         type_code, pos = find_field_at(root, 0, self.name_bytes)
         if type_code == 0:
             return MISSING
@@ -112,7 +120,10 @@ class FieldPathExpression(Expression):
         self.part_bytes: Final = path.part_bytes
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        return value_at(ev.root, DOCUMENT, 0, self.part_bytes, 0)
+        root = ev.root
+        if len(root) > _LONG_BYTES:
+            give_way(len(root) >> _SEARCHED_BITS)
+        return value_at(root, DOCUMENT, 0, self.part_bytes, 0)
 
     def describe(self) -> Value:
         return "$" + self.path.dotted

@@ -8,6 +8,7 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.document.build import encode
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
@@ -119,6 +120,7 @@ def document() -> bytes:
             "pairs": [[f"f{number}", number] for number in range(LENGTH // 2)],
             "text": TEXT,
             "wide": {f"f{number}": number for number in range(LENGTH)},
+            "last": 1,
         }
     )
 
@@ -150,6 +152,51 @@ def test_an_operator_ends_when_its_time_is_over(name: str, document: bytes) -> N
     with pytest.raises(CommandError) as caught, measured(2):
         parsed({name: LONG[name]}).evaluate(EvaluationContext(document))
     assert caught.value.code == ErrorCode.MaxTimeMSExpired
+
+
+@pytest.mark.parametrize("each", ["$field", *sorted(AT_ONCE)])
+def test_what_takes_long_for_each_element_is_interrupted(each: str) -> None:
+    """`$map` counts its elements, not what it does for them. The last field of a document has all others before it."""
+    body = "$wide.f119999" if each == "$field" else {each: LONG[each]}
+    if each == "$range":
+        body = {each: [0, 100_000]}
+    wide = {f"f{number}": number for number in range(LENGTH)}
+    document = bson.encode({"text": TEXT * 20, "wide": wide, "docs": [], "a": []})
+    tree = parsed({"$map": {"input": {"$range": [0, 1_000_000]}, "in": body}})
+    with pytest.raises(CommandError), measured(5) as gaps:
+        tree.evaluate(EvaluationContext(document))
+    # The first checks come after a number of elements, when nothing is known of what each takes.
+    assert gaps.longest_s <= 5 * MAX_GAP_S
+
+
+@pytest.mark.parametrize("path", ["$last", "$wide.f119999"])
+def test_many_fields_of_a_long_document_are_interrupted(path: str, document: bytes) -> None:
+    """As a `$project` with thousands of computed fields reads them: each is searched from the document's beginning."""
+    field = parsed(path)
+    with pytest.raises(CommandError), measured(5) as gaps:
+        for _ in range(10_000):
+            field.evaluate(EvaluationContext(document))
+    assert gaps.longest_s <= MAX_GAP_S
+
+
+@pytest.mark.parametrize("text", ["ab", "\\udc80"])
+@pytest.mark.parametrize("name", ["$trim", "$ltrim", "$rtrim"])
+def test_trimming_by_many_characters_is_interrupted(name: str, text: str) -> None:
+    """Each character of the text is looked for among all of them."""
+    many = "".join(chr(0x4E00 + number) for number in range(20_000))
+    document = encode({"text": (many[-1] + text) * 200_000, "many": many + text})
+    with pytest.raises(CommandError), measured(5) as gaps:
+        parsed({name: {"input": "$text", "chars": "$many"}}).evaluate(EvaluationContext(document))
+    assert gaps.longest_s <= MAX_GAP_S
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("$trim", "1 2"), ("$ltrim", "1 2" + "ba" * 300_000), ("$rtrim", "ab" * 300_000 + "1 2")]
+)
+def test_long_texts_are_trimmed(name: str, expected: str) -> None:
+    document = bson.encode({"text": "ab" * 300_000 + "1 2" + "ba" * 300_000})
+    assert parsed({name: {"input": "$text", "chars": "ba"}}).evaluate(EvaluationContext(document)) == expected
+    assert parsed({name: {"input": "$text", "chars": "ba 12"}}).evaluate(EvaluationContext(document)) == ""
 
 
 def names_of_operators_that_end_at_a_null() -> list[str]:
