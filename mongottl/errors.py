@@ -244,6 +244,9 @@ class CommandError(MongottlError):
 
     details: further fields of the reply (`{"keyPattern": …}`), as values that `document.build` encodes.
     labels: the reply's `errorLabels`.
+    advice: of a refusal of the dialect or of the announced version, what the user of this server can do about it, as
+    one sentence: an option, an index, or that nothing changes it. The log and the page show it; the reply never does.
+    "" for other errors.
     """
 
     def __init__(
@@ -252,12 +255,14 @@ class CommandError(MongottlError):
         message: str,
         details: dict[str, object] | None = None,
         labels: tuple[str, ...] = (),
+        advice: str = "",
     ) -> None:
         super().__init__(message)
         self.code = int(code)
         self.message = message
         self.details: dict[str, object] = {} if details is None else details
         self.labels = labels
+        self.advice = advice
 
     @property
     def code_name(self) -> str:

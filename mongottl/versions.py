@@ -15,6 +15,7 @@ older version (`$toHashedIndexKey` in 4.2.24) is of that version, since the newe
 from collections.abc import Container, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from mongottl.config import WIRE_VERSIONS
 from mongottl.document.bson_field import unknown_field
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -221,6 +222,8 @@ def parse_version(version: str) -> Version:
     return int(major), int(minor)
 
 
+# Of what mongottl does not support either, whatever the version.
+NOT_SUPPORTED: Final = "mongottl does not support it, either: no setting changes that."
 # Kind to name to the version that introduced it.
 INTRODUCED: Final[dict[str, dict[str, Version]]] = {
     kind: {
@@ -230,6 +233,17 @@ INTRODUCED: Final[dict[str, dict[str, Version]]] = {
     }
     for kind, table in _TABLES.items()
 }
+# Kinds whose names say by themselves what they are, and what those of SYNTAX stand for.
+_SPELLED_OUT: Final = {
+    UPDATE_PIPELINE: "updates by a pipeline",
+    COMPOUND_HASHED: "compound hashed indexes",
+    LOOKUP_WITH_BOTH: "$lookup with both fields and a pipeline",
+    COMPOUND_WILDCARD: "compound wildcard indexes",
+    POST_IMAGES: "post-images in change streams",
+    DOLLAR_FIELDS: "stored fields that begin with $",
+    CREATE_AGAIN: "create of what exists with the same options",
+    CREATE_TIME_SERIES_AGAIN: "create of a time series collection that exists with the same options",
+}
 # What has no entry is at least as old as this.
 OLDEST: Final[Version] = (3, 6)
 
@@ -237,6 +251,11 @@ OLDEST: Final[Version] = (3, 6)
 def unknown_command(name: str, advice: str = "") -> CommandError:
     """CommandNotFound (59). advice: what the text has behind the name."""
     return CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'{advice}")
+
+
+def described(kind: str, name: str) -> str:
+    """A name as a sentence tells of it."""
+    return _SPELLED_OUT.get(name, name) if kind in (SYNTAX, OPTION) else f"the {kind} {name}"
 
 
 def since(kind: str, name: str) -> Version:
@@ -273,6 +292,21 @@ class Features:
         """Whether this version does not know the name."""
         return name in self._missing.get(kind, ())
 
+    def advice(self, kind: str, name: str) -> str:
+        """What the user of this server can do to get a name that this version lacks, as `CommandError.advice`; "" for
+        one that it has. The name is one that mongottl supports."""
+        if not self.lacks(kind, name):
+            return ""
+        introduced = since(kind, name)
+        first = next(version for version in WIRE_VERSIONS if parse_version(version) >= introduced)
+        major, minor = introduced
+        return f"MongoDB has {described(kind, name)} since {major}.{minor}: set --server-version {first} or later."
+
+    def option_advice(self, path: str) -> str:
+        """`advice` for the path of a field, as `missing_argument` gives it; some fields are those of all commands."""
+        name = path if path in INTRODUCED[OPTION] else path.rpartition(".")[2]
+        return self.advice(OPTION, name)
+
     def known(self, kind: str, names: Sequence[str]) -> list[str]:
         """Those of the names that this version knows."""
         return [name for name in names if not self.lacks(kind, name)]
@@ -305,16 +339,21 @@ class Features:
         """40415 for a field of a command that this version does not know. sequences: as for `missing_argument`."""
         missing = self.missing_argument(command, body, sequences)
         if missing:
-            raise unknown_field(missing)
+            raise self._without_option(missing)
 
     def check_options(self, owner: str, argument: bytes) -> None:
         """40415 for a field in the argument of a stage or expression that this version does not know."""
         missing = self.missing_option(owner, argument)
         if missing:
-            raise unknown_field(missing)
+            raise self._without_option(missing)
 
     def check_operands(self, operator: str, operands: list[Value]) -> None:
         """The error for operands of an expression that this version does not take."""
+
+    def _without_option(self, path: str) -> CommandError:
+        error = unknown_field(path)
+        error.advice = self.option_advice(path)
+        return error
 
     def missing_argument(self, command: str, body: bytes, sequences: list[tuple[str, list[bytes]]]) -> str:
         """The path of the first field of a command that this version does not know, as errors name it ("find.let",

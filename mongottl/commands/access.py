@@ -13,6 +13,7 @@ Source: MongoDB's "Privilege Actions", and the sections "Required Access" of its
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from mongottl.dialect.cosmos.advice import advice
 from mongottl.dialect.cosmos.wording import not_authenticated, unauthorized
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -137,7 +138,11 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
     for need in op.needs:
         if not grants.meets(need):
             if op.service.dialect.account is not None:
-                raise CommandError(ErrorCode.Unauthorized, unauthorized(command))
+                raise CommandError(
+                    ErrorCode.Unauthorized,
+                    unauthorized(command),
+                    advice=advice("The client has logged in with the read-only key", "use the account's other key"),
+                )
             raise not_authorized(op.database, shown())
     if access.on_collection:
         grants.allow(key, op.needs)

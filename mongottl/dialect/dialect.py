@@ -1,12 +1,17 @@
 """What a dialect consists of, and the two dialects."""
 
+from typing import Final
+
 from mongottl.account import Account
 from mongottl.config import LATEST_VERSION
 from mongottl.dialect.cosmos import replies
+from mongottl.dialect.cosmos.advice import advice, capability
 from mongottl.dialect.cosmos.features import MISSING_FEATURES, CosmosFeatures
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode, code_name
 from mongottl.versions import Features, features_of
+
+_RETRYABLE_WRITES: Final = "EnableMongoRetryableWrites"
 
 
 class Dialect:
@@ -60,13 +65,20 @@ class Dialect:
     def check_retryable_write(self) -> None:
         """BadValue (2) where writes cannot be retried."""
         if self.retryable_writes_refusal is not None and not self.account_retries_writes():
-            raise CommandError(ErrorCode.BadValue, self.retryable_writes_refusal)
+            ways = ["connect with retryWrites=false"]
+            if self.account is not None:
+                ways.append(capability(self.account, _RETRYABLE_WRITES, "4.0"))
+            raise CommandError(
+                ErrorCode.BadValue,
+                self.retryable_writes_refusal,
+                advice=advice("The account has no retryable writes", *ways),
+            )
 
     def account_retries_writes(self) -> bool:
         """Whether it is a Cosmos DB account with retryable writes, which came with its version 4.0."""
         if self.account is None or self.features is None:
             return False
-        return self.account.can("EnableMongoRetryableWrites") and self.features.version >= (4, 0)
+        return self.account.can(_RETRYABLE_WRITES) and self.features.version >= (4, 0)
 
     def describes_as_mongodb(self) -> bool:
         """Whether serverStatus has fields, and explain of a find tells of MongoDB's plans: neither is so in Cosmos

@@ -77,6 +77,10 @@ class ParseContext:
         """Whether the announced version of MongoDB does not know the operator. kind: that of its registry."""
         return self.features is not None and self.features.lacks(kind, name)
 
+    def advice(self, kind: str, name: str) -> str:
+        """The advice for what `lacks` names; "" for what the announced version has."""
+        return "" if self.features is None else self.features.advice(kind, name)
+
     def check_options(self, owner: str, argument: Value) -> None:
         """40415 for a field in the argument of a stage or expression that the announced version does not know, or what
         the dialect says instead, also of lists of operands."""

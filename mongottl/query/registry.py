@@ -7,7 +7,7 @@ correct errors and a complete support table in docs/supported.md.
 
 from typing import Generic, TypeVar
 
-from mongottl.versions import Version, since
+from mongottl.versions import NOT_SUPPORTED, Features, Version, since
 
 T = TypeVar("T")
 
@@ -47,6 +47,13 @@ class Registry(Generic[T]):
         if name in self._items or name in self._unsupported or name in self._removed:
             raise ValueError(f"{self.kind} {name} is registered twice")
         self._removed[name] = item
+
+    def advice(self, features: Features | None, name: str) -> str:
+        """The advice for an operator that the announced version lacks; "" for one that it has, or that MongoDB does not
+        have."""
+        if features is None or not features.lacks(self.kind, name):
+            return ""
+        return features.advice(self.kind, name) if name in self._items else NOT_SUPPORTED
 
     def get(self, name: str) -> T | None:
         return self._items.get(name)

@@ -65,9 +65,10 @@ from mongottl.server import transactions, waits
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
+from mongottl.server.refusal_log import Refusal, RefusalLog
 from mongottl.server.reset_watch import ResetWatch
 from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable
-from mongottl.versions import COMMAND, HELLO_FIELD, unknown_command
+from mongottl.versions import COMMAND, HELLO_FIELD, NOT_SUPPORTED, unknown_command
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Dispatcher:
         self._unsettled = clock if isinstance(clock, VirtualClock) and clock.unsettled else None
         # None without test commands, and once it has warned.
         self._reset_watch = ResetWatch() if service.config.enable_test_commands else None
+        self._refusal_log = RefusalLog()
         # Of the dialect `cosmos`.
         self.gateway: Gateway | None = None
         if self.dialect.account is not None:
@@ -220,7 +222,7 @@ class Dispatcher:
             op.body = body
             return self._run(spec, values, generic, op)
         except Exception as error:
-            return self._failed(name, error, op, client)
+            return self._failed(name, error, op, client, _named_collection(name, body) if op is None else "")
 
     def has_more(self, message: OpMsg, reply: bytes) -> bool:
         """Whether a request that allows several replies gets another one after `reply`.
@@ -284,7 +286,9 @@ class Dispatcher:
         version does not have. name: as the client wrote it."""
         features = self.service.features
         if features is not None and features.lacks(COMMAND, command):
-            raise features.refused_command(name)
+            refused = features.refused_command(name)
+            refused.advice = features.advice(COMMAND, command) if command in COMMANDS else NOT_SUPPORTED
+            raise refused
 
     def _run(
         self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext
@@ -693,6 +697,8 @@ class Dispatcher:
             self.service.observation.record(spec.name, op.working_micros())
             if op.statement_errors:
                 _note_statement_errors(self.service.observation, spec, op)
+        if op.statement_advice:
+            self._log_refused_statements(spec, op)
         profiler = self.service.profiler
         if op.used_micros >= profiler.slow_micros or profiler.attentive:
             note_operation(self.service, self.log, spec, op, reply)
@@ -733,10 +739,37 @@ class Dispatcher:
             attributes["requestCharge"] = op.charge / HUNDREDTHS
         self.log.info("command", "Command", f"conn{op.client.connection_id}", **attributes)
 
+    def _log_refused_statements(self, spec: CommandSpec, op: OperationContext) -> None:
+        for place, advice in op.statement_advice.items():
+            entry = op.statement_errors[place]
+            assert isinstance(entry, dict)
+            self._log_refusal(Refusal(spec.name, op.used_namespace, int(str(entry["code"])), advice), op.client)
+
+    def _log_refusal(self, refusal: Refusal, client: ClientInfo | None) -> None:
+        """Logs what the user of this server can do about a refusal, which the reply does not say; see `refusal_log`."""
+        times = self._refusal_log.note(refusal, self.service.clock.monotonic_s())
+        ctx = "main" if client is None else f"conn{client.connection_id}"
+        if times < 0:
+            self.log.warning("command", "More refusals are not logged for a minute", ctx)
+        elif times:
+            attributes: dict[str, object] = {"command": refusal.command}
+            if refusal.namespace:
+                attributes["ns"] = refusal.namespace
+            attributes["error"] = self.dialect.code_name(refusal.code)
+            if times > 1:
+                attributes["times"] = times
+            self.log.warning("command", "Command refused", ctx, **attributes, advice=refusal.advice)
+
     def _failed(
-        self, name: str, error: Exception, op: OperationContext | None, client: ClientInfo | None = None
+        self,
+        name: str,
+        error: Exception,
+        op: OperationContext | None,
+        client: ClientInfo | None = None,
+        namespace: str = "",
     ) -> bytes:
-        """The reply to a command that failed. op: None for one that was refused before it began, by `client`."""
+        """The reply to a command that failed. op: None for one that was refused before it began, by `client`.
+        namespace: the collection that one names that was refused before it began."""
         if isinstance(error, ProtocolError):
             raise error
         if op is not None:
@@ -764,14 +797,16 @@ class Dispatcher:
             metrics.asserts_user += 1
             if op is not None and not failure.labels:
                 failure.labels = labels_of(name, op, failure.code)
-        observation = self.service.observation
-        if observation is not None:
-            namespace = "" if op is None else op.used_namespace
-            observation.record_error(known, namespace, failure.code, failure.message)
-            if op is not None and op.began_s:
-                observation.record(known, op.working_micros())
         if op is not None:
             client = op.client
+            namespace = op.used_namespace
+        observation = self.service.observation
+        if observation is not None:
+            observation.record_error(known, namespace, failure.code, failure.message, failure.advice)
+            if op is not None and op.began_s:
+                observation.record(known, op.working_micros())
+        if failure.advice:
+            self._log_refusal(Refusal(name, namespace, failure.code, failure.advice), client)
         if client is not None and self.gateway is not None:
             self.gateway.note_error(client, failure)
         described = error_reply(failure)
@@ -789,10 +824,22 @@ class Dispatcher:
 
 
 def _note_statement_errors(observation: Observation, spec: CommandSpec, op: OperationContext) -> None:
-    for entry in op.statement_errors:
+    advice = op.statement_advice
+    for place, entry in enumerate(op.statement_errors):
         if isinstance(entry, dict) and isinstance(entry.get("code"), int):
             text = str(entry.get("errmsg", ""))
-            observation.record_statement_error(spec.name, op.used_namespace, int(entry["code"]), text)
+            observation.record_statement_error(
+                spec.name, op.used_namespace, int(entry["code"]), text, advice.get(place, "")
+            )
+
+
+def _named_collection(name: str, body: bytes) -> str:
+    """The collection that a command names, as `<database>.<collection>`; "" for none."""
+    spec = COMMANDS.get(name)
+    if spec is None or not spec.names_collection:
+        return ""
+    database, collection = get_value(body, "$db"), fields(body)[0][1]
+    return f"{database}.{collection}" if isinstance(database, str) and isinstance(collection, str) else ""
 
 
 def _check_write_block(spec: CommandSpec, op: OperationContext) -> None:

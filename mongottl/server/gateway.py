@@ -15,6 +15,7 @@ from mongottl.account import ENFORCED, OFF, Account
 from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import WriteErrors, ends_command
+from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.throttling import SINGLE, throttled
 from mongottl.document.types import MISSING, Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -35,6 +36,7 @@ from mongottl.server.last_errors import last_error_after
 # Records of one step of a metered operation. It does not depend on time, because what a scan reads beyond the last
 # document that it needs is charged, and must be the same each time.
 _STEP_RECORDS: Final = 64
+_UNORDERED: Final = "unordered-retryable-write"
 
 
 class Request:
@@ -209,10 +211,19 @@ class Gateway:
         Source: "Retryable writes" in Microsoft's articles on the features that Cosmos DB supports; the code and the
         words are assumed.
         """
-        if spec.batch_at < 0 or arguments.ordered or not self._account.refuses("unordered-retryable-write"):
+        if spec.batch_at < 0 or arguments.ordered or not self._account.refuses(_UNORDERED):
             return
         if len(arguments[spec.batch_at]) > 1:
-            raise CommandError(ErrorCode.BadValue, "Retryable writes do not support bulk unordered writes.")
+            raise CommandError(
+                ErrorCode.BadValue,
+                "Retryable writes do not support bulk unordered writes.",
+                advice=advice(
+                    "A retryable write of several statements is not ordered",
+                    "send it with ordered: true",
+                    "connect with retryWrites=false",
+                    allow(_UNORDERED),
+                ),
+            )
 
     def _change_stream(self, request: Request) -> ClientCursor | None:
         """The change stream of a getMore; None for other cursors and commands."""

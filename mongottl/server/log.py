@@ -78,6 +78,8 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Document would fail validation": 20294,
     "The option sparse has no effect in Cosmos DB": 9900080,
     "Slow query": 51803,
+    "Command refused": 9900090,
+    "More refusals are not logged for a minute": 9900091,
     "Idle cursors are closed, since all together hold too much": 9900023,
     "Two programs reset this server at the same time, so their tests undo each other's writes": 9900045,
     "Command": 9900021,

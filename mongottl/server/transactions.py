@@ -160,17 +160,18 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         return
     elif not latest.in_progress:
         why = f": {latest.why_aborted}" if latest.why_aborted else "."
-        raise _not_active(service, f"Transaction with {{ txnNumber: {number} }} has been aborted{why}")
+        text = f"Transaction with {{ txnNumber: {number} }} has been aborted{why}"
+        raise _not_active(service, text, is_out_of_time=latest.timed_out)
     if spec.ends_transaction:
         op.transaction = latest
     else:
         enter_transaction(op, latest)
 
 
-def _not_active(service: ServiceContext, reason: str) -> CommandError:
-    """NoSuchTransaction (251), or what Cosmos DB says."""
+def _not_active(service: ServiceContext, reason: str, is_out_of_time: bool = False) -> CommandError:
+    """NoSuchTransaction (251), or what Cosmos DB says. is_out_of_time: whether the transaction has taken too long."""
     if service.dialect.account is not None:
-        return not_active()
+        return not_active(is_out_of_time=is_out_of_time and service.max_transaction_ms > 0)
     return CommandError(ErrorCode.NoSuchTransaction, reason)
 
 

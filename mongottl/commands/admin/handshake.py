@@ -81,8 +81,9 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     CommandNotSupported (115) in an account of Cosmos DB without it (`account.VARIANTS`); drivers then use isMaster,
     which does not offer `helloOk` there.
     """
-    if _is_without_hello(op):
-        raise hello_refused(is_logged_in=op.client.login is not None or not op.service.authorizes)
+    account = op.service.dialect.account
+    if account is not None and _is_without_hello(op):
+        raise hello_refused(account, is_logged_in=op.client.login is not None or not op.service.authorizes)
     return _answer(op, request, "isWritablePrimary")
 
 

@@ -296,7 +296,8 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
 def _collect_distinct(
     op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
 ) -> Steps[dict[str, Value]]:
-    values = DistinctValues(FieldPath(key), collation, min(MAX_DISTINCT_BYTES, op.service.max_page_bytes))
+    max_bytes = min(MAX_DISTINCT_BYTES, op.service.max_page_bytes)
+    values = DistinctValues(FieldPath(key), collation, max_bytes, op.service.dialect.account)
     while (batch := source.next_batch()) is not None:
         values.add(batch)
         op.check_interrupt()

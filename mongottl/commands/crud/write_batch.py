@@ -20,6 +20,7 @@ from mongottl.commands.request_fields import (
     StatementId,
     StatementIds,
 )
+from mongottl.dialect.cosmos.limits import large_batch_advice
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import INT_MAX, Int64, Value
@@ -56,6 +57,8 @@ class WriteErrors:
     def __init__(self, op: OperationContext) -> None:
         self.entries: list[Value] = []
         op.statement_errors = self.entries
+        self._advice: dict[int, str] = {}
+        op.statement_advice = self._advice
         self._size = 0
 
     def add(self, index: int, error: CommandError) -> Value:
@@ -76,6 +79,8 @@ class WriteErrors:
             else:
                 entry["errmsg"] = f"{error.message[:_BEGINNING]}..."
                 self._size += _BEGINNING
+        if error.advice:
+            self._advice[len(self.entries)] = error.advice
         self.entries.append(entry)
         return entry
 
@@ -102,8 +107,11 @@ def check_batch(op: OperationContext, size: int) -> None:
     """InvalidLength (16) for a batch without statements or with too many."""
     limit = op.service.max_write_batch_size
     if size < 1 or size > limit:
+        account = op.service.dialect.account
         raise CommandError(
-            ErrorCode.InvalidLength, f"Write batch sizes must be between 1 and {limit}. Got {size} operations."
+            ErrorCode.InvalidLength,
+            f"Write batch sizes must be between 1 and {limit}. Got {size} operations.",
+            advice=large_batch_advice(account, size) if account is not None and size > 0 else "",
         )
 
 

@@ -15,10 +15,13 @@ projections is MongoDB's.
 from collections.abc import Container
 from typing import Final
 
-from mongottl.account import Account
+from mongottl.account import PERIODIC, Account
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.catalog.index_kinds.kind import is_wildcard
+from mongottl.dialect.cosmos.advice import advice, allow, allow_since, capability
+from mongottl.dialect.cosmos.limits import MAX_COMPOUND_FIELDS, MAX_PATH_NAMES
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.document.build import encode_fields
 from mongottl.document.numbers import is_true
@@ -27,7 +30,9 @@ from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.served_sorts import NESTED_INDEXES
 from mongottl.exec.write.expiry import count_expired
+from mongottl.versions import COMPOUND_HASHED, SYNTAX
 
 # The refusals of `account.REFUSALS` that switch off what is refused here.
 LATE_UNIQUE_INDEX: Final = "late-unique-index"
@@ -43,14 +48,15 @@ UNIQUE_ID: Final = "The field 'unique' is not valid for _id index specification"
 SECOND_TTL: Final = "TTL index is already set up"
 MAX_SINGLE_FIELD_INDEXES: Final = 500
 MAX_UNIQUE_INDEXES: Final = 10
-MAX_COMPOUND_FIELDS: Final = 8
-# The names of a path: `a.b` has 2. Microsoft's page calls it the nesting of a path.
-MAX_PATH_NAMES: Final = 6
-# Kinds of index, by the value in the key pattern, that are not refused.
+# Kinds of index, by the value in the key pattern, that are not refused, and those of them that MongoDB has.
 _KINDS: Final = ("2dsphere", "")
+_MONGODB_KINDS: Final = ("2d", HASHED, "text")
 _REFUSED_OPTIONS: Final = ("collation", "wildcardProjection")
 # The first version that has TTL on custom paths, and partial indexes.
 _FIRST_WITH_CAPABILITIES: Final = (4, 2)
+_CUSTOM_TTL: Final = "EnableTtlOnCustomPath"
+_PARTIAL_UNIQUE: Final = "EnablePartialUniqueIndex"
+_LATE_UNIQUE: Final = "EnableUniqueIndexReIndex"
 
 
 def accepted_spec(op: OperationContext, account: Account, spec: bytes) -> bytes:
@@ -69,13 +75,19 @@ def accepted_spec(op: OperationContext, account: Account, spec: bytes) -> bytes:
             pattern = fields(value)
             for _, kind in pattern:
                 if limited and isinstance(kind, str) and kind not in _KINDS:
-                    raise CommandError(ErrorCode.CommandNotSupported, f"'{kind}' is not supported")
+                    what_helps = _no_kind(account, kind, is_compound=len(pattern) > 1)
+                    raise CommandError(
+                        ErrorCode.CommandNotSupported,
+                        f"'{kind}' is not supported",
+                        advice=what_helps,
+                    )
             on_id = [path for path, _ in pattern] == ["_id"]
             on_another_field = len(pattern) == 1 and pattern[0][0] != "_ts" and not is_wildcard(pattern[0][0])
         elif limited and option in _REFUSED_OPTIONS:
             raise CommandError(
                 ErrorCode.InvalidIndexSpecificationOption,
                 f"The field '{option}' is not valid for an index specification. Specification: {render_document(spec)}",
+                advice=advice(f"Cosmos DB's indexes have no {option}", allow(INDEX_KINDS)),
             )
         elif option == "unique":
             unique = value is True or (is_number(value) and is_true(value))
@@ -86,14 +98,20 @@ def accepted_spec(op: OperationContext, account: Account, spec: bytes) -> bytes:
     if on_id and unique:
         raise CommandError(ErrorCode.InvalidIndexSpecificationOption, UNIQUE_ID)
     refusal = op.service.dialect.date_ttl_refusal
-    if (
-        expires
-        and on_another_field
-        and refusal is not None
-        and not _has_capability(op, account, "EnableTtlOnCustomPath")
-    ):
-        raise CommandError(ErrorCode.BadValue, refusal)
+    if expires and on_another_field and refusal is not None and not _has_capability(op, account, _CUSTOM_TTL):
+        way = capability(account, _CUSTOM_TTL, "4.2")
+        raise CommandError(ErrorCode.BadValue, refusal, advice=advice("Cosmos DB has TTL indexes on _ts alone", way))
     return encode_fields(accepted)
+
+
+def _no_kind(account: Account, kind: str, is_compound: bool) -> str:
+    """The advice for a kind of index; "" for one that MongoDB does not have either."""
+    if kind not in _MONGODB_KINDS:
+        return ""
+    way = allow(INDEX_KINDS)
+    if kind == HASHED and is_compound:
+        way = allow_since(account, INDEX_KINDS, SYNTAX, COMPOUND_HASHED)
+    return advice(f"Cosmos DB has no {kind} indexes", way)
 
 
 def _has_capability(op: OperationContext, account: Account, capability: str) -> bool:
@@ -128,18 +146,27 @@ def check_requested(op: OperationContext, account: Account, wanted: list[IndexDe
             continue
         made.append(descriptor)
         _check_paths(account, descriptor)
-        possible = descriptor.unique and _has_capability(op, account, "EnablePartialUniqueIndex")
+        possible = descriptor.unique and _has_capability(op, account, _PARTIAL_UNIQUE)
         if descriptor.partial_filter is not None and not possible and account.refuses(INDEX_KINDS):
-            raise CommandError(ErrorCode.CommandNotSupported, "'partialFilterExpression' is not supported")
+            enabled = capability(account, _PARTIAL_UNIQUE, "4.2") if descriptor.unique else ""
+            raise CommandError(
+                ErrorCode.CommandNotSupported,
+                "'partialFilterExpression' is not supported",
+                advice=advice("Cosmos DB has no partial indexes", enabled, allow(INDEX_KINDS)),
+            )
         if descriptor.expire_after_s == 0 and account.refuses(INDEX_LIMITS):
             # Reported for Cosmos DB, which has no TTL of 0, but not for this capability.
-            raise CommandError(ErrorCode.BadValue, "The 'expireAfterSeconds' option must be greater than 0.")
+            raise CommandError(
+                ErrorCode.BadValue,
+                "The 'expireAfterSeconds' option must be greater than 0.",
+                advice=advice("Cosmos DB has no TTL of 0 seconds", allow(INDEX_LIMITS)),
+            )
     return made
 
 
 def _is_nested(account: Account, descriptor: IndexDescriptor) -> bool:
     """Whether it is a unique or compound index with a nested path, which the account does not have."""
-    if account.can("EnableUniqueCompoundNestedDocs") or not (descriptor.unique or len(descriptor.paths) > 1):
+    if account.can(NESTED_INDEXES) or not (descriptor.unique or len(descriptor.paths) > 1):
         return False
     return any(len([name for name in path.dotted.split(".") if name != "$**"]) > 1 for path in descriptor.paths)
 
@@ -153,20 +180,34 @@ def _check_paths(account: Account, descriptor: IndexDescriptor) -> None:
         and (compound or descriptor.unique or descriptor.expire_after_s is not None)
         and account.refuses(INDEX_KINDS)
     ):
-        raise _cannot_create("A wildcard index can be neither compound nor unique, and cannot have a TTL")
+        # Those that are unique or TTL MongoDB refuses as well, before.
+        raise _cannot_create(
+            "A wildcard index can be neither compound nor unique, and cannot have a TTL",
+            advice("Cosmos DB has no compound wildcard indexes", allow(INDEX_KINDS)),
+        )
     limited = account.refuses(INDEX_LIMITS)
     if limited and len(paths) > MAX_COMPOUND_FIELDS:
-        raise _cannot_create(f"A compound index can have at most {MAX_COMPOUND_FIELDS} fields, but has {len(paths)}")
+        raise _cannot_create(
+            f"A compound index can have at most {MAX_COMPOUND_FIELDS} fields, but has {len(paths)}",
+            advice(f"The index has more than {MAX_COMPOUND_FIELDS} fields", allow(INDEX_LIMITS)),
+        )
     for path in paths:
         names = [name for name in path.split(".") if name != "$**"]
         if limited and len(names) > MAX_PATH_NAMES:
-            raise _cannot_create(f"The path of an index can have at most {MAX_PATH_NAMES} names: {path}")
+            raise _cannot_create(
+                f"The path of an index can have at most {MAX_PATH_NAMES} names: {path}",
+                advice(f"The path {path} has more than {MAX_PATH_NAMES} names", allow(INDEX_LIMITS)),
+            )
     if _is_nested(account, descriptor):
-        raise CommandError(ErrorCode.CommandNotSupported, NESTED)
+        raise CommandError(
+            ErrorCode.CommandNotSupported,
+            NESTED,
+            advice=advice("Unique and compound indexes are on top-level fields", capability(account, NESTED_INDEXES)),
+        )
 
 
-def _cannot_create(text: str) -> CommandError:
-    return CommandError(ErrorCode.CannotCreateIndex, text)
+def _cannot_create(text: str, what_helps: str) -> CommandError:
+    return CommandError(ErrorCode.CannotCreateIndex, text, advice=what_helps)
 
 
 def check_new_indexes(
@@ -197,28 +238,47 @@ def check_new_indexes(
         for descriptor in unique:
             _check_has_shard_key(collection, descriptor)
     if account.is_continuous and not with_collection and account.refuses(LATE_UNIQUE_INDEX):
-        raise frozen()
+        raise frozen("create it together with the collection", allow(LATE_UNIQUE_INDEX))
     if collection is None:
         return
-    late = account.refuses(LATE_UNIQUE_INDEX) and not account.can("EnableUniqueIndexReIndex")
+    late = account.refuses(LATE_UNIQUE_INDEX) and not account.can(_LATE_UNIQUE)
     if late and _has_living_documents(op, collection):
-        raise _cannot_create(NOT_EMPTY)
+        what_helps = advice(
+            "The collection has documents",
+            "create the index before them",
+            allow(LATE_UNIQUE_INDEX),
+            capability(account, _LATE_UNIQUE),
+        )
+        raise _cannot_create(NOT_EMPTY, what_helps)
 
 
 def _check_together(present: list[IndexDescriptor], new: list[IndexDescriptor]) -> None:
     """The errors of indexes that could each be created, but not all in one collection."""
     together = [*present, *new]
     if sum(1 for index in together if len(index.paths) == 1 and not index.is_id) > MAX_SINGLE_FIELD_INDEXES:
-        raise _cannot_create(f"A collection can have at most {MAX_SINGLE_FIELD_INDEXES} single-field indexes")
+        raise _cannot_create(
+            f"A collection can have at most {MAX_SINGLE_FIELD_INDEXES} single-field indexes",
+            advice("The collection has too many single-field indexes", allow(INDEX_LIMITS)),
+        )
     if sum(1 for index in together if index.unique) > MAX_UNIQUE_INDEXES:
-        raise _cannot_create(f"A collection can have at most {MAX_UNIQUE_INDEXES} unique indexes")
+        raise _cannot_create(
+            f"A collection can have at most {MAX_UNIQUE_INDEXES} unique indexes",
+            advice("The collection has too many unique indexes", allow(INDEX_LIMITS)),
+        )
     timed = [index for index in together if index.is_ttl_setting or index.expire_after_s is not None]
     if len(timed) > 1:
-        raise CommandError(ErrorCode.BadValue, f"{SECOND_TTL} on the collection")
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"{SECOND_TTL} on the collection",
+            advice=advice("The collection has a TTL index already", "drop that one", allow(INDEX_LIMITS)),
+        )
     partial_paths = {path.dotted for index in together if index.partial_filter is not None for path in index.paths}
     for index in timed:
         if index.paths[0].dotted in partial_paths:
-            raise _cannot_create("The path of a TTL index cannot be that of a partial unique index")
+            raise _cannot_create(
+                "The path of a TTL index cannot be that of a partial unique index",
+                advice("A partial unique index has the path of the TTL index", allow(INDEX_LIMITS)),
+            )
 
 
 def listed_index(collection: Collection, descriptor: IndexDescriptor) -> bytes:
@@ -234,13 +294,14 @@ def listed_index(collection: Collection, descriptor: IndexDescriptor) -> bytes:
 def check_dropped_indexes(account: Account, dropped: list[IndexDescriptor]) -> None:
     """Unauthorized (13) for a unique index with continuous backup."""
     if account.is_continuous and any(descriptor.unique for descriptor in dropped):
-        raise frozen()
+        raise frozen(f"set --cosmos-backup {PERIODIC}")
 
 
-def frozen() -> CommandError:
+def frozen(*ways: str) -> CommandError:
     """Unauthorized (13): the unique indexes of a collection cannot be changed."""
     text = wrapped(ErrorCode.Unauthorized, f'Message: {{"Errors":["{FROZEN}"]}}', "Forbidden (403)")
-    return CommandError(ErrorCode.Unauthorized, text)
+    what_helps = advice("With continuous backup unique indexes are made with the collection, and stay", *ways)
+    return CommandError(ErrorCode.Unauthorized, text, advice=what_helps)
 
 
 def _check_has_shard_key(collection: Collection, descriptor: IndexDescriptor) -> None:
@@ -252,6 +313,11 @@ def _check_has_shard_key(collection: Collection, descriptor: IndexDescriptor) ->
     )
     raise _cannot_create(
         f"cannot create unique index over {{{over}}} with shard key pattern {{ {shard_key.path.dotted} : 1.0 }}",
+        advice(
+            "The unique index of a sharded collection has no shard key",
+            f"add {shard_key.path.dotted} to its fields",
+            allow(UNIQUE_WITHOUT_SHARD_KEY),
+        ),
     )
 
 

@@ -40,7 +40,7 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
-from mongottl.dialect.cosmos.provisioning import CREATE_EXISTING, collection_exists
+from mongottl.dialect.cosmos.provisioning import CREATE_EXISTING, CREATE_EXISTING_ADVICE, collection_exists
 from mongottl.document.bson_field import checked_word, missing_field
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
@@ -142,9 +142,10 @@ def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData
         if op.in_transaction:
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
         kind = CREATE_AGAIN if existing.time_series is None else CREATE_TIME_SERIES_AGAIN
+        is_same = compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid)
         if _refuses_again(op, kind):
-            raise collection_exists(existing.namespace)
-        if compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid):
+            raise collection_exists(existing.namespace, _again_advice(op, kind) if is_same else "")
+        if is_same:
             return {}
         raise CommandError(
             ErrorCode.NamespaceExists,
@@ -177,15 +178,24 @@ def _refuses_again(op: OperationContext, kind: str) -> bool:
     return features.lacks(SYNTAX, kind)
 
 
+def _again_advice(op: OperationContext, kind: str) -> str:
+    """The advice for `create` of what exists with the same options, which `_refuses_again`."""
+    if op.service.dialect.account is not None:
+        return CREATE_EXISTING_ADVICE
+    return "" if op.service.features is None else op.service.features.advice(SYNTAX, kind)
+
+
 def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
     """Creates a view. No error if the same view exists; NamespaceExists (48) if another view or a collection does.
 
     Errors of the definition are those of `exec.results.views.check_view`.
     """
     if isinstance(existing, View):
-        if existing.is_same(view) and not _refuses_again(op, CREATE_AGAIN):
-            return {}
-        raise view_exists(existing)
+        if not existing.is_same(view):
+            raise view_exists(existing)
+        if _refuses_again(op, CREATE_AGAIN):
+            raise view_exists(existing, _again_advice(op, CREATE_AGAIN))
+        return {}
     if existing is not None:
         raise CommandError(ErrorCode.NamespaceExists, f"a collection '{view.namespace}' already exists")
     op.catalog.check_new_name(op.database, view.name)
@@ -193,10 +203,11 @@ def create_view(op: OperationContext, view: View, existing: Collection | View | 
     return {}
 
 
-def view_exists(view: View) -> CommandError:
+def view_exists(view: View, advice: str = "") -> CommandError:
     return CommandError(
         ErrorCode.NamespaceExists,
         f"namespace {view.namespace} already exists, but is a view: {render_document(view.options())}",
+        advice=advice,
     )
 
 

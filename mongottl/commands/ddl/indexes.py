@@ -146,9 +146,17 @@ def _check_version(features: Features, wanted: list[IndexDescriptor]) -> None:
         if len(pattern) == 1:
             continue
         if any(direction == HASHED for _, direction in pattern) and features.lacks(SYNTAX, COMPOUND_HASHED):
-            raise CommandError(16763, "Currently only single field hashed index supported.")
+            raise CommandError(
+                16763,
+                "Currently only single field hashed index supported.",
+                advice=features.advice(SYNTAX, COMPOUND_HASHED),
+            )
         if any(is_wildcard(path) for path, _ in pattern) and features.lacks(SYNTAX, COMPOUND_WILDCARD):
-            raise CommandError(ErrorCode.CannotCreateIndex, "wildcard indexes do not allow compounding")
+            raise CommandError(
+                ErrorCode.CannotCreateIndex,
+                "wildcard indexes do not allow compounding",
+                advice=features.advice(SYNTAX, COMPOUND_WILDCARD),
+            )
 
 
 def check_commit_quorum(quorum: Value) -> None:

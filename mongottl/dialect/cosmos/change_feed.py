@@ -12,6 +12,7 @@ import base64
 import json
 from typing import Final
 
+from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields, get_value
@@ -21,6 +22,7 @@ _RULE: Final = "Change stream must be followed by a match and then a project sta
 _STAGES: Final = ("$changeStream", "$match", "$project")
 # What events have.
 _FIELDS: Final = ("_id", "fullDocument", "ns", "documentKey")
+BARE_WATCH: Final = "bare-watch"
 _OPERATION_TYPE: Final = "operationType"
 _RID_BYTES: Final = 8
 _KIND: Final = 1
@@ -42,7 +44,16 @@ def check_pipeline(pipeline: list[Value]) -> None:
 
 
 def _refused() -> CommandError:
-    return CommandError(ErrorCode.BadValue, _RULE)
+    return CommandError(
+        ErrorCode.BadValue,
+        _RULE,
+        advice=advice(
+            "A change stream wants fullDocument: 'updateLookup', a $match, and a $project of some of"
+            f" {', '.join(_FIELDS)}",
+            "give it these",
+            allow(BARE_WATCH),
+        ),
+    )
 
 
 def without_operation_types(pipeline: list[Value]) -> list[Value]:
@@ -103,7 +114,11 @@ def position_of(token: bytes, collection: BinData) -> str:
                 return position.strip('"')
     except (ValueError, LookupError, TypeError):
         pass
-    raise CommandError(ErrorCode.InvalidResumeToken, "the resume token is not one of this collection's change stream")
+    raise CommandError(
+        ErrorCode.InvalidResumeToken,
+        "the resume token is not one of this collection's change stream",
+        advice=advice("A token of Cosmos DB is of one collection, and ends with it", "begin a new change stream"),
+    )
 
 
 def _rid(collection: BinData) -> str:

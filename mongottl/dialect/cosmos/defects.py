@@ -6,6 +6,7 @@ Each was recorded of one account; the sources are in that table.
 from typing import Final
 
 from mongottl.account import Account
+from mongottl.dialect.cosmos.advice import advice, allow, allow_variant
 from mongottl.dialect.cosmos.wording import internal_error
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -15,6 +16,7 @@ _NULL_PROJECTION: Final = "null-projection"
 _MISSING_COLLECTION: Final = "missing-collection"
 _UPSERT_CONFLICT: Final = "upsert-conflict"
 _SHARD_KEY_COMMAND_ERROR: Final = "shard-key-command-error"
+MISSING_SHARD_KEY: Final = "missing-shard-key"
 
 
 def check_null_projection(account: Account, pipeline: list[Value]) -> None:
@@ -35,27 +37,47 @@ def check_null_projection(account: Account, pipeline: list[Value]) -> None:
                 and isinstance(argument, bytes)
                 and any(value is None for _, value in fields(argument))
             ):
-                raise CommandError(ErrorCode.InternalError, internal_error())
+                raise CommandError(
+                    ErrorCode.InternalError,
+                    internal_error(),
+                    advice=advice("Some accounts fail at a $project of null", allow_variant(account, _NULL_PROJECTION)),
+                )
             seen.append(name)
 
 
 def check_find_of_missing(account: Account | None) -> None:
     """NamespaceNotFound (26, of Microsoft's page on errors) for a find in a collection that does not exist."""
     if account is not None and account.refuses(_MISSING_COLLECTION):
-        raise CommandError(ErrorCode.NamespaceNotFound, "Collection not found")
+        raise CommandError(
+            ErrorCode.NamespaceNotFound,
+            "Collection not found",
+            advice=advice(
+                "There is no such collection", "create it first", allow_variant(account, _MISSING_COLLECTION)
+            ),
+        )
 
 
 def upsert_error(account: Account | None, error: CommandError) -> CommandError:
     """The error of an upsert of findAndModify whose `_id` is taken: DuplicateKey (11000), or
     ConflictingOperationInProgress (117), whose text is recorded so."""
     if account is not None and account.refuses(_UPSERT_CONFLICT):
-        return CommandError(ErrorCode.ConflictingOperationInProgress, "Error=117, Details='")
+        return CommandError(
+            ErrorCode.ConflictingOperationInProgress,
+            "Error=117, Details='",
+            advice=advice(
+                "The _id is taken, which some accounts tell so",
+                f"to get DuplicateKey, {allow_variant(account, _UPSERT_CONFLICT)}",
+            ),
+        )
     return error
 
 
 def missing_shard_key(account: Account | None, path: str) -> CommandError:
     """ShardKeyNotFound (61) for a document without a value of the shard key: of the statement, or of the command."""
     text = "document does not contain shard key"
+    what_helps = advice(
+        f"The document has no value of the shard key at {path}", "give it one", allow(MISSING_SHARD_KEY)
+    )
     if account is not None and account.refuses(_SHARD_KEY_COMMAND_ERROR):
-        return CommandError(ErrorCode.ShardKeyNotFound, text)
-    return WriteError(ErrorCode.ShardKeyNotFound, f"{text} at '{path}'")
+        return CommandError(ErrorCode.ShardKeyNotFound, text, advice=what_helps)
+    return WriteError(ErrorCode.ShardKeyNotFound, f"{text} at '{path}'", advice=what_helps)

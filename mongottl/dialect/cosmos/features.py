@@ -17,18 +17,25 @@ from collections.abc import Iterable
 from typing import Final
 
 from mongottl.account import Account
+from mongottl.config import COSMOS_VERSIONS
+from mongottl.dialect.cosmos.advice import advice, allow, allow_since, allow_variant
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.versions import (
     COMMAND,
+    COMPOUND_HASHED,
+    COMPOUND_WILDCARD,
     GEO_SHAPE,
+    OPTION,
     SYNTAX,
     UPDATE_PIPELINE,
     VARIABLE,
     Features,
     Version,
+    described,
     parse_version,
+    since,
     unknown_command,
 )
 
@@ -43,6 +50,10 @@ _NO_UPDATE_PIPELINE: Final = "update-pipeline"
 # that their second operand, which is an array, is not meant is assumed.
 _NO_ARRAY_LITERALS: Final = "array-literal-comparison"
 _COMPARISONS: Final = ("$cmp", "$eq", "$gt", "$gte", "$lt", "$lte", "$ne")
+
+# That of the indexes that no version has, and what of these came to MongoDB later than 3.6.
+_INDEX_KINDS: Final = "index-kinds"
+_INDEXES_OF_NO_VERSION: Final = (COMPOUND_HASHED, COMPOUND_WILDCARD, "createIndexes.indexes.wildcardProjection")
 
 # Kind to versions to names. A version stands for itself and all later ones; "3.6 to 4.0" for these two alone.
 # Each version's rows are followed by those of `NEVER`, of which the first row of a kind is what the articles deny, and
@@ -321,6 +332,18 @@ def missing_names(kind: str, version: Version) -> frozenset[str]:
     )
 
 
+def _nearest(kind: str, name: str, version: Version) -> str:
+    """The first version after `version` that has a name, or else the last one before it; "" if none has it."""
+    having = [
+        other
+        for other in COSMOS_VERSIONS
+        for versions, names in _TABLES[kind]
+        if name in names.split() and _Span(versions).has(parse_version(other))
+    ]
+    later = [other for other in having if parse_version(other) > version]
+    return later[0] if later else having[-1] if having else ""
+
+
 class CosmosFeatures(Features):
     """What a version of Cosmos DB has; that of MongoDB's while the account allows `MISSING_FEATURES`."""
 
@@ -346,6 +369,28 @@ class CosmosFeatures(Features):
         if unlisted is None or not self._account.refuses(MISSING_FEATURES):
             return super().lacks(kind, name)
         return name in unlisted
+
+    def advice(self, kind: str, name: str) -> str:
+        if not self.lacks(kind, name):
+            return ""
+        account = self._account
+        what = f"Cosmos DB {account.version} does not have {described(kind, name)}"
+        if kind == SYNTAX and name == UPDATE_PIPELINE and account.refuses(_NO_UPDATE_PIPELINE):
+            return advice(what, allow_since(account, _NO_UPDATE_PIPELINE, kind, name))
+        if kind == COMMAND and name == _HOST_INFO and account.refuses(_HOST_INFO):
+            return advice(what, allow_variant(account, _HOST_INFO))
+        if kind in self._unlisted and account.refuses(MISSING_FEATURES):
+            listed = _nearest(kind, name, self.version)
+            version = f"set --server-version {listed}" if listed else ""
+            return advice(what, allow_since(account, MISSING_FEATURES, kind, name), version)
+        owner, _, option = name.rpartition(".")
+        if kind == OPTION and option in REFUSED_FIELDS.get(owner, ()) and account.refuses(MISSING_FEATURES):
+            return advice(what, allow_since(account, MISSING_FEATURES, kind, name))
+        if name in _INDEXES_OF_NO_VERSION and account.refuses(_INDEX_KINDS):
+            return advice(what, allow_since(account, _INDEX_KINDS, kind, name))
+        introduced = since(kind, name)
+        first = next((version for version in COSMOS_VERSIONS if parse_version(version) >= introduced), "")
+        return advice(what, f"set --server-version {first} or later" if first else "")
 
     def keeps(self, kind: str, name: str) -> bool:
         return name in placed(kind) and not self.lacks(kind, name)
@@ -377,7 +422,11 @@ class CosmosFeatures(Features):
         for operand in operands:
             literal = get_value(operand, "$literal") if isinstance(operand, bytes) else operand
             if isinstance(literal, list):
-                raise CommandError(ErrorCode.BadValue, f"{operator} with an array literal is not supported")
+                raise CommandError(
+                    ErrorCode.BadValue,
+                    f"{operator} with an array literal is not supported",
+                    advice=advice(f"Cosmos DB compares no array literal by {operator}", allow(_NO_ARRAY_LITERALS)),
+                )
 
     def _refuse_fields(self, owner: str, document: bytes) -> None:
         refused = REFUSED_FIELDS.get(owner)
@@ -387,7 +436,10 @@ class CosmosFeatures(Features):
         for name in refused:
             if name in given:
                 text = _NO_CAPPED if (owner, name) == ("create", "capped") else f"{name} is not supported"
-                raise CommandError(ErrorCode.BadValue, text)
+                way = allow_since(self._account, MISSING_FEATURES, OPTION, f"{owner}.{name}")
+                raise CommandError(
+                    ErrorCode.BadValue, text, advice=advice(f"Cosmos DB does not have {owner}.{name}", way)
+                )
 
     def refused_command(self, name: str) -> CommandError:
         """CommandNotSupported (115); the text is from users' reports, which have the full stop."""

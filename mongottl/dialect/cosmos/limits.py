@@ -8,6 +8,7 @@ of ids of the service's resources.
 from typing import Final
 
 from mongottl.account import Account
+from mongottl.dialect.cosmos.advice import advice, allow, capability
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.document.validate import MAX_DEPTH
 from mongottl.errors import CommandError, ErrorCode, WriteError
@@ -17,6 +18,11 @@ _SIZE_LIMITS: Final = "size-limits"
 _TIME_LIMITS: Final = "time-limits"
 _COLLECTION_NAMES: Final = "collection-names"
 _LARGE_DOCUMENTS: Final = "EnableMongo16MBDocumentSupport"
+
+# Of an index, which `commands.ddl.cosmos_indexes` enforces. The names of a path: `a.b` has 2. Microsoft's page calls it
+# the nesting of a path.
+MAX_COMPOUND_FIELDS: Final = 8
+MAX_PATH_NAMES: Final = 6
 
 _FORBIDDEN_IN_NAMES: Final = "/\\#?"
 # Of them, the one for which an account of 3.6 has answered InternalError: microsoft/vscode-cosmosdb#1819 (2021).
@@ -82,10 +88,42 @@ def max_document_bytes(account: Account, has_large_documents: bool) -> int:
     return _LARGE_BYTES if has_large_documents and account.can(_LARGE_DOCUMENTS) else _SMALL_BYTES
 
 
-def too_large() -> WriteError:
+def too_large(account: Account, length: int) -> WriteError:
     """InvalidLength (16), for a document beyond the limit. The words of the reason are assumed."""
     reason = 'Message: {"Errors":["Request size is too large"]}'
-    return WriteError(ErrorCode.InvalidLength, wrapped(16, reason, "RequestEntityTooLarge (413)"))
+    if length > _LARGE_BYTES:
+        what_helps = advice("A document can have at most 16 MB")
+    elif account.can(_LARGE_DOCUMENTS):
+        what_helps = advice(
+            f"The document has more than 2 MB, and the collection was created before {_LARGE_DOCUMENTS} was set",
+            "create the collection anew",
+        )
+    else:
+        way = f"{capability(account, _LARGE_DOCUMENTS)}, and create the collection after that"
+        what_helps = advice("The document has more than 2 MB", way)
+    return WriteError(ErrorCode.InvalidLength, wrapped(16, reason, "RequestEntityTooLarge (413)"), advice=what_helps)
+
+
+def large_reply_advice(account: Account) -> str:
+    """The advice for a reply that is longer than the account's messages, but not longer than MongoDB's."""
+    return advice("The reply has more than 4 MB", allow(_SIZE_LIMITS), capability(account, _LARGE_DOCUMENTS))
+
+
+def large_batch_advice(account: Account, size: int) -> str:
+    """The advice for a batch of too many writes."""
+    small = account.refuses(_SIZE_LIMITS)
+    what = f"The batch has more than {_MAX_WRITE_BATCH_SIZE if small else _LARGE_WRITE_BATCH_SIZE} writes"
+    allowed = allow(_SIZE_LIMITS) if small and size <= _LARGE_WRITE_BATCH_SIZE else ""
+    return advice(what, "divide it", allowed)
+
+
+def name_advice(name: str) -> str:
+    """The advice for a name of a collection that has a character which Cosmos DB does not take."""
+    found = " ".join(character for character in _FORBIDDEN_IN_NAMES if character in name)
+    return advice(f"The name of the collection has {found}", allow(_COLLECTION_NAMES))
+
+
+TRANSACTION_TIME_ADVICE: Final = advice("The transaction has taken more than 5 seconds", allow(_TIME_LIMITS))
 
 
 def check_id_length(document: bytes, position: int, max_bytes: int) -> None:
@@ -93,22 +131,26 @@ def check_id_length(document: bytes, position: int, max_bytes: int) -> None:
     length = int.from_bytes(document[position : position + 4], "little") - 1
     if length > max_bytes:
         reason = f'Message: {{"Errors":["The _id of {length} bytes is longer than {max_bytes} bytes"]}}'
-        raise WriteError(ErrorCode.BadValue, wrapped(2, reason))
+        what_helps = advice(f"The _id has more than {max_bytes} bytes", allow(_SIZE_LIMITS))
+        raise WriteError(ErrorCode.BadValue, wrapped(2, reason), advice=what_helps)
 
 
 def shard_key_too_long() -> WriteError:
     """BadValue (2, assumed) for a value of the shard key beyond the limit."""
     reason = f'Message: {{"Errors":["The value of the shard key is longer than {_MAX_SHARD_KEY_BYTES} bytes"]}}'
-    return WriteError(ErrorCode.BadValue, wrapped(2, reason))
+    what_helps = advice("The value of the shard key is too long", allow(_SIZE_LIMITS))
+    return WriteError(ErrorCode.BadValue, wrapped(2, reason), advice=what_helps)
 
 
 def too_deep() -> WriteError:
     """BadValue (2, assumed) for a document with too many levels of documents and arrays."""
     reason = f'Message: {{"Errors":["The document has more than {_MAX_DEPTH - 1} levels of nesting"]}}'
-    return WriteError(ErrorCode.BadValue, wrapped(2, reason))
+    what_helps = advice("The document has too many levels", allow(_SIZE_LIMITS))
+    return WriteError(ErrorCode.BadValue, wrapped(2, reason), advice=what_helps)
 
 
-def time_is_up() -> CommandError:
+def time_is_up(is_own_limit: bool) -> CommandError:
     """ExceededTimeLimit (50), for an operation that takes longer than the limit; that it is the same for one that takes
-    longer than its `maxTimeMS` is assumed."""
-    return CommandError(ErrorCode.MaxTimeMSExpired, "Request timed out.")
+    longer than its `maxTimeMS` is assumed. is_own_limit: whether it is that one."""
+    what_helps = "" if is_own_limit else advice("The operation has taken more than 60 seconds", allow(_TIME_LIMITS))
+    return CommandError(ErrorCode.MaxTimeMSExpired, "Request timed out.", advice=what_helps)

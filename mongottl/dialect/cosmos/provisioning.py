@@ -10,6 +10,7 @@ on, and the storage needs what they say.
 from typing import Final
 
 from mongottl.account import Account
+from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.document.numbers import whole
 from mongottl.document.render import render_value
@@ -24,6 +25,9 @@ _MIN_AUTOSCALE_UNITS: Final = 1000
 _AUTOSCALE_STEP: Final = 1000
 # More needs a shard key.
 _MAX_UNSHARDED_UNITS: Final = 10_000
+_COLLECTION_NAMES: Final = "collection-names"
+CREATE_EXISTING_ADVICE: Final = advice("The collection exists already", "drop it first", allow(CREATE_EXISTING))
+_NO_FALLBACK: Final = advice("MongoDB has no such command to fall back on")
 
 
 def already_exists() -> CommandError:
@@ -35,13 +39,14 @@ def already_exists() -> CommandError:
             'Message: {"Errors":["Resource with specified id, name, or unique index already exists."]}',
             "Conflict (409)",
         ),
+        advice=advice("It exists already", "drop it first"),
     )
 
 
-def collection_exists(namespace: str) -> CommandError:
+def collection_exists(namespace: str, what_helps: str) -> CommandError:
     """NamespaceExists (48) for `create` of what exists, whatever its options: liquibase/liquibase-mongodb#581 (2024)
-    has the whole reply."""
-    return CommandError(ErrorCode.NamespaceExists, f"a collection '{namespace}' already exists")
+    has the whole reply. what_helps: "" if MongoDB refuses it, too, since the options differ."""
+    return CommandError(ErrorCode.NamespaceExists, f"a collection '{namespace}' already exists", advice=what_helps)
 
 
 def not_found(what: str) -> CommandError:
@@ -53,12 +58,14 @@ def not_found(what: str) -> CommandError:
             f'Message: {{"Errors":["Owner resource does not exist: {what}"]}}',
             "NotFound (404)",
         ),
+        advice=advice(f"There is no {what}", "create it first"),
     )
 
 
 def refused(reason: str) -> CommandError:
     """BadValue (2)."""
-    return CommandError(ErrorCode.BadValue, wrapped(ErrorCode.BadValue, f'Message: {{"Errors":["{reason}"]}}'))
+    text = wrapped(ErrorCode.BadValue, f'Message: {{"Errors":["{reason}"]}}')
+    return CommandError(ErrorCode.BadValue, text, advice=_NO_FALLBACK)
 
 
 def checked_units(asked: Value, autoscale: bool, sharded: bool) -> int:
@@ -80,11 +87,19 @@ def checked_units(asked: Value, autoscale: bool, sharded: bool) -> int:
 def check_name(account: Account, collection: str) -> None:
     """InvalidNamespace (73) for a name with spaces, which CreateCollection does not take. That this is the code is
     assumed."""
-    if " " in collection and account.refuses("collection-names"):
-        raise CommandError(ErrorCode.InvalidNamespace, "Collection name contains invalid character.")
+    if " " in collection and account.refuses(_COLLECTION_NAMES):
+        raise CommandError(
+            ErrorCode.InvalidNamespace,
+            "Collection name contains invalid character.",
+            advice=advice("CreateCollection takes no name with spaces", allow(_COLLECTION_NAMES)),
+        )
 
 
 def check_shard_key(path: str) -> None:
     """BadValue (2) for a path that cannot be a shard key; the words are reported by users."""
     if any(part == "" or part.startswith("$") or "/" in part or "\0" in part for part in path.split(".")):
-        raise CommandError(ErrorCode.BadValue, f"Partition key path /{path} is invalid for MongoDB API")
+        raise CommandError(
+            ErrorCode.BadValue,
+            f"Partition key path /{path} is invalid for MongoDB API",
+            advice=advice("Such a path cannot be a shard key"),
+        )

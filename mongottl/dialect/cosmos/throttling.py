@@ -8,6 +8,7 @@ follow `Details='` in the text without a hint are known for inserts; those for o
 from typing import Final
 
 from mongottl.account import BATCH
+from mongottl.dialect.cosmos.advice import advice
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.errors import CommandError, ErrorCode
 
@@ -23,6 +24,12 @@ BARE: Final = "bare"
 FORMS: Final = (SINGLE, BATCH, NO_HINT, BARE)
 # Users have seen hints from 4 to 500 milliseconds.
 DEFAULT_RETRY_AFTER_MS: Final = 34
+# What helps against throttling by the budget, and against a request that has waited for it as long as it may.
+BUDGET_ADVICE: Final = advice(
+    "The throughput of the collection or of its database is used up",
+    "raise it by UpdateCollection or UpdateDatabase",
+    "do not enforce it, with --cosmos-throughput metered",
+)
 
 # The texts of a request that takes too long, by whether the server has waited because of throttling.
 TIMEOUT_TEXTS: Final = {
@@ -39,7 +46,7 @@ _REASON: Final = """{
 }"""
 
 
-def throttled(operation: str, form: str, retry_after_ms: int) -> CommandError:
+def throttled(operation: str, form: str, retry_after_ms: int, what_helps: str = BUDGET_ADVICE) -> CommandError:
     """16500, for a request or statement that is refused because the throughput is used up.
 
     operation: "Insert", "Update", "Delete" or "Query". form: one of `FORMS`. retry_after_ms: what
@@ -54,16 +61,16 @@ def throttled(operation: str, form: str, retry_after_ms: int) -> CommandError:
         text = f"Error={TOO_MANY_REQUESTS}, {hint}Details='Batch write error."
     else:
         text = wrapped(TOO_MANY_REQUESTS, _REASON, "TooManyRequests (429)", 3200, hint)
-    return CommandError(TOO_MANY_REQUESTS, text)
+    return CommandError(TOO_MANY_REQUESTS, text, advice=what_helps)
 
 
-def timed_out(form: str) -> CommandError:
+def timed_out(form: str, what_helps: str) -> CommandError:
     """50, whose `codeName` is ExceededTimeLimit. form: a key of `TIMEOUT_TEXTS`."""
-    return CommandError(ErrorCode.MaxTimeMSExpired, TIMEOUT_TEXTS[form])
+    return CommandError(ErrorCode.MaxTimeMSExpired, TIMEOUT_TEXTS[form], advice=what_helps)
 
 
-def unavailable() -> CommandError:
+def unavailable(what_helps: str) -> CommandError:
     """InternalError (1), as users have met it for a moment after a collection was made. The words of the reason are
     assumed."""
     reason = 'Message: {"Errors":["The request failed because the service is not available. Please retry."]}'
-    return CommandError(ErrorCode.InternalError, wrapped(1, reason, "ServiceUnavailable (503)"))
+    return CommandError(ErrorCode.InternalError, wrapped(1, reason, "ServiceUnavailable (503)"), advice=what_helps)

@@ -9,6 +9,8 @@ Source: errors that users of the service have reported.
 import uuid
 from typing import Final
 
+from mongottl.account import Account
+from mongottl.dialect.cosmos.advice import advice, allow_variant
 from mongottl.errors import CommandError, ErrorCode
 
 # How often the response of the storage is wrapped.
@@ -61,11 +63,15 @@ def internal_error() -> str:
     return f"[ActivityId={activity_id()}] Internal error."
 
 
-def hello_refused(is_logged_in: bool) -> CommandError:
+def hello_refused(account: Account, is_logged_in: bool) -> CommandError:
     """CommandNotSupported (115) for `hello`. The first text was reported of Spring Boot's health check, the second by
     MicrosoftDocs/azure-dev-docs#1260."""
     text = "Command hello not supported." if is_logged_in else "Command Hello not supported prior to authentication"
-    return CommandError(ErrorCode.CommandNotSupported, text)
+    return CommandError(
+        ErrorCode.CommandNotSupported,
+        text,
+        advice=advice("Some accounts have no hello", "use isMaster", allow_variant(account, "hello")),
+    )
 
 
 def not_authenticated() -> str:

@@ -41,6 +41,7 @@ STEP_S: Final = 0.002
 MAX_NOTED_PLANS: Final = 8
 _NO_PLANS: Final[list[object]] = []
 _NO_ERRORS: Final[list[Value]] = []
+_NO_ADVICE: Final[dict[int, str]] = {}
 # Functions, and other values, that scripts of a database have as global variables; how many of them at most.
 _STORED_FUNCTIONS: Final = "system.js"
 _MAX_STORED_FUNCTIONS: Final = 1000
@@ -75,7 +76,8 @@ class OperationContext(OperationState):
     gate: what a batch of writes asks before each statement, or None. meter: counts its request units, or None. charge:
     what it has cost at its end, in hundredths of units. All three are of the dialect `cosmos`.
     script_steps: set if something that it evaluates is in JavaScript.
-    statement_errors: the failed statements of a batch of writes, as `writeErrors` has them.
+    statement_errors: the failed statements of a batch of writes, as `writeErrors` has them. statement_advice: the
+    `advice` of those that have one, by their place in that list.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
     is_before_first_user: whether it was allowed only because there was no user yet.
     """
@@ -119,6 +121,7 @@ class OperationContext(OperationState):
         self.is_before_first_user = False
         self.comment: Value = None
         self.statement_errors: list[Value] = _NO_ERRORS
+        self.statement_advice: dict[int, str] = _NO_ADVICE
         # Fields with names that are not declared, of commands that accept any (getParameter, setParameter).
         self.extra_fields: dict[str, Value] = {}
         # Monotonic time at which the command began to use its collection.
@@ -307,7 +310,7 @@ class OperationContext(OperationState):
         MaxTimeMSExpired (50) at once if `seconds` is not positive, or if the fail point maxTimeAlwaysTimeOut is on.
         """
         if seconds <= 0.0 or self.service.fail_points.times_out():
-            raise self._time_is_up()
+            raise self._time_is_up(is_own_limit=True)
         self.deadline_s = self.service.clock.monotonic_s() + seconds
 
     def bound_time(self, seconds: float) -> None:
@@ -323,17 +326,17 @@ class OperationContext(OperationState):
         self.now_ms = self.service.clock.now_ms()
         self.now_s = self.now_ms // MS_PER_S
 
-    def _time_is_up(self) -> CommandError:
+    def _time_is_up(self, is_own_limit: bool) -> CommandError:
         if self.service.dialect.account is not None:
-            return time_is_up()
+            return time_is_up(is_own_limit=is_own_limit)
         return CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
 
     def check_interrupt(self) -> None:
         """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""
         if self.deadline_s > 0.0 and self.service.clock.monotonic_s() >= self.deadline_s:
-            raise self._time_is_up()
+            raise self._time_is_up(is_own_limit=True)
         if self.latest_ms > 0 and self.service.clock.now_ms() >= self.latest_ms:
-            raise self._time_is_up()
+            raise self._time_is_up(is_own_limit=False)
         if self.killed:
             raise CommandError(ErrorCode.Interrupted, self.why_killed)
         service = self.service

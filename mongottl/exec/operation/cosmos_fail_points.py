@@ -17,6 +17,7 @@ They act whatever the account's capabilities are: with DisableRateLimitingRespon
 from collections.abc import Container
 from typing import Final
 
+from mongottl.dialect.cosmos.advice import advice
 from mongottl.dialect.cosmos.throttling import (
     DEFAULT_RETRY_AFTER_MS,
     FORMS,
@@ -132,8 +133,9 @@ class CosmosFailPoint:
     def error(self, operation: str, usual_form: str) -> CommandError:
         """The error of the command, or of its statement `item`. operation: see `throttled`. usual_form: of the text of
         cosmosThrottle, unless the fail point has one."""
+        what_helps = advice(f"The fail point {self.name} is set", "switch it off by configureFailPoint")
         if self.name == UNAVAILABLE:
-            return unavailable()
+            return unavailable(what_helps)
         if self.name == TIMEOUT:
-            return timed_out(self._form or "plain")
-        return throttled(operation, self._form or usual_form, self._retry_after_ms)
+            return timed_out(self._form or "plain", what_helps)
+        return throttled(operation, self._form or usual_form, self._retry_after_ms, what_helps)

@@ -48,13 +48,14 @@ class SlowKind(NamedTuple):
 
 class Failure(NamedTuple):
     """Commands, or statements of batches, that failed with errors which differ in values alone. text: of the last one.
-    namespace: "" where the command names none."""
+    namespace: "" where the command names none. advice: see `CommandError`."""
 
     command: str
     namespace: str
     code: int
     text: str
     times: int
+    advice: str
 
 
 class Observation:
@@ -67,7 +68,7 @@ class Observation:
         self.statement_errors: dict[int, int] = {}
         # Both by their kind, the one that was slow last at the end.
         self._slow: dict[tuple[str, ...], SlowKind] = {}
-        self._failures: dict[tuple[str, str, int, str], Failure] = {}
+        self._failures: dict[tuple[str, str, int, str, str], Failure] = {}
 
     def record(self, command: str, micros: int) -> None:
         """Records a command that has ended."""
@@ -92,21 +93,22 @@ class Observation:
         """The kinds of slow commands, the one that was slow last first."""
         return list(reversed(self._slow.values()))
 
-    def record_error(self, command: str, namespace: str, code: int, text: str) -> None:
+    def record_error(self, command: str, namespace: str, code: int, text: str, advice: str = "") -> None:
         """Records that a command failed."""
         _count(self.errors, code)
-        self._record_failure(command, namespace, code, text[:_MAX_TEXT])
+        self._record_failure(command, namespace, code, text[:_MAX_TEXT], advice)
 
-    def record_statement_error(self, command: str, namespace: str, code: int, text: str) -> None:
+    def record_statement_error(self, command: str, namespace: str, code: int, text: str, advice: str = "") -> None:
         """Records that a statement of a batch failed."""
         _count(self.statement_errors, code)
-        self._record_failure(command, namespace, code, text[:_MAX_TEXT])
+        self._record_failure(command, namespace, code, text[:_MAX_TEXT], advice)
 
-    def _record_failure(self, command: str, namespace: str, code: int, text: str) -> None:
-        kind = (command, namespace, code, _shape(text))
+    def _record_failure(self, command: str, namespace: str, code: int, text: str, advice: str) -> None:
+        # One text may have several advices: Cosmos DB names neither the index nor the field.
+        kind = (command, namespace, code, _shape(text), advice)
         earlier = self._failures.pop(kind, None)
         times = 1 if earlier is None else earlier.times + 1
-        self._failures[kind] = Failure(command, namespace, code, text, times)
+        self._failures[kind] = Failure(command, namespace, code, text, times, advice)
         if len(self._failures) > KEPT_FAILURES:
             del self._failures[next(iter(self._failures))]
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mongottl.account import ENFORCED, Account
-from mongottl.dialect.cosmos.throttling import TOO_MANY_REQUESTS, throttled, timed_out
+from mongottl.dialect.cosmos.throttling import BUDGET_ADVICE, TOO_MANY_REQUESTS, throttled, timed_out
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
@@ -82,7 +82,7 @@ class RequestBudget:
                 yield Wait(seconds, signal, may_abandon=True)
                 signal.clear()
                 if op.time_left_s() == 0.0 or clock.now_ms() - self._began_ms >= MAX_WAIT_MS:
-                    raise timed_out("rateLimited")
+                    raise timed_out("rateLimited", BUDGET_ADVICE)
                 op.check_interrupt()
                 wait_ms = self.wait_ms()
         finally:

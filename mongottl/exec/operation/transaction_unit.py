@@ -106,6 +106,7 @@ def abort_expired(service: ServiceContext) -> float:
     following_s = 0.0
     for transaction in service.transactions.open():
         if transaction.is_over(now_s, now_ms):
+            transaction.timed_out = True
             if transaction.busy:
                 transaction.expired = True
             else:

@@ -34,7 +34,7 @@ class Transaction:
     its beginning; started_s: its monotonic time. active_s: how long statements ran that have ended, in seconds;
     active_since_s: monotonic time at which the latest statement began.
     busy: whether a statement runs. deadline_s: monotonic time after which it is aborted; deadline_ms: wall time from
-    which on it is, or 0. expired: whether the statement
+    which on it is, or 0. timed_out: whether it was aborted because its time was over. expired: whether the statement
     that is running is to abort it at its end.
     """
 
@@ -56,6 +56,7 @@ class Transaction:
         self.why_aborted = ""
         self.busy = False
         self.expired = False
+        self.timed_out = False
         self.collections: Final[dict[int, Collection]] = {}
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}

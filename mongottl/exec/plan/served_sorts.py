@@ -29,7 +29,10 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.index_kinds.kind import is_wildcard
+from mongottl.dialect.cosmos.advice import advice, allow, capability, create_index
+from mongottl.dialect.cosmos.limits import MAX_COMPOUND_FIELDS, MAX_PATH_NAMES
 from mongottl.dialect.cosmos.wording import storage_failure
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.predicates import conjuncts_of
@@ -46,6 +49,8 @@ NO_INDEX: Final = "The index path corresponding to the specified order-by item i
 NO_COMPOUND_INDEX: Final = (
     "The order by query does not have a corresponding composite index that it can be served from."
 )
+# The capability for compound indexes on nested paths.
+NESTED_INDEXES: Final = "EnableUniqueCompoundNestedDocs"
 _WILDCARD: Final = "$**"
 
 
@@ -90,16 +95,39 @@ def check_pipeline_sorts(op: OperationContext, collection: Collection | None, sp
 def _check(account: Account, collection: Collection | None, sorts: Iterable[_FilteredSort]) -> None:
     if collection is None or not account.refuses(SORT_WITHOUT_INDEX):
         return
-    ready = [index.descriptor for index in collection.listed_indexes if index.ready]
+    indexes = collection.listed_indexes
+    ready = [index.descriptor for index in indexes if index.ready]
     is_strict = account.refuses(FILTERED_COMPOUND_SORT)
     for sort, filters in sorts:
         if sort.metadata or sort.is_empty():
             continue
         equal = _equal_paths(filters)
         if not any(serves(index, sort, equal, is_strict) for index in ready):
+            built = any(serves(index.descriptor, sort, equal, is_strict) for index in indexes)
             raise CommandError(
-                ErrorCode.BadValue, storage_failure(NO_INDEX if len(sort.paths) == 1 else NO_COMPOUND_INDEX)
+                ErrorCode.BadValue,
+                storage_failure(NO_INDEX if len(sort.paths) == 1 else NO_COMPOUND_INDEX),
+                advice=_advice(account, sort, equal if is_strict else frozenset(), built),
             )
+
+
+def _advice(account: Account, sort: SortPattern, beside: frozenset[str], is_built: bool) -> str:
+    """The advice for a sort that no index serves. beside: paths that the index must have, too, if the sort has several.
+    is_built: whether the index that would serve it is being built."""
+    if is_built:
+        return advice("The index that serves this sort is not built yet", "wait for it", allow(SORT_WITHOUT_INDEX))
+    key: list[tuple[str, Value]] = list(sort.describe().items())
+    if len(key) > 1:
+        wanted = {path for path, _ in key}
+        key = [(path, 1) for path in sorted(beside - wanted)] + key
+    names = [path.split(".") for path, _ in key]
+    possible = len(key) <= MAX_COMPOUND_FIELDS and all(len(path) <= MAX_PATH_NAMES for path in names)
+    if not possible or any(name.startswith("$") for path in names for name in path):
+        return advice("No index can serve this sort", allow(SORT_WITHOUT_INDEX))
+    way = create_index(key)
+    if len(key) > 1 and not account.can(NESTED_INDEXES) and any(len(path) > 1 for path in names):
+        way = f"{capability(account, NESTED_INDEXES)} and {way}"
+    return advice("No index serves this sort", way, allow(SORT_WITHOUT_INDEX))
 
 
 def _equal_paths(filters: list[MatchExpression]) -> frozenset[str]:

@@ -12,7 +12,14 @@ Source: Microsoft's "Change streams in Azure Cosmos DB's API for MongoDB" and "C
 
 from mongottl.account import Account
 from mongottl.catalog.collection import Collection
-from mongottl.dialect.cosmos.change_feed import check_pipeline, feed_token, position_of, without_operation_types
+from mongottl.dialect.cosmos.advice import advice, allow
+from mongottl.dialect.cosmos.change_feed import (
+    BARE_WATCH,
+    check_pipeline,
+    feed_token,
+    position_of,
+    without_operation_types,
+)
 from mongottl.dialect.cosmos.provisioning import not_found
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value, type_code_of, type_name
@@ -27,6 +34,7 @@ from mongottl.query.pipeline.change_stream import ChangeStreamSpec
 from mongottl.query.pipeline.stage import StageSpec
 
 _TOLD = ("insert", "update", "replace")
+_DATABASE_WATCH = "database-watch"
 _GONE = ("drop", "rename", "dropDatabase", "invalidate")
 
 
@@ -38,9 +46,13 @@ def is_of_feed(account: Account | None, named: Value) -> bool:
     """
     if account is None:
         return False
-    if not isinstance(named, str) and account.refuses("database-watch"):
+    if not isinstance(named, str) and account.refuses(_DATABASE_WATCH):
         found = type_name(type_code_of(named))
-        raise CommandError(ErrorCode.TypeMismatch, f"Expected type string but found {found}.")
+        raise CommandError(
+            ErrorCode.TypeMismatch,
+            f"Expected type string but found {found}.",
+            advice=advice("A change stream is of one collection", "watch each of them", allow(_DATABASE_WATCH)),
+        )
     return isinstance(named, str)
 
 
@@ -52,7 +64,7 @@ def feed_pipeline(
     BadValue (2) for another pipeline than the one that Cosmos DB takes, unless the account allows it, NamespaceNotFound
     (26) without the collection, which cannot be allowed: the feed and its tokens are of one collection.
     """
-    if account.refuses("bare-watch"):
+    if account.refuses(BARE_WATCH):
         check_pipeline(pipeline)
     if collection is None:
         raise missing_collection(op.database, name)

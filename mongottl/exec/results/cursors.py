@@ -8,7 +8,9 @@ pages: sources remember a position.
 from abc import ABC, abstractmethod
 from typing import Final
 
+from mongottl.account import Account
 from mongottl.catalog.collection import Collection
+from mongottl.dialect.cosmos.limits import large_reply_advice
 from mongottl.document.build import ArrayBuilder, ArraySize
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
@@ -39,12 +41,14 @@ _LISTED_AT_ONCE: Final = 2048
 class Page:
     """The batch of a reply while it is filled: at most `wanted` documents (0: any number) in an array of `max_bytes`.
 
-    A reply may be 16 KiB larger than the array, for its other fields (namespace, cursor id).
+    A reply may be 16 KiB larger than the array, for its other fields (namespace, cursor id). account: that of Cosmos
+    DB that the server stands for, which may have smaller replies; None for MongoDB.
     """
 
-    def __init__(self, wanted: int, max_bytes: int = MAX_PAGE_BYTES) -> None:
+    def __init__(self, wanted: int, max_bytes: int = MAX_PAGE_BYTES, account: Account | None = None) -> None:
         self.wanted = wanted
         self._max_bytes = max_bytes
+        self._account = account
         self.count = 0
         self._size = ArraySize()
         self._array = ArrayBuilder()
@@ -82,7 +86,10 @@ class Page:
         """
         size = len(document)
         if size > self._max_bytes + _ADDED_BYTES:
-            raise too_large(document)
+            account = self._account
+            raise too_large(
+                document, large_reply_advice(account) if account is not None and size <= MAX_RESULT_BYTES else ""
+            )
         if self.is_full():
             return False
         if self.count > 0 and self._size.with_one_more(size) > self._max_bytes:
@@ -94,12 +101,13 @@ class Page:
         return True
 
 
-def too_large(document: bytes) -> CommandError:
+def too_large(document: bytes, advice: str = "") -> CommandError:
     size = len(document)
     return CommandError(
         ErrorCode.BSONObjectTooLarge,
         f"BSONObj size: {size} (0x{size:X}) is invalid. Size must be between 0 and {MAX_RESULT_BYTES}(16MB) First"
         f" element: {first_field_name(document)}",
+        advice=advice,
     )
 
 
@@ -202,7 +210,7 @@ class ClientCursor(OpenCursor):
 
     def next_page(self, op: OperationContext, wanted: int) -> Steps[Page]:
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
-        page = Page(wanted, op.service.max_page_bytes)
+        page = Page(wanted, op.service.max_page_bytes, op.service.dialect.account)
         op.step_records = min(op.step_records, self.step_records)
         while True:
             conflict: ClaimedByTransaction | None = None

@@ -3,6 +3,8 @@
 from bisect import bisect_right
 from typing import Final
 
+from mongottl.account import Account
+from mongottl.dialect.cosmos.limits import large_reply_advice
 from mongottl.document.build import ArrayBuilder, ArraySize, value_size
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
@@ -20,10 +22,20 @@ _ENCODED_AT_ONCE: Final = 4096
 
 
 class DistinctValues:
-    """Collects the distinct values; of values that compare equal, the first is kept."""
+    """Collects the distinct values; of values that compare equal, the first is kept.
 
-    def __init__(self, path: FieldPath, collation: Collation | None, max_bytes: int = MAX_DISTINCT_BYTES) -> None:
+    account: that of Cosmos DB that the server stands for, which may have smaller replies; None for MongoDB.
+    """
+
+    def __init__(
+        self,
+        path: FieldPath,
+        collation: Collation | None,
+        max_bytes: int = MAX_DISTINCT_BYTES,
+        account: Account | None = None,
+    ) -> None:
         self._max_bytes = max_bytes
+        self._advice = large_reply_advice(account) if account is not None and max_bytes < MAX_DISTINCT_BYTES else ""
         self._path = path
         self._collation = collation
         self._values: dict[bytes, Value] = {}
@@ -39,7 +51,7 @@ class DistinctValues:
                     values[key] = value
                     self._size.add(value_size(value))
                     if self._size.size > self._max_bytes:
-                        raise CommandError(17217, "distinct too big, 16mb cap")
+                        raise CommandError(17217, "distinct too big, 16mb cap", advice=self._advice)
 
     def in_order(self, op: OperationContext) -> Steps[RawArray]:
         """All values, sorted. There may be a million: each step sorts, merges or encodes a part of them."""

@@ -8,7 +8,8 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.shard_key import ShardKey
-from mongottl.dialect.cosmos.defects import missing_shard_key
+from mongottl.dialect.cosmos.advice import advice, allow
+from mongottl.dialect.cosmos.defects import MISSING_SHARD_KEY, missing_shard_key
 from mongottl.dialect.cosmos.limits import shard_key_too_long
 from mongottl.document.types import MISSING
 from mongottl.document.walk import get_value
@@ -20,6 +21,8 @@ from mongottl.query.match.tree import AndExpression
 
 # Bytes of a string's KeyString around the string itself: its type and its end.
 _AROUND_STRING: Final = 2
+_SHARD_KEY_CHANGE: Final = "shard-key-change"
+_UNTARGETED_WRITE: Final = "untargeted-write"
 
 
 def check_has_shard_key(op: OperationContext, shard_key: ShardKey, document: bytes) -> None:
@@ -28,7 +31,7 @@ def check_has_shard_key(op: OperationContext, shard_key: ShardKey, document: byt
     long."""
     value = shard_key.value_of(document)
     if value is None:
-        if _refuses(op, "missing-shard-key"):
+        if _refuses(op, MISSING_SHARD_KEY):
             raise missing_shard_key(op.service.dialect.account, shard_key.path.dotted)
     elif 0 < op.service.max_shard_key_bytes < len(value) - _AROUND_STRING:
         raise shard_key_too_long()
@@ -42,11 +45,16 @@ def check_keeps_shard_key(
     value = shard_key.value_of(after)
     if value is None and replaces:
         check_has_shard_key(op, shard_key, after)
-    if value != shard_key.value_of(before) and _refuses(op, "shard-key-change"):
+    if value != shard_key.value_of(before) and _refuses(op, _SHARD_KEY_CHANGE):
         path = shard_key.path.dotted
         raise WriteError(
             ErrorCode.ImmutableField,
             f"Performing an update on the path '{path}' would modify the immutable field '{path}'",
+            advice=advice(
+                f"The update changes the value of the shard key at {path}",
+                "delete the document and insert it anew",
+                allow(_SHARD_KEY_CHANGE),
+            ),
         )
 
 
@@ -63,12 +71,20 @@ def check_targets_shard_key(op: OperationContext, collection: Collection, match:
     """
     shard_key = collection.shard_key
     account = op.service.dialect.account
-    if shard_key is None or account is None or not account.refuses("untargeted-write"):
+    if shard_key is None or account is None or not account.refuses(_UNTARGETED_WRITE):
         return
     if many and not op.service.dialect.account_retries_writes():
         return
     if not _names(match, shard_key.path.parts):
-        raise CommandError(ErrorCode.ShardKeyNotFound, "query in command must target a single shard key")
+        raise CommandError(
+            ErrorCode.ShardKeyNotFound,
+            "query in command must target a single shard key",
+            advice=advice(
+                f"The filter names no value of the shard key at {shard_key.path.dotted}",
+                "add one",
+                allow(_UNTARGETED_WRITE),
+            ),
+        )
 
 
 def _names(match: MatchExpression, path: list[str]) -> bool:

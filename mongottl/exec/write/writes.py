@@ -155,7 +155,7 @@ def _takes_large_document(op: OperationContext, collection: Collection | None, d
     if account is None:
         return False
     if len(document) > max_document_bytes(account, collection is None or collection.options.large_documents):
-        raise too_large()
+        raise too_large(account, len(document))
     return True
 
 

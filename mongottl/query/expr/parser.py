@@ -151,7 +151,7 @@ def parse_operator(name: str, argument: Value, scope: Scope) -> Expression:
     operator = EXPRESSIONS.get(name)
     if scope.ctx.features is not None:
         if scope.ctx.lacks(EXPRESSIONS.kind, name):
-            raise _unrecognized(name)
+            raise _unrecognized(name, EXPRESSIONS.advice(scope.ctx.features, name))
         scope.ctx.check_options(name, argument)
         if operator is None and scope.ctx.features.keeps(EXPRESSIONS.kind, name):
             operator = EXPRESSIONS.removed(name)
@@ -216,8 +216,8 @@ def _combined(name: str, operator: Operator, constants: list[Expression], ctx: P
     return [node] if isinstance(node, Constant) else constants
 
 
-def _unrecognized(name: str) -> CommandError:
-    return CommandError(ErrorCode.InvalidPipelineOperator, f"Unrecognized expression '{name}'")
+def _unrecognized(name: str, advice: str = "") -> CommandError:
+    return CommandError(ErrorCode.InvalidPipelineOperator, f"Unrecognized expression '{name}'", advice=advice)
 
 
 def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maximum: int) -> list[Expression]:

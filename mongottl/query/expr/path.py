@@ -225,7 +225,8 @@ def _parse_variable(text: str, scope: Scope) -> Expression:
         raise CommandError(ErrorCode.CommandNotSupported, "$$SEARCH_META needs Atlas Search, which is not supported")
     let = scope.ctx.let
     if name not in let:
-        raise CommandError(17276, f"Use of undefined variable: {name}")
+        what_helps = scope.ctx.advice(VARIABLE, name)
+        raise CommandError(17276, f"Use of undefined variable: {name}", advice=what_helps)
     value = let[name]
     if value is UNBOUND:
         return UnboundExpression(text)

@@ -93,7 +93,8 @@ def parse_geo_within(path: FieldPath, operators: Value, ctx: ParseContext) -> Ma
             else:
                 parser = _SHAPES.get(name)
                 if parser is None or ctx.lacks(GEO_SHAPE, name):
-                    raise bad_value(f"unknown geo specifier: {name}: {render_value(value)}")
+                    what_helps = ctx.advice(GEO_SHAPE, name)
+                    raise bad_value(f"unknown geo specifier: {name}: {render_value(value)}", what_helps)
                 region = parser(value)
         except GeometryError as error:
             raise bad_value(f"{error}") from None

@@ -58,7 +58,8 @@ def _parse_root(name: str, operand: Value, ctx: ParseContext) -> MatchExpression
             raise bad_value(f"{name} is not supported: {reason}")
         raise bad_value(
             f"unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, "
-            "consider using $getField or $setField."
+            "consider using $getField or $setField.",
+            root_operators.advice(ctx.features, name),
         )
     return parser(operand, ctx)
 
@@ -69,7 +70,7 @@ def _parse_field(name: str, path: FieldPath, operand: Value, ctx: ParseContext) 
         reason = match_operators.unsupported_reason(name)
         if reason is not None:
             raise bad_value(f"{name} is not supported: {reason}")
-        raise bad_value(f"unknown operator: {name}")
+        raise bad_value(f"unknown operator: {name}", match_operators.advice(ctx.features, name))
     return parser(path, operand, ctx)
 
 

@@ -37,5 +37,5 @@ def root_operator(name: str) -> Callable[[RootParser], RootParser]:
     return register
 
 
-def bad_value(message: str) -> CommandError:
-    return CommandError(ErrorCode.BadValue, message)
+def bad_value(message: str, advice: str = "") -> CommandError:
+    return CommandError(ErrorCode.BadValue, message, advice=advice)

@@ -109,7 +109,7 @@ def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> Accumulato
     if not name.startswith("$"):
         raise CommandError(40234, f"The field '{field}' must be an accumulator object")
     if ctx.lacks(ACCUMULATORS.kind, name):
-        raise _unknown(name)
+        raise _unknown(name, ACCUMULATORS.advice(ctx.features, name))
     parser = ACCUMULATORS.get(name)
     if parser is None:
         if isinstance(argument, list):
@@ -121,8 +121,8 @@ def parse_accumulator(field: str, value: Value, ctx: ParseContext) -> Accumulato
     return parser(field, name, argument, ctx)
 
 
-def _unknown(name: str) -> CommandError:
-    return CommandError(15952, f"unknown group operator '{name}'")
+def _unknown(name: str, advice: str = "") -> CommandError:
+    return CommandError(15952, f"unknown group operator '{name}'", advice=advice)
 
 
 def parse_unary(name: str, argument: Value, ctx: ParseContext) -> Expression:

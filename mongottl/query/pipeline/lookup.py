@@ -509,7 +509,9 @@ def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         )
     if "localField" in parameters and not isinstance(pipeline, Missing) and ctx.lacks(SYNTAX, LOOKUP_WITH_BOTH):
         raise CommandError(
-            ErrorCode.FailedToParse, "$lookup with 'pipeline' may not specify 'localField' or 'foreignField'"
+            ErrorCode.FailedToParse,
+            "$lookup with 'pipeline' may not specify 'localField' or 'foreignField'",
+            advice=ctx.advice(SYNTAX, LOOKUP_WITH_BOTH),
         )
     if isinstance(pipeline, Missing):
         if "localField" not in parameters:

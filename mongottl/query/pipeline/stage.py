@@ -318,7 +318,9 @@ def requested_by(specs: list[StageSpec]) -> set[str]:
 def parse_stage(name: str, argument: Value, ctx: ParseContext) -> list[StageSpec]:
     if ctx.features is not None:
         if ctx.features.lacks(STAGES.kind, name):
-            raise ctx.features.refused_stage(name)
+            refused = ctx.features.refused_stage(name)
+            refused.advice = STAGES.advice(ctx.features, name)
+            raise refused
         ctx.check_options(name, argument)
     declaration = STAGES.get(name)
     if declaration is None or declaration.parser is None:

@@ -153,7 +153,8 @@ class ProjectionParser:
             try:
                 check_field_path(operator)
             except CommandError:
-                raise CommandError(31325, f"Unknown expression {operator}") from None
+                what_helps = EXPRESSIONS.advice(self.ctx.features, operator)
+                raise CommandError(31325, f"Unknown expression {operator}", advice=what_helps) from None
             return False
         if self.inclusive is False:
             raise CommandError(31252, "Cannot use expression other than $meta in exclusion projection")

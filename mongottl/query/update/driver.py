@@ -264,7 +264,11 @@ def parse_update(
         if array_filters:
             raise CommandError(ErrorCode.FailedToParse, "arrayFilters may not be specified for pipeline-syle updates")
         return parse_pipeline_update(update, ctx)
-    raise CommandError(ErrorCode.FailedToParse, "Update argument must be either an object or an array")
+    raise CommandError(
+        ErrorCode.FailedToParse,
+        "Update argument must be either an object or an array",
+        advice=ctx.advice(SYNTAX, UPDATE_PIPELINE) if isinstance(update, list) else "",
+    )
 
 
 def parse_pipeline_update(pipeline: list[Value], ctx: ParseContext) -> UpdateDriver:

@@ -276,6 +276,35 @@ def test_failures_that_differ_in_an_activity_id_are_counted() -> None:
     assert "The index path corresponding to the specified order-by item is excluded" in failure["text"]
 
 
+def test_refusals_by_collection_and_advice() -> None:
+    """Cosmos DB's text names no index; what is to be done differs all the same, and so do the rows."""
+    with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
+        for name in ("carts", "orders"):
+            client.shop[name].insert_one({})
+            for field, number in (("at", 1), ("to", 2)):
+                for _ in range(number):
+                    with pytest.raises(pymongo.errors.OperationFailure):
+                        list(client.shop[name].find().sort(field))
+        with pytest.raises(pymongo.errors.BulkWriteError):
+            client.shop.carts.insert_many([{"_id": "x" * 1024}, {"_id": "y" * 1024}], ordered=False)
+        with pytest.raises(pymongo.errors.OperationFailure):
+            client.shop.command("find", "carts", collation={"locale": "de"})
+        with pytest.raises(pymongo.errors.OperationFailure):
+            client.admin.command("nonsense")
+        with events(server) as live:
+            failures = live.next("status")["failures"]
+    advice = "No index serves this sort: create the index {%s: 1}, or allow it with --cosmos-allow sort-without-index."
+    assert [(one["namespace"], one["times"], one["advice"]) for one in failures] == [
+        ("", 1, ""),
+        ("shop.carts", 1, "Cosmos DB does not have find.collation: allow it with --cosmos-allow missing-features."),
+        ("shop.carts", 2, "The _id has more than 1023 bytes: allow it with --cosmos-allow size-limits."),
+        ("shop.orders", 2, advice % "to"),
+        ("shop.orders", 1, advice % "at"),
+        ("shop.carts", 2, advice % "to"),
+        ("shop.carts", 1, advice % "at"),
+    ]
+
+
 def test_slow_commands(server: mongottl.RunningServer, client: Client) -> None:
     client.shop.command("profile", 0, slowms=0)
     list(client.shop.c.find({"x": 5}, comment="seen"))

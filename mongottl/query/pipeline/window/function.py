@@ -203,7 +203,8 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
     if not name:
         raise CommandError(ErrorCode.FailedToParse, f"Expected a $-prefixed window function in '{field}'")
     if ctx.lacks(WINDOW_FUNCTIONS.kind, name) or ctx.lacks(ACCUMULATORS.kind, name):
-        raise _unrecognized(name)
+        what_helps = WINDOW_FUNCTIONS.advice(ctx.features, name) or ACCUMULATORS.advice(ctx.features, name)
+        raise _unrecognized(name, what_helps)
     parser = WINDOW_FUNCTIONS.get(name)
     call = FunctionArguments(field, name, argument, window, pattern, ctx)
     if parser is not None:
@@ -225,5 +226,5 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
     return WindowAccumulator(accumulator(field, name, argument, ctx), call.frame())
 
 
-def _unrecognized(name: str) -> CommandError:
-    return CommandError(ErrorCode.FailedToParse, f"Unrecognized window function, {name}")
+def _unrecognized(name: str, advice: str = "") -> CommandError:
+    return CommandError(ErrorCode.FailedToParse, f"Unrecognized window function, {name}", advice=advice)

@@ -424,7 +424,8 @@ function showFailures(status) {
   list.replaceChildren(...status.failures.map((failure) => element("li", {},
     element("p", { class: "what" }, element("b", {}, whole.format(failure.times)), `${failure.command} ${failure.namespace}`,
       element("span", { class: "soft" }, failure.error)),
-    element("span", { class: "command" }, failure.text))));
+    element("span", { class: "command" }, failure.text),
+    ...(failure.advice ? [element("p", { class: "advice" }, failure.advice)] : []))));
 }
 
 function showSlow(status) {
