@@ -56,6 +56,9 @@ COMPRESSOR: Final = "compressor"
 # Reference: "Legacy Opcodes", and the compatibility changes of 5.1.
 WITHOUT_LEGACY_OPCODES: Final[Version] = (5, 1)
 
+# MongoDB 5.1 has removed getLastError. Reference: the compatibility changes of 5.1.
+WITHOUT_LAST_ERROR: Final[Version] = (5, 1)
+
 # Kind to version to names.
 _TABLES: Final[dict[str, dict[str, str]]] = {
     # Reference: "Database Commands".
@@ -267,7 +270,7 @@ class Features:
     """What the version of MongoDB has that a server announces, where that is not the latest one.
 
     sorts_by_dollar_names: whether `$sort` takes names that start with `$`. takes_legacy_opcodes: whether it takes any
-    command by OP_QUERY, and OP_KILL_CURSORS.
+    command by OP_QUERY, and OP_KILL_CURSORS. tells_last_errors: whether it has getLastError.
     """
 
     sorts_by_dollar_names = False
@@ -275,6 +278,7 @@ class Features:
     def __init__(self, version: str) -> None:
         self.version: Final = parse_version(version)
         self.takes_legacy_opcodes: Final = self.version < WITHOUT_LEGACY_OPCODES
+        self.tells_last_errors: Final = self.version < WITHOUT_LAST_ERROR
         self._missing: Final[Mapping[str, frozenset[str]]] = {
             kind: frozenset(name for name, introduced in names.items() if introduced > self.version)
             for kind, names in INTRODUCED.items()

@@ -73,6 +73,7 @@ from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCu
 
 if TYPE_CHECKING:
     from mongottl.server.gateway import Gateway
+    from mongottl.server.last_errors import LastErrors
 
 _OK: Final = 1.0
 # How often a retried write checks whether its first attempt, which is still running, has ended.
@@ -110,6 +111,11 @@ class Dispatcher:
             from mongottl.server import gateway
 
             self.gateway = gateway.Gateway(service, self.dialect.account)
+        self.last_errors: LastErrors | None = None
+        if service.tells_last_errors:
+            from mongottl.server import last_errors
+
+            self.last_errors = last_errors.LastErrors()
 
     def handle(self, message: Request, client: ClientInfo) -> bytes | Steps[bytes]:
         """The reply document to a request, or steps that end with it.
@@ -679,8 +685,8 @@ class Dispatcher:
             self._watch_resets(self._reset_watch, spec, op)
         if self.log.settings.command_verbosity:
             self._log_command(spec.name, op)
-        if self.gateway is not None:
-            self.gateway.note_reply(op, spec, reply if executed is None else executed)
+        if self.last_errors is not None:
+            self.last_errors.note_reply(op, spec, reply if executed is None else executed)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
             if op.snapshot_time is not None:
@@ -807,8 +813,8 @@ class Dispatcher:
                 observation.record(known, op.working_micros())
         if failure.advice:
             self._log_refusal(Refusal(name, namespace, failure.code, failure.advice), client)
-        if client is not None and self.gateway is not None:
-            self.gateway.note_error(client, failure)
+        if client is not None and self.last_errors is not None:
+            self.last_errors.note_error(client, failure)
         described = error_reply(failure)
         if failure.code in self.dialect.code_names:
             described["codeName"] = self.dialect.code_names[failure.code]

@@ -17,9 +17,9 @@ from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import WriteErrors, ends_command
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.throttling import SINGLE, throttled
-from mongottl.document.types import MISSING, Int64, RawArray, Value
+from mongottl.document.types import Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.client import ClientInfo, LastError, LastRequest
+from mongottl.exec.operation.client import LastRequest
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cosmos_fail_points import THROTTLE
 from mongottl.exec.operation.metering import MeteringRecoveryUnit
@@ -31,7 +31,6 @@ from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
-from mongottl.server.last_errors import last_error_after
 
 # Records of one step of a metered operation. It does not depend on time, because what a scan reads beyond the last
 # document that it needs is charged, and must be the same each time.
@@ -109,14 +108,6 @@ class Gateway:
         unordered one goes on is assumed."""
         count = 1 if arguments.ordered else len(arguments[spec.batch_at])
         return _failed_statements(op, spec, error, count)
-
-    def note_reply(self, op: OperationContext, spec: CommandSpec, reply: Reply) -> None:
-        """Keeps what a getLastError after this command tells."""
-        op.client.last_error = last_error_after(op, spec, reply)
-
-    def note_error(self, client: ClientInfo, error: CommandError) -> None:
-        """Keeps the error of a command that has failed, for getLastError."""
-        client.last_error = LastError(error.message, error.code, 0, None, MISSING)
 
     def _metered(self, request: Request, is_enforced: bool) -> Reply | Steps[Reply]:
         """Runs a command with a meter, and settles what it has cost."""

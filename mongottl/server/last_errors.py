@@ -1,21 +1,27 @@
-"""What getLastError tells of the request before it, in the dialect `cosmos`: kept for each connection at its end."""
+"""What getLastError tells of the request before it: kept for each connection, where the server has getLastError."""
 
 from typing import Final
 
 from mongottl.commands import CommandSpec, Reply
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
-from mongottl.exec.operation.client import NO_ERROR, LastError
+from mongottl.errors import CommandError
+from mongottl.exec.operation.client import NO_ERROR, ClientInfo, LastError
 from mongottl.exec.operation.context import OperationContext
 
 _NAME: Final = "getLastError"
 
 
-def last_error_after(op: OperationContext, spec: CommandSpec, reply: Reply) -> LastError:
-    """What a getLastError after this command tells; after another getLastError it is the same."""
-    if spec.name == _NAME:
-        return op.client.last_error
-    return _write_error(spec, reply) if spec.writes and isinstance(reply, dict) else NO_ERROR
+class LastErrors:
+    """Keeps for each connection what a getLastError would tell; after another getLastError it is the same."""
+
+    def note_reply(self, op: OperationContext, spec: CommandSpec, reply: Reply) -> None:
+        if spec.name != _NAME:
+            op.client.last_error = _write_error(spec, reply) if spec.writes and isinstance(reply, dict) else NO_ERROR
+
+    def note_error(self, client: ClientInfo, error: CommandError) -> None:
+        """Of a command that has failed as a whole."""
+        client.last_error = LastError(error.message, error.code, 0, None, MISSING)
 
 
 def _write_error(spec: CommandSpec, reply: dict[str, Value]) -> LastError:

@@ -8,6 +8,7 @@ from mongottl.build_info import is_compiled
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.commands.access import ANYONE, on_cluster
+from mongottl.commands.crud.last_error import LAST_ERROR
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import GIT_VERSION, SETTINGS, VERSION
@@ -183,6 +184,8 @@ def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
     for name in sorted(COMMANDS):
         spec = COMMANDS[name]
         if features is not None and features.lacks(COMMAND, name):
+            continue
+        if name == LAST_ERROR and not op.service.tells_last_errors:
             continue
         if name == spec.name and (not spec.test_only or op.service.config.enable_test_commands):
             described[name] = {

@@ -1,7 +1,7 @@
-"""getLastError, in the dialect `cosmos`: what became of the request before it on the same connection.
+"""getLastError: what became of the request before it on the same connection.
 
-Old clients send it after writes that have no reply. Source: Microsoft's articles on the features of all versions list
-it; the reply is that of MongoDB's "getLastError" (MongoDB has removed it since).
+Old clients send it after writes that have no reply. Source: MongoDB's "getLastError", which 5.1 has removed; it is in
+Microsoft's articles on the features of all versions of Cosmos DB.
 """
 
 from typing import Annotated, Final, NamedTuple
@@ -13,12 +13,12 @@ from mongottl.document.types import MISSING, Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.versions import unknown_command
 
-_NAME: Final = "getLastError"
+LAST_ERROR: Final = "getLastError"
 
 
 class GetLastErrorRequest(NamedTuple):
-    command: Annotated[Value, Field(_NAME, ANY)]
-    # A write concern, which Cosmos DB ignores.
+    command: Annotated[Value, Field(LAST_ERROR, ANY)]
+    # A write concern, which Cosmos DB ignores; here the writes of a connection are done before its next request.
     w: Annotated[Value, Field("w", IGNORED)] = None
     j: Annotated[Value, Field("j", IGNORED)] = None
     fsync: Annotated[Value, Field("fsync", IGNORED)] = None
@@ -28,10 +28,10 @@ class GetLastErrorRequest(NamedTuple):
 
 
 @command(
-    _NAME,
+    LAST_ERROR,
     GetLastErrorRequest,
     access=USERS,
-    help="Tells what became of the last request of this connection, in the dialect cosmos.",
+    help="Tells what became of the last request of this connection: before 5.1, and in the dialect cosmos.",
     aliases=("getlasterror",),
 )
 def get_last_error(op: OperationContext, request: GetLastErrorRequest) -> Reply:
@@ -39,10 +39,10 @@ def get_last_error(op: OperationContext, request: GetLastErrorRequest) -> Reply:
 
     n: how many documents the request has updated, upserted or removed. updatedExisting: only after updates; upserted:
     the `_id`, only after upserts. err: null if it has not failed; code and codeName only if it has. CommandNotFound
-    (59) in the dialect `mongodb`.
+    (59) in announced versions of MongoDB without it.
     """
-    if op.service.dialect.account is None:
-        raise unknown_command(_NAME)
+    if not op.service.tells_last_errors:
+        raise unknown_command(LAST_ERROR)
     last = op.client.last_error
     reply: dict[str, Value] = {"connectionId": op.client.connection_id}
     if last.updated_existing is not None:

@@ -27,7 +27,7 @@ NO_REQUEST: Final = LastRequest("", 0, 0, 0, False)
 
 
 class LastError(NamedTuple):
-    """What became of the last request of a connection, in the dialect `cosmos`.
+    """What became of the last request of a connection, where there is getLastError.
 
     error: the text, with its code; None if it has not failed. documents: how many it has updated, upserted or removed.
     updated_existing: None if it was no update. upserted: the `_id`, or MISSING.

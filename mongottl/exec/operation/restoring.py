@@ -132,6 +132,7 @@ KEPT: Final = frozenset(
         "started_ms",
         "stop_due_s",
         "stopping",
+        "tells_last_errors",
         "timestamps",
         "wake_reaper",
         "_script_processes",

@@ -145,6 +145,10 @@ class ServiceContext:
         # What the announced version has; None if it has everything. refuses_dollar_fields: whether it stores no fields
         # that begin with `$`.
         self.features = self.dialect.features
+        # getLastError: of old versions of MongoDB, and of every version of Cosmos DB.
+        self.tells_last_errors: bool = self.dialect.account is not None or (
+            self.features is not None and self.features.tells_last_errors
+        )
         self.refuses_dollar_fields: bool = self.features is not None and self.features.lacks(SYNTAX, DOLLAR_FIELDS)
         self.fail_points = FailPoints()
         self.profiler = Profiler(memory_bytes // STORE_SHARE)
