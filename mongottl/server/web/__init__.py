@@ -6,6 +6,7 @@ login       users, by HTTP's Basic authentication; command: commands that the pa
 figures     what the server knows about itself, as plain values
 live        these as JSON for the page, while somebody looks; page: its HTML, CSS and JavaScript
 history     the last ten minutes, second by second, which are kept also while nobody looks
+documents   the documents of a collection, page by page; extended_json: one document as text
 exposition  these as Prometheus's metrics, by the table metric_table
 serve       the address, and the task
 """
