@@ -4,26 +4,7 @@ Each connection takes a file descriptor. On many systems a process begins with a
 may raise. The command line does so; a server in a thread does not change the process that it runs in.
 """
 
-from typing import Final
-
-# Files that a server needs beside its connections: database, log, listeners, trio's own, and what is kept for sorts
-# that use temporary files, for scripts, and for modules that are imported when a command is first used.
-_OTHER_FILES: Final = 64
-
-
-def is_reserved(descriptor: int) -> bool:
-    """Whether a connection with this file descriptor would take what the server keeps for its own files.
-
-    The system gives the lowest free descriptor, so all below it are in use, by whatever in the process.
-    """
-    try:
-        import resource
-    except ImportError:
-        return False
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit in (-1, resource.RLIM_INFINITY):
-        return False
-    return descriptor >= limit - min(_OTHER_FILES, limit // 4)
+from mongottl.exec.operation.open_files import OTHER_FILES
 
 
 def raise_file_limit(connections: int) -> str | None:
@@ -35,7 +16,7 @@ def raise_file_limit(connections: int) -> str | None:
         import resource
     except ImportError:
         return None  # Windows has no such limit
-    wanted = connections + _OTHER_FILES
+    wanted = connections + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft in (-1, resource.RLIM_INFINITY) or soft >= wanted:
         return None
@@ -46,7 +27,7 @@ def raise_file_limit(connections: int) -> str | None:
         most = soft  # macOS refuses more than a limit that it does not tell
     if most >= wanted:
         return None
-    spare = most - _OTHER_FILES
+    spare = most - OTHER_FILES
     follows = f"at most {spare} connections are accepted" if spare > 0 else "perhaps no connection is accepted"
     return (
         f"the system allows {most} open files, so {follows}: {connections} connections (--max-connections) and the"

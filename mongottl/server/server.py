@@ -29,6 +29,7 @@ from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cursor_registry import OpenCursor
+from mongottl.exec.operation.open_files import is_reserved
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stored_clock import ahead_s, resume_clock
@@ -40,7 +41,6 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor, run_script_janitor
-from mongottl.server.limits import is_reserved
 from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper

@@ -192,3 +192,23 @@ def test_the_cursors_of_the_user_who_holds_most_end_first() -> None:
                 list(greedy[0])
             for cursor in greedy:
                 cursor.close()
+
+
+def test_files_of_their_operations_count() -> None:
+    """A sort or a group that has used temporary files while it ran keeps them while its cursor is idle."""
+    with limited(1) as client:
+        coll = filled(client)
+        for name in ("internalQueryMaxBlockingSortMemoryUsageBytes", "internalDocumentSourceGroupMaxMemoryBytes"):
+            client.admin.command({"setParameter": 1, name: 100_000})
+        cursors = []
+        for count in range(12):
+            cursors.append(QUERIES["find, sorted" if count % 2 else "$group"](coll))
+            next(cursors[-1])
+            assert 0 < held(client)["fileBytes"] <= 8 << 20
+        assert held(client)["closed"] >= 4
+        with pytest.raises(CursorNotFound):
+            list(cursors[0])
+        assert len(list(cursors[-1])) == DOCUMENTS - 1
+        for cursor in cursors:
+            cursor.close()
+        assert held(client)["fileBytes"] == 0

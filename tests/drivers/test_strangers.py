@@ -374,6 +374,9 @@ def test_connections_leave_the_server_files_of_its_own(tmp_path: Path) -> None:
             assert first.run({"insert": "c", "documents": documents})["n"] == 200
             limit = {"setParameter": 1, "internalQueryMaxBlockingSortMemoryUsageBytes": 50_000, "$db": "admin"}
             assert first.run(limit)["ok"] == 1
+            # Idle cursors with files of their own, more than there are descriptors: the oldest ones make room.
+            opened = [first.run({"find": "c", "sort": {"a": 1}, "batchSize": 2}) for _ in range(200)]
+            assert {reply["ok"] for reply in opened} == {1}
             sorted_by_a = first.run({"find": "c", "sort": {"a": 1}, "batchSize": 200})["cursor"]["firstBatch"]
             assert [each["_id"] for each in sorted_by_a] == list(range(199, -1, -1))
             text = [{"$group": {"_id": None, "n": {"$sum": {"$bitAnd": ["$_id", 1]}}}}]

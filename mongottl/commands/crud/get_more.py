@@ -115,6 +115,7 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
         op.continue_scripts(cursor.script_steps)
     if cursor.memory is not None:
         op.continue_memory(cursor.memory)
+        op.files_used = cursor.files
     if op.comment is None:
         op.comment = cursor.comment
     if cursor.running_query is not None:
@@ -156,6 +157,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         registry.close(cursor)
         cursor_id = 0
     else:
+        cursor.files = op.files_used
         registry.count(cursor)
         yield from make_room(op)
     reply: dict[str, Value] = {"nextBatch": page.documents()}

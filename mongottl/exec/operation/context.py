@@ -18,6 +18,7 @@ from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.snapshots import KeptSnapshot
 from mongottl.exec.operation.state import OperationState
+from mongottl.exec.operation.temporary_files import OperationFiles
 from mongottl.exec.operation.transactions import Transaction
 from mongottl.exec.operation.usage import LatencyGroup
 from mongottl.query.memory import OperationMemory
@@ -89,6 +90,8 @@ class OperationContext(OperationState):
         self.catalog = service.catalog
         self.recovery_unit = RecoveryUnit(service)
         self._memory: OperationMemory | None = None
+        # The temporary files of its stages, once one may need some.
+        self.files_used: OperationFiles | None = None
         self.transaction: Transaction | None = None
         self.in_transaction = False
         self.repeats_commit = False
@@ -185,6 +188,15 @@ class OperationContext(OperationState):
             memory = OperationMemory(self.service.operation_memory, self.owner())
             self._memory = memory
         return memory
+
+    @property
+    def files(self) -> OperationFiles:
+        """Where its sorts and groups make temporary files."""
+        files = self.files_used
+        if files is None:
+            files = OperationFiles(self.service.spill_space)
+            self.files_used = files
+        return files
 
     def continue_memory(self, memory: OperationMemory) -> None:
         """Makes the memory of the operation that opened a cursor this operation's."""

@@ -11,7 +11,7 @@ from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.snapshots import KeptSnapshot
-from mongottl.exec.operation.temporary_files import CursorSpace
+from mongottl.exec.operation.temporary_files import CursorSpace, OperationFiles
 from mongottl.exec.operation.transactions import Transaction
 from mongottl.query.memory import OperationMemory
 from mongottl.query.spill import SpillSpace
@@ -33,7 +33,7 @@ class OpenCursor(ABC):
     transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
     concern `snapshot`.
     script_steps: the scripts that it evaluates, or None. plans: what it reads from (`OperationContext.plans`).
-    memory: of the operation that opened it, with which its getMores go on.
+    memory, files: of the operation that opened it, with which its getMores go on; files is None without any.
     running_query: what `$queryStats` will tell of it, or None.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
@@ -60,9 +60,11 @@ class OpenCursor(ABC):
         self.memory: OperationMemory | None = None
         self.plans: list[object] = []
         self.running_query: RunningQuery | None = None
-        # What the registry counts for it: memory, and bytes in the file of `space`, to which data was moved.
+        # What the registry counts for it: memory, and bytes in files, those of `files`, to which its operation has
+        # written, and that of `space`, to which data was moved.
         self.counted_bytes = 0
         self.counted_file_bytes = 0
+        self.files: OperationFiles | None = None
         self.space: CursorSpace | None = None
 
     @property
@@ -195,6 +197,8 @@ class CursorRegistry:
     def _recount(self, share: _Share, cursor: OpenCursor) -> None:
         held = cursor.held_bytes()
         in_file = 0 if cursor.space is None else cursor.space.size_bytes
+        if cursor.files is not None:
+            in_file += cursor.files.size_bytes
         self._add(share, cursor, held - cursor.counted_bytes, in_file - cursor.counted_file_bytes)
 
     def _add(self, share: _Share, cursor: OpenCursor, held: int, in_file: int) -> None:
@@ -243,6 +247,15 @@ class CursorRegistry:
         for share in sorted(self._shares.values(), key=order, reverse=True):
             for cursor in share.cursors.values():
                 if not cursor.in_use and (self.exceeds_memory or cursor.counted_file_bytes):
+                    return cursor
+        return None
+
+    def next_to_close_files(self) -> OpenCursor | None:
+        """The cursor to close if files are needed for others: of the user who has most in files, the one that was used
+        longest ago. None if all are in use."""
+        for share in sorted(self._shares.values(), key=_files_of, reverse=True):
+            for cursor in share.cursors.values():
+                if not cursor.in_use and cursor.counted_file_bytes:
                     return cursor
         return None
 

@@ -179,7 +179,7 @@ class ServiceContext:
         self.compaction = Compaction(engine, clock, config.compact_free_percent)
         # Of the dialect `cosmos`; in another there are none.
         self.databases = ProvisionedDatabases(self.catalog)
-        self.spill_space = TemporaryFiles(config.data_dir)
+        self.spill_space = TemporaryFiles(config.data_dir, self._end_cursor_with_files)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
         # Numbers of collections whose expiry times are not all in the wheel; see `exec.write.expiry`.
@@ -333,6 +333,16 @@ class ServiceContext:
             self._log(
                 work, OplogEntry(kind, collection.database, collection.name, collection.uuid, [], [], detail=detail)
             )
+
+    def _end_cursor_with_files(self) -> bool:
+        """Closes an idle cursor whose data is in files, because more cannot be opened; False if there is none."""
+        cursor = self.cursors.next_to_close_files()
+        if cursor is None:
+            return False
+        self.cursors.close(cursor)
+        self.cursors.ended_total += 1
+        self.log_ended_cursor(cursor)
+        return True
 
     def log_change(self, entry: OplogEntry) -> None:
         """Adds to the oplog, in a unit of work of its own, what was changed by several: a database was dropped after

@@ -4,9 +4,13 @@ A file has no directory entry (or loses it at once), so no files remain however 
 small enough to be a copy from or to the system's page cache.
 """
 
+import errno
+import os
+from collections.abc import Callable
 from typing import IO, Final
 
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.open_files import is_last
 from mongottl.query.spill import SpillFile, SpillSpace
 
 PREFIX: Final = "mongottl-spill-"
@@ -53,19 +57,70 @@ class TemporaryFile(SpillFile):
 
 
 class TemporaryFiles(SpillSpace):
-    """Creates temporary files. folder: their directory; None for the system's default."""
+    """Creates temporary files. folder: their directory; None for the system's default.
 
-    def __init__(self, folder: str | None) -> None:
+    They leave the last file descriptors that the system allows to the server's other files. close_one: closes some
+    temporary file that nobody uses at present, for another one; False if there is none.
+    """
+
+    def __init__(self, folder: str | None, close_one: Callable[[], bool] | None = None) -> None:
         self._folder = folder
+        self._close_one = close_one
 
     def create(self) -> SpillFile:
+        """A new file. OutOfDiskSpace (14031) if it cannot be made, or too many are open."""
+        while True:
+            try:
+                return self._created()
+            except OSError as error:
+                full = error.errno in (errno.EMFILE, errno.ENFILE)
+                if not full or self._close_one is None or not self._close_one():
+                    raise disk_error(error) from error
+
+    def _created(self) -> SpillFile:
         # Imported when first needed, because the import is slow.
         import tempfile
 
-        try:
-            return TemporaryFile(tempfile.TemporaryFile(buffering=0, prefix=PREFIX, dir=self._folder))
-        except OSError as error:
-            raise disk_error(error) from error
+        file = tempfile.TemporaryFile(buffering=0, prefix=PREFIX, dir=self._folder)  # noqa: SIM115  # returned open
+        if is_last(file.fileno()):
+            file.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return TemporaryFile(file)
+
+
+class OperationFiles(SpillSpace):
+    """The temporary files of one operation, and then of its cursor, by what they have together.
+
+    size_bytes: of those that are not closed.
+    """
+
+    def __init__(self, space: SpillSpace) -> None:
+        self._space = space
+        self.size_bytes = 0
+
+    def create(self) -> SpillFile:
+        return _CountedFile(self, self._space.create())
+
+
+class _CountedFile(SpillFile):
+    def __init__(self, files: OperationFiles, file: SpillFile) -> None:
+        self._files = files
+        self._file = file
+        self._size_bytes = 0
+
+    def append(self, data: bytes) -> int:
+        offset = self._file.append(data)
+        self._size_bytes += len(data)
+        self._files.size_bytes += len(data)
+        return offset
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._file.read(offset, size)
+
+    def close(self) -> None:
+        self._file.close()
+        self._files.size_bytes -= self._size_bytes
+        self._size_bytes = 0
 
 
 class CursorSpace(SpillSpace):

@@ -391,7 +391,7 @@ def spill_space(op: OperationContext, allow_disk_use: bool | None) -> SpillSpace
     allow_disk_use: the operation's `allowDiskUse`, None if not given.
     """
     allowed = op.service.limits.allow_disk_use if allow_disk_use is None else allow_disk_use
-    return op.service.spill_space if allowed else None
+    return op.files if allowed else None
 
 
 def _part_that_needs_index(match: MatchExpression) -> MatchExpression | None:

@@ -44,10 +44,13 @@ def _spill(op: OperationContext, cursor: OpenCursor) -> Steps[None]:
     while not cursor.killed and not cursor.in_use:
         failed = False
         moved = False
+        cursor.in_use = True  # so that it is not closed for the file that it needs
         try:
             moved = cursor.spill(space)
         except CommandError:
             failed = True
+        finally:
+            cursor.in_use = False
         if failed:  # the disk is full, or too many files are open
             registry.close(cursor)
             registry.ended_total += 1

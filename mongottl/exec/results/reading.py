@@ -529,6 +529,7 @@ def first_reply(
         cursor.kept_snapshot = op.kept_snapshot
         cursor.plans = op.plans
         cursor.memory = op.memory
+        cursor.files = op.files_used
         cursor.request_bytes = op.request_bytes
         cursor_id = op.service.cursors.register(cursor)
     if cursor_id:
