@@ -28,6 +28,7 @@ from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.statement_gate import RequestBudget, StatementGate
 from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
@@ -149,6 +150,13 @@ class Gateway:
         op.charge = total
         namespace = op.used_namespace or f"{op.database}.$cmd"
         self._service.request_units.record(request.spec.name, namespace, total, meter.throttled)
+        # Where there is a budget, what was taken out of it is known already: `RequestBudget.spend`.
+        spent = total if budget is None else 0
+        observation = self._service.observation
+        if observation is not None and op.used_namespace and (spent or meter.throttled):
+            database, _, collection = op.used_namespace.partition(".")
+            holder = throughput_of(self._service, database, collection).holder
+            observation.spend(holder, spent, meter.throttled)
         elapsed_ms = int((self._service.clock.monotonic_s() - request.began_s) * MS_PER_S)
         waited = budget is not None and budget.waited
         # Where tests move the clock, its time is not that of the machine.

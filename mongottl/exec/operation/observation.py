@@ -58,6 +58,14 @@ class Failure(NamedTuple):
     advice: str
 
 
+class Spent(NamedTuple):
+    """What operations took out of a budget: hundredths of request units, and how many statements were refused because
+    it was used up."""
+
+    hundredths: int
+    throttled: int
+
+
 class Observation:
     """times: of all commands that have begun to run, by name, those that failed included. errors: how many commands
     failed, and statement_errors how many statements of batches, by code."""
@@ -66,6 +74,8 @@ class Observation:
         self.times: dict[str, Latency] = {}
         self.errors: dict[int, int] = {}
         self.statement_errors: dict[int, int] = {}
+        # In the dialect `cosmos`, by the holder of a budget (`throughput.Budget`): what was spent since it was taken.
+        self._spent: dict[str, Spent] = {}
         # Both by their kind, the one that was slow last at the end.
         self._slow: dict[tuple[str, ...], SlowKind] = {}
         self._failures: dict[tuple[str, str, int, str, str], Failure] = {}
@@ -77,6 +87,20 @@ class Observation:
             times = Latency()
             self.times[command] = times
         times.add(micros)
+
+    def spend(self, holder: str, hundredths: int, throttled: int) -> None:
+        """Records what was spent of a budget, and how many statements were refused, see `Spent`."""
+        before = self._spent.get(holder)
+        if before is not None:
+            hundredths += before.hundredths
+            throttled += before.throttled
+        self._spent[holder] = Spent(hundredths, throttled)
+
+    def take_spent(self) -> dict[str, Spent]:
+        """What was spent since this was called before, by the holder of a budget."""
+        spent = self._spent
+        self._spent = {}
+        return spent
 
     def record_slow(self, slow: SlowCommand, shape: str) -> None:
         """shape: of its command, the same for those that differ in values alone."""

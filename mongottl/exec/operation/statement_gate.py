@@ -50,7 +50,11 @@ class RequestBudget:
     def spend(self, total: int) -> None:
         """Takes out what the request has cost so far, in hundredths of units."""
         if total != self._spent:
-            self._units.spend(self._budget().holder, total - self._spent, self._op.service.clock.now_ms())
+            service = self._op.service
+            holder = self._budget().holder
+            self._units.spend(holder, total - self._spent, service.clock.now_ms())
+            if service.observation is not None:
+                service.observation.spend(holder, total - self._spent, 0)
             self._spent = total
 
     def wait_ms(self) -> int:

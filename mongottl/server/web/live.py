@@ -214,6 +214,7 @@ class Live:
             "deletedDocuments": metrics.ttl_deleted_documents,
             "monitorEnabled": service.ttl_monitor_enabled,
             "charges": None if report is None else _charges(report),
+            "throughput": None if service.dialect.account is None else service.dialect.account.throughput,
             "slowMs": service.profiler.slow_ms,
             "slow": [
                 {**kind.last._asdict(), "count": kind.times, "longest": kind.micros}

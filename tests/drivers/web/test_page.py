@@ -365,6 +365,80 @@ def test_request_units_of_the_dialect_cosmos() -> None:
     assert charges["total"] == pytest.approx(sum(row["charge"] for row in charges["rows"]))
 
 
+def budgets_so_far(live: Events) -> Iterator[dict[str, Event]]:
+    """Of each budget how much was spent and throttled so far, and what is provisioned; again with each point."""
+    history = live.next("history")
+    number = history["number"]
+    found: dict[str, Event] = {}
+    for budget in history["budgets"]:
+        found[budget["holder"]] = {
+            "units": sum(budget["units"]),
+            "throttled": sum(budget["throttled"]),
+            "provisioned": budget["provisioned"][-1],
+        }
+    while True:
+        yield found
+        point = live.next("status")["point"]
+        if point is not None and point["number"] > number:
+            number = point["number"]
+            for budget in point["budgets"]:
+                before = found.setdefault(budget["holder"], {"units": 0, "throttled": 0})
+                before["units"] += budget["units"] * point["seconds"]
+                before["throttled"] += budget["throttled"] * point["seconds"]
+                before["provisioned"] = budget["provisioned"]
+
+
+def test_what_was_spent_of_budgets_and_when_they_were_used_up() -> None:
+    with (
+        mongottl.start_server(web_port=0, dialect="cosmos", cosmos_throughput="enforced") as server,
+        Client(server.uri) as client,
+    ):
+        client.shop.command({"customAction": "CreateCollection", "collection": "own", "offerThroughput": 500})
+        client.forum.command({"customAction": "CreateDatabase", "offerThroughput": 600})
+        client.shop.own.insert_one({"text": "x"})
+        for name in ("posts", "threads"):
+            client.forum[name].insert_one({"text": "x"})
+        # The clock stands still, and its second has one budget.
+        with pytest.raises(pymongo.errors.OperationFailure, match="16500"):
+            for _ in range(1000):
+                client.shop.plain.insert_one({"text": "x"})
+        rows = client.admin.command("getRequestUnits")["operations"]
+        charges = {row["ns"]: row["charge"] for row in rows}
+        with events(server) as live:
+            assert live.next("server")["dialect"] == "cosmos"
+            so_far = budgets_so_far(live)
+            found = next(so_far)
+            while not found.get("shop.plain", {}).get("throttled"):
+                found = next(so_far)
+            assert {name: budget["provisioned"] for name, budget in found.items()} == {
+                "shop.own": 500,
+                "forum": 600,
+                "shop.plain": 400,
+            }
+            assert 400 <= found["shop.plain"]["units"] < 410
+            assert found["shop.plain"]["units"] == pytest.approx(charges["shop.plain"], abs=0.1)
+            assert found["forum"]["units"] == pytest.approx(charges["forum.posts"] + charges["forum.threads"], abs=0.1)
+            assert (found["shop.plain"]["throttled"], found["shop.own"]["throttled"]) == (1, 0)
+            client.shop.command({"customAction": "UpdateCollection", "collection": "own", "offerThroughput": 700})
+            while found["shop.own"]["provisioned"] != 700:
+                found = next(so_far)
+
+
+def test_what_is_spent_of_budgets_that_are_not_enforced() -> None:
+    with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
+        client.shop.c.insert_many([{"text": "x"} for _ in range(200)])
+        with server.throttle("find", times=1), pytest.raises(pymongo.errors.OperationFailure):
+            client.shop.c.find_one()
+        charge = client.admin.command("getRequestUnits")["total"]
+        with events(server) as live:
+            so_far = budgets_so_far(live)
+            found = next(so_far)
+            while not found.get("shop.c", {}).get("throttled"):
+                found = next(so_far)
+    assert charge > 1000 and found["shop.c"]["units"] == pytest.approx(charge, abs=0.1)
+    assert (found["shop.c"]["throttled"], found["shop.c"]["provisioned"]) == (1, 400)
+
+
 def test_nothing_is_counted_while_nobody_looks(server: mongottl.RunningServer, client: Client) -> None:
     client.shop.c.create_index("_ts", expireAfterSeconds=60)
     with events(server) as live:

@@ -233,6 +233,49 @@ def test_request_units_of_the_dialect_cosmos(show: Callable[..., "Page"]) -> Non
         page.context.close()
 
 
+def test_request_units_against_the_budget(show: Callable[..., "Page"]) -> None:
+    with (
+        mongottl.start_server(web_port=0, dialect="cosmos", cosmos_throughput="enforced") as server,
+        Client(server.uri) as client,
+    ):
+        with pytest.raises(pymongo.errors.OperationFailure, match="16500"):
+            for _ in range(1000):
+                client.shop.carts.insert_one({"text": "x"})
+        client.shop.other.insert_one({})
+        page = show(server)
+        budget = page.locator("#budgets > div").filter(has_text="shop.carts")
+        budget.filter(has_text="throttled in 1 second").wait_for()
+        assert "of 400 RU/s" in budget.inner_text()
+        assert re.search(r"40\d(\.\d+)? RU in \d+\ss since the server was started", budget.inner_text())
+        marks = budget.locator("path").first.get_attribute("d")
+        assert marks is not None and marks.count("M") == 1
+        assert budget.get_by_role("img", name="Request units a second of shop.carts, and its budget").is_visible()
+        # What was spent most of comes first.
+        assert page.locator("#budgets b").all_inner_texts() == ["shop.carts", "shop.other"]
+        assert "statements were throttled" in page.locator("#budgets-note").inner_text()
+        page.context.close()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", SIZES)
+def test_ten_minutes_of_a_busy_server_fit(show: Callable[..., "Page"], size: tuple[int, int], scheme: str) -> None:
+    with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
+        client.shop.c.insert_one({})
+        page = show(server, size, scheme)
+        page.locator("#budgets b").first.wait_for()
+        page.evaluate(TEN_BUSY_MINUTES)
+        assert page.locator("#budgets > div").count() == 6
+        assert page.locator("#line-note").inner_text() == "In the last 10\u00a0min: 987,654 at most"
+        note = page.locator("#budgets > div").first.locator("p").last.inner_text()
+        most = "20,000 in a second at most"
+        assert note == f"6,000,000 RU in the last 10\u00a0min, {most}; throttled in 300 seconds"
+        assert "Of other budgets 6,000,000 RU were spent" in page.locator("#budgets-note").inner_text()
+        assert "Deleted by TTL in the last 10\u00a0min: 600,000 documents" in page.locator("#deleted-note").inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth") == size[0]
+        assert page.evaluate(CONTRAST) == []
+        page.context.close()
+
+
 def test_a_server_that_stops_is_reported(browser: "Browser") -> None:
     """Wherever the reader is on a long page, whose time and countdowns then stand still."""
     with mongottl.start_server(web_port=0, frozen=False) as server, Client(server.uri) as client:
@@ -292,6 +335,17 @@ def test_users_log_in_and_see_what_they_may(show: Callable[..., "Page"]) -> None
         ann.context.close()
 
 
+TEN_BUSY_MINUTES = """() => {
+    events.close();
+    const seconds = (value) => Array.from({length: 600}, (_, second) => value(second));
+    const holders = ["shop.carts", "an_application.a_collection_with_a_long_name", "i", "a.b", "c.d", "e.f", "g.h"];
+    past = {...past, operations: seconds((at) => at === 5 ? 987654 : at), deleted: seconds(() => 1000),
+        budgets: holders.map((holder) => ({holder, units: seconds((at) => at % 2 ? 20000 : 0),
+            throttled: seconds((at) => at % 2), provisioned: seconds((at) => at < 300 ? 10000 : 18000)}))};
+    showOperations({perSecond: null, latencies: [], latenciesS: 60});
+    showDeleted();
+    showBudgets(true);
+}"""
 CUT = """() => [...document.querySelectorAll("#timeline td, #timeline tbody th, button")]
     .filter((at) => at.checkVisibility() && at.scrollWidth > at.clientWidth + 1).map((at) => at.textContent)"""
 CONTRAST = """() => {

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from mongottl.catalog.throughput import Throughput
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.server.web.history import KEPT_S, History
+from mongottl.server.web.history import KEPT_S, MAX_BUDGETS, OTHERS, History
 from mongottl.storage.interface import open_storage_engine
 
 
@@ -83,7 +84,7 @@ def test_a_late_point_counts_for_the_seconds_since_the_one_before(setup: Setup) 
     setup.service.metrics.operations["query"] += 8
     setup.next_point(late_s=3.2)
     assert setup.values("operations") == [0, 2, 2, 2, 2]
-    assert setup.history.last_point() == {"number": 2, "seconds": 4, "operations": 2, "deleted": 0}
+    assert setup.history.last_point() == {"number": 2, "seconds": 4, "operations": 2, "deleted": 0, "budgets": []}
     assert setup.history.rates is not None and setup.history.rates["query"] == pytest.approx(8 / 4.2)
     setup.service.metrics.operations["query"] += 6000
     setup.next_point(late_s=100_000)
@@ -96,6 +97,56 @@ def test_ten_minutes_are_kept(setup: Setup) -> None:
         setup.next_point()
     assert KEPT_S == 600
     assert setup.values("operations") == list(range(50, KEPT_S + 50))
+
+
+def budgets(setup: Setup) -> dict[str, tuple[list[float], list[float], list[float]]]:
+    """By holder: request units a second, throttled statements a second, and what was provisioned."""
+    found = setup.history.described()["budgets"]
+    assert isinstance(found, list)
+    return {budget["holder"]: (budget["units"], budget["throttled"], budget["provisioned"]) for budget in found}
+
+
+def test_what_was_spent_of_budgets(setup: Setup) -> None:
+    setup.next_point()
+    for hundredths, throttled in ((150, 0), (50, 1)):
+        setup.observation.spend("shop.carts", hundredths, throttled)
+    setup.next_point()
+    setup.service.databases.put("shop", Throughput(1000))
+    setup.observation.spend("shop", 300, 0)
+    setup.next_point()
+    setup.observation.spend("shop", 800, 4)
+    setup.next_point(late_s=1)
+    # Collections of `shop` share its budget now, and what was before it was first spent of is not known.
+    assert budgets(setup) == {
+        "shop.carts": ([0, 2, 0, 0, 0], [0, 1, 0, 0, 0], [0, 400, 0, 0, 0]),
+        "shop": ([0, 0, 3, 4, 4], [0, 0, 0, 2, 2], [0, 0, 1000, 1000, 1000]),
+    }
+    point = setup.history.last_point()
+    assert point is not None and point["seconds"] == 2
+    assert point["budgets"] == [
+        {"holder": "shop.carts", "units": 0, "throttled": 0, "provisioned": 0},
+        {"holder": "shop", "units": 4, "throttled": 2, "provisioned": 1000},
+    ]
+
+
+def test_of_many_budgets_the_others_are_summed_up(setup: Setup) -> None:
+    for number in range(MAX_BUDGETS + 3):
+        setup.observation.spend(f"shop.c{number}", 100 * number, 1)
+    setup.next_point()
+    assert len(budgets(setup)) == MAX_BUDGETS + 1
+    assert budgets(setup)[OTHERS][:2] == ([20 + 21 + 22], [3])
+    for _ in range(KEPT_S - 1):
+        setup.observation.spend("shop.c1", 100, 0)
+        setup.observation.spend("shop.new", 100, 0)
+        setup.next_point()
+    assert "shop.new" not in budgets(setup) and "shop.c0" in budgets(setup)
+    # Nothing was spent of the first one for ten minutes now: the new one takes its place.
+    for _ in range(2):
+        setup.observation.spend("shop.new", 700, 0)
+        setup.next_point()
+    assert "shop.c0" not in budgets(setup) and len(budgets(setup)) == MAX_BUDGETS + 1
+    assert budgets(setup)["shop.new"][0] == [0] * (KEPT_S - 1) + [7]
+    assert budgets(setup)[OTHERS][0] == [1] * (KEPT_S - 2) + [7, 0]
 
 
 def test_latencies_go_back_a_minute(setup: Setup) -> None:
@@ -129,8 +180,10 @@ def test_it_takes_little_memory(setup: Setup) -> None:
             setup.observation.record(f"command{command}", 1 << power)
     for _ in range(10):
         setup.next_point()
-    with measured_bytes(700_000):
-        for _ in range(3 * KEPT_S):
+    with measured_bytes(1_000_000):
+        for number in range(KEPT_S + 20):
+            for place in range(30):
+                setup.observation.spend(f"shop.c{number + place}", 100, 1)
             setup.service.metrics.operations["insert"] += 1000
             setup.service.metrics.ttl_deleted_documents += 1000
             for command in range(30):

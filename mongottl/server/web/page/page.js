@@ -320,6 +320,7 @@ function showStatus(status) {
   showDeleted();
   showFigures(status);
   showCharges(status.charges);
+  if (status.charges !== null) showBudgets(status.throughput === "enforced");
   showFailures(status);
   showSlow(status);
 }
@@ -330,21 +331,35 @@ let past = null;
 function addPoint(point) {
   if (past === null || point === null || point.number <= past.number) return;
   past.number = point.number;
-  for (const name of ["operations", "deleted"]) {
-    past[name].push(...Array(point.seconds).fill(point[name]));
-    past[name].splice(0, past[name].length - past.keptS);
-  }
+  const seconds = past.operations.length;
+  const add = (values, value) => {
+    values.push(...Array(point.seconds).fill(value));
+    values.splice(0, Math.max(0, values.length - past.keptS));
+  };
+  for (const name of ["operations", "deleted"]) add(past[name], point[name]);
+  const before = new Map(past.budgets.map((budget) => [budget.holder, budget]));
+  past.budgets = point.budgets.map(({ holder, ...values }) => {
+    const budget = before.get(holder) ?? { holder, ...Object.fromEntries(Object.keys(values).map((name) => [name, Array(seconds).fill(0)])) };
+    for (const [name, value] of Object.entries(values)) add(budget[name], value);
+    return budget;
+  });
 }
 
 function spanOf(seconds) {
   return seconds >= past.keptS ? `the last ${duration(past.keptS)}` : `${duration(seconds)} since the server was started`;
 }
 
+const drawn = (name, attributes) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+};
+
 // Draws a value a second, the newest on the right.
 function drawLine(svg, values, most = Math.max(1, ...values)) {
+  const line = svg.querySelector("polyline") ?? svg.appendChild(drawn("polyline", {}));
   const points = values.map((value, place) => `${past.keptS - values.length + place},${54 - value / most * 50}`);
-  if (svg.firstChild === null) svg.append(document.createElementNS("http://www.w3.org/2000/svg", "polyline"));
-  svg.firstChild.setAttribute("points", points.join(" "));
+  line.setAttribute("points", points.join(" "));
 }
 
 function showDeleted() {
@@ -413,6 +428,60 @@ function showCharges(charges) {
     element("td", {}, row.command), element("td", { class: "text" }, ...breakable(row.namespace)),
     element("td", {}, whole.format(row.requests)), element("td", {}, `${exact.format(row.charge)} RU`),
     element("td", { class: row.throttled ? "" : "zero" }, whole.format(row.throttled)))));
+}
+
+const units = (number) => number < 100 ? exact.format(number) : whole.format(number);
+const budgetElements = new Map();
+const SHOWN_BUDGETS = 6;
+
+// Request units a second against what was provisioned, of the budgets of which most was spent.
+function showBudgets(isEnforced) {
+  const spent = past.budgets.filter((budget) => budget.holder !== "" && (sum(budget.units) > 0 || sum(budget.throttled) > 0));
+  spent.sort((one, other) => sum(other.units) - sum(one.units));
+  const shown = spent.slice(0, SHOWN_BUDGETS);
+  place(byId("budgets"), shown.map((budget) => budgetElement(budget, isEnforced)));
+  for (const holder of budgetElements.keys()) if (!shown.some((budget) => budget.holder === holder)) budgetElements.delete(holder);
+  const others = past.budgets.filter((budget) => !shown.includes(budget));
+  const left = sum(others.map((budget) => sum(budget.units)));
+  const note = byId("budgets-note");
+  note.hidden = shown.length === 0;
+  let text = "Request units a second; dashed: what is provisioned. ";
+  text += isEnforced ? "A mark below is a second in which statements were throttled." : "What is spent above it is not refused here (--cosmos-throughput enforced). A mark below is a second in which statements were throttled by a test.";
+  if (left > 0) text += ` Of other budgets ${units(left)} RU were spent in ${spanOf(past.operations.length)}.`;
+  say("budgets-note", text);
+}
+
+function budgetElement(budget, isEnforced) {
+  let made = budgetElements.get(budget.holder);
+  if (made === undefined) {
+    const svg = drawn("svg", { class: "line", role: "img", "aria-label": `Request units a second of ${budget.holder}, and its budget`, viewBox: "0 0 599 56", preserveAspectRatio: "none" });
+    made = { now: element("span", { class: "soft" }), note: element("p", { class: "soft" }), svg };
+    made.marks = svg.appendChild(drawn("path", {}));
+    made.provisioned = svg.appendChild(drawn("path", { class: "provisioned" }));
+    made.all = element("div", {}, element("p", {}, element("b", {}, ...breakable(budget.holder)), " ", made.now), svg, made.note);
+    budgetElements.set(budget.holder, made);
+  }
+  const { units: spent, throttled, provisioned } = budget;
+  const write = (target, text) => {
+    if (target.textContent !== text) target.textContent = text;
+  };
+  const now = provisioned.at(-1);
+  write(made.now, `${units(spent.at(-1))} of ${now > 0 ? `${whole.format(now)} RU/s` : "a budget that is not provisioned any more"}`);
+  const most = Math.max(1, ...spent, ...provisioned);
+  const first = past.keptS - spent.length;
+  drawLine(made.svg, spent, most);
+  made.provisioned.setAttribute("d", provisioned.map((number, at) => {
+    if (number === 0) return "";
+    return `${number === provisioned[at - 1] ? "" : `M${first + at} ${54 - number / most * 50}`}H${first + at + 1}`;
+  }).join(""));
+  made.marks.setAttribute("d", throttled.map((number, at) => number > 0 ? `M${first + at} 56v-8` : "").join(""));
+  const above = spent.filter((value, at) => provisioned[at] > 0 && value > provisioned[at]).length;
+  const refused = throttled.filter((number) => number > 0).length;
+  const notes = [`${units(sum(spent))} RU in ${spanOf(spent.length)}, ${units(Math.max(...spent))} in a second at most`];
+  if (refused > 0) notes.push(`throttled in ${count(refused, "second")}`);
+  if (!isEnforced && above > 0) notes.push(`above the budget in ${count(above, "second")}`);
+  write(made.note, notes.join("; "));
+  return made.all;
 }
 
 function showFailures(status) {
