@@ -30,6 +30,10 @@ def _descend(value: Any, rest: list[str]) -> Iterator[Any]:
 
 
 def _elements(array: list[Any], rest: list[str]) -> Iterator[Any]:
+    if rest == [""]:
+        yield from array
+        yield array
+        return
     for index, element in enumerate(array):
         if isinstance(element, dict):
             yield from reached(element, rest)

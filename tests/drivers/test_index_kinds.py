@@ -79,6 +79,18 @@ def test_wildcard(database: Database[Documents]) -> None:
     assert caught.value.code == 67
 
 
+def test_a_wildcard_index_is_not_used_for_a_path_with_a_dot_at_its_end(database: Database[Documents]) -> None:
+    """Such a path reaches arrays, whose keys are at the path without the dot."""
+    things = database.things
+    things.insert_many([{"_id": 1, "tags": ["a", "b"]}, {"_id": 2, "tags": {"": "a"}}, {"_id": 3, "tags": "a"}])
+    for filter in ({"tags.": "a"}, {"tags.": {"$exists": True}}, {"tags.": {"$in": ["a"]}}):
+        expected = [found["_id"] for found in things.find(filter)]
+        assert expected == [1, 2]
+        things.create_index("$**")
+        assert [found["_id"] for found in things.find(filter)] == expected
+        things.drop_index("$**_1")
+
+
 def test_kinds_survive_a_restart(tmp_path: Path) -> None:
     with mongottl.start_server(data_dir=str(tmp_path)) as server, pymongo.MongoClient[Documents](server.uri) as client:
         things = client.db.things

@@ -502,7 +502,8 @@ class PathExpression(MatchExpression):
     """A leaf: a test of the values at a path.
 
     traverse_leaf: whether the elements of an array at the end of the path are tested, and then the array itself;
-    `$size` and `$elemMatch` test only the array.
+    `$size` and `$elemMatch` test only the array. A path with a dot at its end, `a.`, ends at an array `a`; in a
+    document it goes on to a field without a name.
     """
 
     def __init__(self, path: FieldPath, traverse_leaf: bool = True) -> None:
@@ -513,6 +514,8 @@ class PathExpression(MatchExpression):
         self._first: bytes = path.part_bytes[0]
         self._names: list[bytes] = path.part_bytes
         self._indexes: list[int] = path.indexes
+        # For arrays: the component at which the path has ended, before a dot at its end. Otherwise none.
+        self._dot_at: i64 = path.depth - 1 if path.depth > 1 and not path.part_bytes[-1] else -1
 
     def intervals(self) -> list[Interval] | None:
         """Ascending, disjoint ranges outside which this leaf cannot match, see `interval`. None if unknown."""
@@ -573,6 +576,8 @@ class PathExpression(MatchExpression):
         return self.matches_single(buf, 0, -1)
 
     def _within_array(self, buf: bytes, start: i64, part: i64) -> bool:
+        if part == self._dot_at:
+            return self._from_value(buf, ARRAY, start, self._depth)
         wanted: i64 = i64(self._indexes[part])
         last = part + 1 == self._depth
         index: i64 = 0
@@ -638,6 +643,8 @@ class PathExpression(MatchExpression):
             index += 1
 
     def _index_within_array(self, buf: bytes, start: i64, part: i64) -> i64:
+        if part == self._dot_at:
+            return self._index_of_element(buf, start) if self.traverse_leaf else self.single_index(buf, ARRAY, start)
         wanted: i64 = i64(self._indexes[part])
         last = part + 1 == self._depth
         index: i64 = 0

@@ -6,7 +6,10 @@ import mongottl
 from tests.drivers.answers import TableClient, check
 from tests.drivers.cosmos_facts.facts import Fact
 
-ADMIN = ("advanceClock", "buildInfo", "configureCosmos", "configureFailPoint", "listDatabases", "setParameter")
+ADMIN = (
+    *("abortTransaction", "advanceClock", "buildInfo", "configureCosmos", "configureFailPoint", "listDatabases"),
+    "setParameter",
+)
 FAIL_POINTS = ("cosmosThrottle", "cosmosTimeout", "cosmosUnavailable")
 
 

@@ -84,6 +84,8 @@ class WildcardAccess(IndexAccess):
         for path in named_paths:
             if len(found) == MAX_PATHS:
                 break
+            if path.endswith("."):
+                continue  # arrays have their keys at the path without the dot
             values = [
                 predicate
                 for predicate in filter.by_path.get(path, [])

@@ -41,6 +41,25 @@ def matches(filter: dict[str, Any], document: dict[str, Any]) -> bool:
         ({"a.00": 1}, {"a": [1]}, False),
         ({"a.b.c": 3}, {"a": [{"b": [{"c": 2}, {"c": 3}]}]}, True),
         ({"": 1}, {"": 1}, True),
+        # A dot at the end: in an array the path ends there, in a document there may be a field without a name. As the
+        # tests of mongo-java-server have it, which run against MongoDB.
+        ({"a.": {"$exists": True}}, {"a": ["x"]}, True),
+        ({"a.": {"$exists": True}}, {"a": []}, True),
+        ({"a.": {"$exists": True}}, {"a": {"b": 1}}, False),
+        ({"a.": {"$exists": True}}, {"a": 1}, False),
+        ({"a.": {"$exists": True}}, {}, False),
+        ({"a.": 1}, {"a": {"": 1}}, True),
+        ({"a.": "x"}, {"a": ["x", "y"]}, True),
+        ({"a.": ["x", "y"]}, {"a": ["x", "y"]}, True),
+        ({"a.": 1}, {"a": [{"": 1}]}, False),
+        ({"a.": {"$size": 2}}, {"a": ["x", "y"]}, True),
+        ({"a.": {"$ne": "x"}}, {"a": ["x", "y"]}, False),
+        ({"a.1.": {"$exists": True}}, {"a": [[1, 2], [3, 4]]}, True),
+        ({"a.1.": 4}, {"a": [[1, 2], [3, 4]]}, True),
+        ({"a.1.": {"$exists": True}}, {"a": ["x", "y"]}, False),
+        ({"a.b.": 2}, {"a": [{"b": [1, 2]}]}, True),
+        ({"a..": {"$exists": True}}, {"a": [[1]]}, False),
+        ({".a": {"$exists": True}}, {"a": [1]}, False),
         ({"a": 1, "b": 2}, {"a": 1, "b": 2}, True),
         ({"a": 1, "b": 2}, {"a": 1}, False),
         ({}, {"x": 1}, True),
@@ -54,6 +73,7 @@ def test_paths(filter: dict[str, Any], document: dict[str, Any], expected: bool)
     ("filter", "document", "index"),
     [
         ({"a": 7}, {"a": [5, 7]}, 1),
+        ({"a.": 7}, {"a": [5, 7]}, 1),
         ({"a": 7}, {"a": 7}, -1),
         ({"a": [5, 7]}, {"a": [5, 7]}, -1),
         ({"a.b": 2}, {"a": [{"b": 1}, {"b": [9, 2]}]}, 1),  # the outermost array counts
