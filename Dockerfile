@@ -16,6 +16,8 @@ RUN cd /installed/bin \
     && chmod 755 mongosh mongo mongod mongos docker-entrypoint.sh
 
 FROM python:3.13-slim
+# Health checks of compose files for the emulator fetch its certificate by curl.
+RUN apt-get update && apt-get install --yes --no-install-recommends curl && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 COPY --from=build /installed /usr/local
 # Folders where compose files mount data and scripts. The group of root may write what the user may, since a user id that
 # is chosen when a container starts (--user 12345, OpenShift) has that group.

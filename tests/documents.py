@@ -2,6 +2,7 @@
 
 A fence names its language. `text` is for what is not run: output, trees of files. A block of any other language has to
 be run by the test module that `RUN_BY` names for it, so that nothing stands in the documents that no test has tried.
+The blocks of a page in `FILES_RUN_BY` are files instead, which the page's own test module takes by their names.
 """
 
 import re
@@ -25,6 +26,8 @@ RUN_BY = {
     "rust": "tests/clients/test_recipes.py",
 }
 NOT_RUN = "text"
+# From a page whose blocks are files to the test module that takes them. A comment in the first line names each file.
+FILES_RUN_BY = {"docs/containers.md": "tests/clients/test_container_recipes.py"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Block:
     where: str
     language: str
     code: str
+
+    @property
+    def page(self) -> str:
+        return self.where.partition(":")[0]
 
 
 def documents() -> dict[str, str]:
@@ -63,7 +70,20 @@ def all_blocks() -> list[Block]:
 
 
 def blocks(language: str) -> list[Block]:
-    """The blocks of one language. ValueError if `RUN_BY` does not have it."""
+    """The blocks of one language, but for those that are files. ValueError if `RUN_BY` does not have it."""
     if language not in RUN_BY:
         raise ValueError(f"no test runs blocks of {language!r}")
-    return [block for block in all_blocks() if block.language == language]
+    return [block for block in all_blocks() if block.language == language and block.page not in FILES_RUN_BY]
+
+
+def files(page: str) -> dict[str, str]:
+    """The blocks of a page in `FILES_RUN_BY` by the names in their first lines. ValueError for one without a name."""
+    found = {}
+    for block in all_blocks():
+        if block.page != page or block.language == NOT_RUN:
+            continue
+        named = re.match(r"(?:#|//) (\S+)\n", block.code)
+        if named is None or named[1] in found:
+            raise ValueError(f"{block.where}: the first line names no file, or one that was there before")
+        found[named[1]] = block.code
+    return found

@@ -108,14 +108,14 @@ _ROWS: Final = (
         "[options] | PROGRAM [ARGUMENT…]",
         "Runs the server in a container, in the place of the images of mongod and of Cosmos DB's emulator.",
         "container",
-        "operating.md",
+        "containers.md",
     ),
     Subcommand(
         "shell",
         "[URI|DATABASE] [--eval JAVASCRIPT] [FILE…]",
         "Evaluates JavaScript with db and rs, as mongosh does for the health checks and scripts of containers.",
         "shell",
-        "operating.md",
+        "containers.md",
     ),
     Subcommand("help", "[COMMAND|PAGE]", "Shows the help of a command, or a page of the documentation.", "help"),
     Subcommand(

@@ -33,6 +33,10 @@ TOOLS = {
     "old/mgo": ("go",),
     "old/c": ("cc", "pkg-config"),
     "old/python": ("python3",),
+    "containers/node": ("node", "npm"),
+    "containers/go": ("go",),
+    "containers/java": ("javac", "mvn"),
+    "containers/python": ("python3",),
 }
 CANNOT_DOWNLOAD = 75
 # Only stops a client that hangs. Maven, Go and Rust compile before they run, and take all processors for it.

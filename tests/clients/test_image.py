@@ -239,9 +239,9 @@ def test_what_the_image_says_of_itself(image: Image) -> None:
     assert image.config["User"] not in ("", "root", "0")
     assert set(image.config["ExposedPorts"]) == {"27017/tcp", "10255/tcp", "8081/tcp"}
     assert image.config["StopSignal"] == "SIGTERM"
-    # The base, the packages, the folders.
+    # The base, curl, the packages, the folders.
     base = json.loads(podman("image", "inspect", *base_names()))[0]
-    assert len(image.layers) - len(base["RootFS"]["Layers"]) == 2
+    assert len(image.layers) - len(base["RootFS"]["Layers"]) == 3
     assert image.size_bytes - base["Size"] < 220_000_000
 
 
@@ -468,6 +468,9 @@ def test_the_emulators_place(start: Start, tmp_path: Path) -> None:
         succeed(healthy(container))
         told = succeed(container.execute("python3", "-c", CLIENT, str(EMULATOR_CERTIFICATE), str(number)))
         assert told == f"7.0 {number}\n"
+        # The health check of many compose files.
+        check = "curl -f -k https://localhost:8081/_explorer/emulator.pem || exit 1"
+        assert succeed(container.execute("sh", "-c", check)).startswith("-----BEGIN CERTIFICATE-----")
         assert container.stop() == 0
     # Today's PyMongo refuses servers that announce a version before 4.4; the image's own programs do not.
     container = start(environment={version: "4.0", **environment}, volumes={data: "/tmp/cosmos/appdata"})

@@ -20,7 +20,7 @@ from mongottl.cli.help import find_pages
 from mongottl.cli.options import configuration, help_text
 from mongottl.cli.subcommands import SUBCOMMANDS
 from mongottl.config import SETTINGS, VERSION, config_from
-from tests.documents import DOCS, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, documents
+from tests.documents import DOCS, FILES_RUN_BY, NOT_RUN, ROOT, RUN_BY, Block, all_blocks, documents, files
 from tests.waiting import PATIENCE_S
 
 DOCUMENTS = documents()
@@ -28,6 +28,12 @@ EVERYTHING = "".join(DOCUMENTS.values())
 # Options of other programs: cargo, Node, Jest, Vitest, Mocha, curl, dotnet, Docker, MongoDB's tools.
 ELSEWHERE = {
     "--build-arg",
+    "--tag",
+    "--file",
+    "--detach",
+    "--wait",
+    "--insecure",
+    "--output",
     "--read-only",
     "--test",
     "--test-threads",
@@ -74,7 +80,7 @@ def test_generated_tables_are_up_to_date() -> None:
 
 @pytest.mark.parametrize("block", all_blocks(), ids=lambda block: block.where)
 def test_each_block_has_a_language_that_a_test_runs(block: Block) -> None:
-    if block.language != NOT_RUN:
+    if block.language != NOT_RUN and block.page not in FILES_RUN_BY:
         assert block.language in RUN_BY, f"{block.where}: nobody runs {block.language!r}"
 
 
@@ -82,6 +88,10 @@ def test_modules_that_run_a_language_ask_for_its_blocks() -> None:
     for language, module in RUN_BY.items():
         source = (ROOT / module).read_text(encoding="utf-8")
         assert re.search(rf'\b(blocks|recipe|program)\("{language}"', source), f"{module} does not run {language}"
+    for page, module in FILES_RUN_BY.items():
+        source = (ROOT / module).read_text(encoding="utf-8")
+        for name in files(page):
+            assert f'"{name}"' in source, f"{module} does not take {name}"
 
 
 def test_links_lead_somewhere() -> None:
