@@ -47,14 +47,14 @@ class Latencies(NamedTuple):
 
 
 class Series:
-    """The values of a figure in the last KEPT_S seconds."""
+    """The values of a figure in the last KEPT_S seconds, to two digits."""
 
     def __init__(self) -> None:
         self._values = array("d")
 
     def add(self, value: float, seconds: int) -> None:
         """Adds the same value for so many seconds."""
-        self._values.extend([value] * seconds)
+        self._values.extend([round(value, 2)] * seconds)
         del self._values[:-KEPT_S]
 
     def __len__(self) -> int:
@@ -65,11 +65,11 @@ class Series:
         return any(self._values)
 
     def last(self) -> float:
-        return round(self._values[-1], 2)
+        return self._values[-1]
 
     def values(self) -> list[float]:
-        """All, the newest at the end, to two digits."""
-        return [round(value, 2) for value in self._values]
+        """All, the newest at the end."""
+        return self._values.tolist()
 
 
 class BudgetSeries:
@@ -144,31 +144,32 @@ class History:
         if self.points % _LATENCIES_S == 0:
             self._keep_latencies()
 
-    def described(self) -> dict[str, object]:
-        """All points: `{number, keptS, operations, deleted, budgets: [{holder, units, throttled, provisioned}]}`.
+    def described(self) -> tuple[dict[str, object], list[dict[str, object]]]:
+        """All points: `{number, keptS, operations, deleted}` and a list of `{holder, units, throttled, provisioned}`.
 
         number: of the newest one. operations, deleted and what a budget has: how much there was in a second, for each
         second, the newest at the end.
         """
-        return {
+        told: dict[str, object] = {
             "number": self.points,
             "keptS": KEPT_S,
             "operations": self._operations.values(),
             "deleted": self._deleted.values(),
-            "budgets": [
-                {
-                    "holder": holder,
-                    "units": budget.units.values(),
-                    "throttled": budget.throttled.values(),
-                    "provisioned": budget.provisioned.values(),
-                }
-                for holder, budget in self._budgets.items()
-            ],
         }
+        budgets: list[dict[str, object]] = [
+            {
+                "holder": holder,
+                "units": budget.units.values(),
+                "throttled": budget.throttled.values(),
+                "provisioned": budget.provisioned.values(),
+            }
+            for holder, budget in self._budgets.items()
+        ]
+        return told, budgets
 
     def last_point(self) -> dict[str, object] | None:
-        """The newest point: as `described`, with numbers in place of lists, and `seconds`, for how many it counts; None
-        before there is one."""
+        """The newest point, `{number, seconds, operations, deleted, budgets: [{holder, …}]}`, with numbers where
+        `described` has lists; None before there is one. seconds: for how many it counts."""
         if self.points == 0:
             return None
         return {

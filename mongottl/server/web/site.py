@@ -251,7 +251,9 @@ class Site:
                     await news.wait()
                     continue
                 if sent_points < 0 or live.history.points - sent_points > 1:  # a status has one point
-                    await send(_event("history", live.all_history()))
+                    sent_points = live.history.points
+                    await send(_event("history", await live.all_history()))
+                    continue
                 sent_points = live.history.points
                 status = live.status()
                 if live.status_number != sent_status:

@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ class Setup:
         return passed_s
 
     def values(self, figure: str) -> list[float]:
-        found = self.history.described()[figure]
+        found = self.history.described()[0][figure]
         assert isinstance(found, list)
         return found
 
@@ -63,7 +64,7 @@ def test_what_happens_in_a_second_of_the_server_is_in_one_point(setup: Setup) ->
         setup.service.metrics.operations["insert"] += number
         setup.next_point()
     assert setup.values("operations") == [0, 0, 1, 2, 3, 4]
-    assert setup.history.described()["number"] == 6
+    assert setup.history.points == 6
 
 
 def test_moving_the_server_s_clock_moves_no_point(setup: Setup) -> None:
@@ -99,11 +100,10 @@ def test_ten_minutes_are_kept(setup: Setup) -> None:
     assert setup.values("operations") == list(range(50, KEPT_S + 50))
 
 
-def budgets(setup: Setup) -> dict[str, tuple[list[float], list[float], list[float]]]:
+def budgets(setup: Setup) -> dict[str, Any]:
     """By holder: request units a second, throttled statements a second, and what was provisioned."""
-    found = setup.history.described()["budgets"]
-    assert isinstance(found, list)
-    return {budget["holder"]: (budget["units"], budget["throttled"], budget["provisioned"]) for budget in found}
+    found = setup.history.described()[1]
+    return {str(budget["holder"]): (budget["units"], budget["throttled"], budget["provisioned"]) for budget in found}
 
 
 def test_what_was_spent_of_budgets(setup: Setup) -> None:
