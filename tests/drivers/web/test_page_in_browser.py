@@ -445,6 +445,7 @@ def test_it_fits_and_can_be_read(
     server.clock.advance(60)
     page = show(server, size, scheme)
     assert cells(page, "carts")[1] == "2"
+    assert "2 are expired and not deleted yet, the oldest for 30\u00a0s" in page.locator("#lead").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") == size[0]
     assert page.evaluate(CONTRAST) == []
     is_dark = page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(23, 21, 19)"
