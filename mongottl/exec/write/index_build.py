@@ -20,7 +20,8 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
-from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.write_unit import WriteUnit
@@ -148,6 +149,8 @@ def _add_batch(op: OperationContext, collection: Collection, indexes: list[Index
             batch.add_keys()
             unit.commit()
     except CommandError as error:
+        if is_interruption(error):
+            raise
         kind = DuplicateKeyError if isinstance(error, DuplicateKeyError) else CommandError
         raise kind(error.code, _failed(collection, error.message), error.details) from None
 
@@ -169,7 +172,16 @@ class _Batch:
         self._deleted: set[int] = set()
 
     def make_keys(self) -> None:
-        """Generates all keys. Raises the error of `IndexEntry.keys_of` if a record that is not expired has none."""
+        """Generates all keys. Raises the error of `IndexEntry.keys_of` if a record that is not expired has none, and
+        those of `check_interrupt`: the words of 16 MB of text take seconds, and an error ends the unit of work."""
+        begun = begin_evaluation()
+        try:
+            self._make_keys()
+        finally:
+            if begun:
+                end_evaluation()
+
+    def _make_keys(self) -> None:
         for index in self._indexes:
             keys_of: list[list[bytes]] = []
             for record in self._records:
@@ -179,8 +191,8 @@ class _Batch:
                         keys = index.keys_of(record[1])
                         if index.became_multikey():
                             self._unit.record_multikey_change(index)
-                    except CommandError:
-                        if not self._unit.is_expired(record):
+                    except CommandError as error:
+                        if is_interruption(error) or not self._unit.is_expired(record):
                             raise
                         self._delete(record)
                 keys_of.append(keys)

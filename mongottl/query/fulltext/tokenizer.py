@@ -1,5 +1,6 @@
 """Terms of a text: words without stop words, stemmed, and folded by case and diacritics as required."""
 
+from mongottl.document.interrupt import give_way
 from mongottl.query.fulltext.languages import ENGLISH, TURKISH, Language
 from mongottl.query.fulltext.unicode import lower_case, without_diacritics, word_pattern
 
@@ -20,7 +21,9 @@ class Tokenizer:
         removed."""
         turkish = language is TURKISH
         found: list[str] = []
-        for word in word_pattern(language is ENGLISH, self.version).findall(text):
+        for match in word_pattern(language is ENGLISH, self.version).finditer(text):
+            give_way()
+            word = match.group()
             lowered = lower_case(word, turkish)
             if language.is_stop_word(lowered):
                 continue

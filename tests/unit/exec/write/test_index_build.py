@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.write.index_build import BUILD_BATCH, build_indexes
+from tests.gaps import MAX_GAP_S, measured
 from tests.running import Document, Running
 
 A_1 = {"key": {"a": 1}, "name": "a_1"}
@@ -65,6 +66,23 @@ def test_the_build_gives_way_between_bounded_batches(running: Running) -> None:
     running.insert(*({"_id": i, "a": i} for i in range(4 * BUILD_BATCH)))
     steps = running.steps(create(A_1))
     assert len(list(steps)) >= 4  # more on a slow machine, where batches become smaller
+
+
+@pytest.mark.parametrize("lives_s", [1_000, 1])
+def test_the_words_of_one_long_text_are_interrupted(running: Running, lives_s: int) -> None:
+    """Also those of an expired document, which is deleted where it has no valid keys, but not for this."""
+    running.insert({"_id": 1, "text": "some words and others " * 20_000, "ttl": lives_s})
+    running.index({"_ts": 1}, "ttl", expireAfterSeconds=1_000)
+    running.clock.advance(10)
+    with pytest.raises(CommandError) as caught, measured(3, evaluates=False) as gaps:
+        list(running.steps(create({"key": {"text": "text"}, "name": "words"})))
+    assert caught.value.code == ErrorCode.MaxTimeMSExpired
+    assert caught.value.message == "the operation is to end"
+    assert gaps.longest_s <= MAX_GAP_S
+    assert running.index_names() == ["_id_", "ttl"]
+    assert running.collection().store.scan(0, 10)[0]
+    running.run(create({"key": {"text": "text"}, "name": "words"}))
+    assert_exact(running.collection(), "words")
 
 
 def test_a_build_ends_however_fast_new_documents_come(running: Running) -> None:
