@@ -1,5 +1,6 @@
 """Session commands: which sessions they mean, what they kill, and what they refuse."""
 
+from contextlib import closing
 from typing import Any
 
 import pymongo
@@ -8,8 +9,11 @@ from bson import Binary, Int64
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+import mongottl
+from mongottl.commands.admin.session import ENDED_AT_ONCE
 from tests.drivers.refusals import refusal
 from tests.drivers.test_protocol import Raw
+from tests.drivers.wire_client import WireClient
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -124,3 +128,18 @@ def test_sessions_are_listed_by_user(database: Database[Documents], client: Clie
         assert listed({"allUsers": True})
         assert listed({"users": [{"user": "", "db": ""}]})
         assert not listed({"users": [USER]})
+
+
+@pytest.mark.parametrize("name", ["endSessions", "killSessions", "killAllSessions"])
+def test_many_sessions_are_ended_in_steps(name: str) -> None:
+    """Among them the one of the command itself."""
+    with mongottl.start_server() as server, pymongo.MongoClient[Documents](server.uri) as client:
+        client.shop.c.insert_many([{"_id": number} for number in range(10)])
+        lsids = [{"id": Binary(number.to_bytes(16, "big"), 4)} for number in range(2 * ENDED_AT_ONCE + 10)]
+        with closing(WireClient(server.uri)) as wire:
+            for lsid in lsids:
+                assert wire.command({"find": "c", "batchSize": 2, "lsid": lsid}, "shop")["ok"] == 1
+            argument: list[Any] = [] if name == "killAllSessions" else lsids
+            assert wire.command({name: argument, "lsid": lsids[5]}, "admin")["ok"] == 1
+            status = wire.command({"serverStatus": 1}, "admin")
+        assert status["metrics"]["cursor"]["open"]["total"] == 0

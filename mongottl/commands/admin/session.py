@@ -8,7 +8,7 @@ Source: MongoDB's manual, "Session Commands"; the driver specification "Driver S
 
 import os
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import ANYONE, USERS, cluster_needs, needing
 from mongottl.commands.registry import Reply, command
@@ -22,9 +22,13 @@ from mongottl.exec.operation.client import UUID_SUBTYPE
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.session_ids import digest_of, read_digest, read_user, session_key
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
+from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.security.names import NOBODY
 from mongottl.security.privileges import Need
+
+# Sessions that are ended in one step: each may have cursors.
+ENDED_AT_ONCE: Final = 256
 
 
 class StartSessionRequest(NamedTuple):
@@ -93,15 +97,11 @@ def _keys(op: OperationContext, name: str, sessions: list[Value]) -> list[bytes]
     strict=False,
     stable=True,
 )
-def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
+def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply | Steps[Reply]:
     keys = _keys(op, "endSessions.endSessions", request.sessions)
     if op.service.authorizes and op.client.login is None:
         return {}  # a stranger has no sessions
-    for key in keys:
-        abort_open(op.service, key)
-        op.service.sessions.end(key)
-        op.service.cursors.close_where_session(key)
-    return {}
+    return _end(op, keys, kills=False)
 
 
 @command(
@@ -125,16 +125,13 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> R
     help="Ends logical sessions and their operations, or all sessions of the user if none is named.",
     strict=False,
 )
-def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
+def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply | Steps[Reply]:
     """`{killSessions: [{id: <UUID>}, …]}`."""
     keys = _keys(op, "killSessions.killSessions", request.sessions)
     if request.sessions:
-        for key in keys:
-            _kill(op, key)
-    else:
-        own = _own_digest(op)
-        _kill_where(op, lambda key: digest_of(key) == own)
-    return {}
+        return _end(op, keys, kills=True)
+    own = _own_digest(op)
+    return _kill_where(op, lambda key: digest_of(key) == own)
 
 
 def _kill_all_needs(op: OperationContext, request: KillAllSessionsRequest) -> list[Need]:
@@ -162,15 +159,14 @@ def _kill_by_pattern_needs(op: OperationContext, request: KillAllSessionsByPatte
     help="Ends all sessions of users and their operations, or all sessions if no user is named.",
     strict=False,
 )
-def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Reply:
+def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Reply | Steps[Reply]:
     """`{killAllSessions: [{user, db}, …]}`."""
     digests = {
         read_user(f"killAllSessions.killAllSessions.{index}", user).digest
         for index, user in enumerate(request.users)
         if user is not None
     }
-    _kill_where(op, lambda key: not request.users or digest_of(key) in digests)
-    return {}
+    return _kill_where(op, lambda key: not request.users or digest_of(key) in digests)
 
 
 @command(
@@ -180,7 +176,9 @@ def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> 
     help="Ends the sessions that match one of several patterns, and their operations.",
     strict=False,
 )
-def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsByPatternRequest) -> Reply:
+def kill_all_sessions_by_pattern(
+    op: OperationContext, request: KillAllSessionsByPatternRequest
+) -> Reply | Steps[Reply]:
     """`{killAllSessionsByPattern: [{lsid: {id, uid}} | {uid: <BinData>} | {users: [{user, db}, …]}, …]}`.
 
     A pattern of several fields matches what each of them matches.
@@ -190,8 +188,7 @@ def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsB
         for index, pattern in enumerate(request.patterns)
         if pattern is not None
     ]
-    _kill_where(op, lambda key: not request.patterns or any(matches(key) for matches in patterns))
-    return {}
+    return _kill_where(op, lambda key: not request.patterns or any(matches(key) for matches in patterns))
 
 
 def _pattern(name: str, pattern: Value) -> Callable[[bytes], bool]:
@@ -232,14 +229,34 @@ def _lsid_pattern(name: str, lsid: Value) -> Callable[[bytes], bool]:
     return lambda key: key[:16] == identifier and (uid is None or digest_of(key) == uid)
 
 
-def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> None:
-    for session in op.service.sessions.all():
-        if matches(session.key):
-            _kill(op, session.key)
+def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> Reply | Steps[Reply]:
+    return _end(op, [session.key for session in op.service.sessions.all() if matches(session.key)], kills=True)
 
 
-def _kill(op: OperationContext, key: bytes) -> None:
-    op.service.operations.kill_of_session(key)
+def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Reply | Steps[Reply]:
+    """Ends sessions, and with `kills` their operations: many of them in steps."""
+    if len(keys) > ENDED_AT_ONCE:
+        return _end_in_steps(op, keys, kills)
+    for key in keys:
+        _end_session(op, key, kills)
+    return {}
+
+
+def _end_in_steps(op: OperationContext, keys: list[bytes], kills: bool) -> Steps[Reply]:
+    own = op.session_key  # last, since ending it ends this operation, too
+    others = [key for key in keys if key != own]
+    for number, key in enumerate(others):
+        if number % ENDED_AT_ONCE == 0:
+            yield None
+        _end_session(op, key, kills)
+    if len(others) < len(keys) and own is not None:
+        _end_session(op, own, kills)
+    return {}
+
+
+def _end_session(op: OperationContext, key: bytes, kills: bool) -> None:
+    if kills:
+        op.service.operations.kill_of_session(key)
     abort_open(op.service, key)
     op.service.sessions.end(key)
     op.service.cursors.close_where_session(key)

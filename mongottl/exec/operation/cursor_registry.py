@@ -149,6 +149,8 @@ class CursorRegistry:
         self._by_namespace: dict[str, dict[int, OpenCursor]] = {}
         self._by_session: dict[bytes, dict[int, OpenCursor]] = {}
         self._in_transactions: dict[int, OpenCursor] = {}
+        self._dead_by_session: dict[bytes, dict[int, OpenCursor]] = {}
+        self._dead_in_transactions: dict[int, OpenCursor] = {}
         # Signals of getMores that wait, by the number of a collection or, of change streams, by what they watch.
         self._waiting: dict[int | str, list[Signal]] = {}
         self.opened_total = 0
@@ -278,7 +280,10 @@ class CursorRegistry:
         """Removes the cursor and releases what it holds."""
         if self._cursors.pop(cursor.cursor_id, None) is not None:
             self._forget(cursor)
-        self._dead.pop(cursor.cursor_id, None)
+        elif self._dead.pop(cursor.cursor_id, None) is not None:
+            if cursor.session_key is not None:
+                _remove(self._dead_by_session, cursor.session_key, cursor.cursor_id)
+            self._dead_in_transactions.pop(cursor.cursor_id, None)
         query = cursor.running_query
         if query is not None and not query.in_reply:
             query.end()
@@ -313,28 +318,35 @@ class CursorRegistry:
         """Closes the cursors of a collection that is dropped or renamed. why: for the error of their next getMore."""
         for cursor in [c for c in self._by_namespace.get(namespace, {}).values() if not c.outlives_collection]:
             self.close(cursor)
-            cursor.why_dead = f"{why}: {namespace}"
-            self._dead[cursor.cursor_id] = cursor
+            self._keep_dead(cursor, f"{why}: {namespace}")
 
     def end_all(self, why: str) -> None:
         """Closes all cursors because a saved state is restored. why: for the error of their next getMore."""
         for cursor in list(self._cursors.values()):
             self.close(cursor)
-            cursor.why_dead = why
             if cursor.outlives_collection:
                 cursor.dead_code = ErrorCode.ChangeStreamHistoryLost
-            self._dead[cursor.cursor_id] = cursor
+            self._keep_dead(cursor, why)
+
+    def _keep_dead(self, cursor: OpenCursor, why: str) -> None:
+        """Keeps a closed cursor for the error of its next getMore, until it would have been closed anyway."""
+        cursor.why_dead = why
+        self._dead[cursor.cursor_id] = cursor
+        if cursor.session_key is not None:
+            self._dead_by_session.setdefault(cursor.session_key, {})[cursor.cursor_id] = cursor
+        if cursor.transaction is not None:
+            self._dead_in_transactions[cursor.cursor_id] = cursor
 
     def close_where_session(self, session_key: bytes) -> None:
-        found = list(self._by_session.get(session_key, {}).values())
-        for cursor in [*found, *[c for c in self._dead.values() if c.session_key == session_key]]:
+        dead = self._dead_by_session.get(session_key, {}).values()
+        for cursor in [*self._by_session.get(session_key, {}).values(), *dead]:
             self.close(cursor)
 
     def close_where_transaction(self, transaction: Transaction) -> None:
         """Closes the cursors that a transaction has opened."""
-        found = [c for c in self._in_transactions.values() if c.transaction is transaction]
-        for cursor in [*found, *[c for c in self._dead.values() if c.transaction is transaction]]:
-            self.close(cursor)
+        for cursors in (self._in_transactions, self._dead_in_transactions):
+            for cursor in [c for c in cursors.values() if c.transaction is transaction]:
+                self.close(cursor)
 
     def close_idle(self, before_s: float) -> bool:
         """Closes cursors last used before this monotonic time, except those with noCursorTimeout, at most
