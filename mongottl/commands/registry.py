@@ -202,6 +202,10 @@ class CommandTable:
             spec = self._specs[name]
         return spec
 
+    def is_imported(self, name: str) -> bool:
+        """Whether looking up a name imports nothing."""
+        return name in self._specs
+
     def __contains__(self, name: object) -> bool:
         return name in self._modules
 

@@ -238,3 +238,10 @@ def test_modules_import_alone() -> None:
     for module in pkgutil.walk_packages(mongottl.__path__, "mongottl."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+
+
+def test_a_list_of_commands_imports_their_modules_in_steps() -> None:
+    """Others run in between. In a process of its own, since this one has imported them."""
+    program = "from tests.running import Running; print(len(list(Running().steps({'listCommands': 1}))))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(found.stdout) > len(FAMILIES) / 2
