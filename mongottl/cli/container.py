@@ -230,6 +230,12 @@ def _translate_emulator(environment: Mapping[str, str], result: Translated) -> N
     flags = dict(_emulator_flags(environment.get(f"{_EMULATOR}ARGS", "")))
     endpoint = flags.pop("enablemongodbendpoint", endpoint)
     if endpoint.lower() in _FALSE:
+        others = sorted(
+            name for name in environment if name.startswith(_EMULATOR) and not name.endswith("_ENABLE_MONGODB_ENDPOINT")
+        )
+        if others:
+            why = f"no effect without {_EMULATOR}ENABLE_MONGODB_ENDPOINT, whose API is the only one here"
+            result.ignore(f"{', '.join(others)}:", why)
         return
     result.options.append("--emulator")
     if endpoint in COSMOS_VERSIONS:

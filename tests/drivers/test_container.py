@@ -135,6 +135,14 @@ def test_variables_of_the_emulator_without_effect_are_told() -> None:
     # Testcontainers for Python gives the key a variable of its own.
     result = translate([], {EMULATOR + "ENABLE_MONGODB_ENDPOINT": "4.2", EMULATOR + "KEY": "b3duCg=="})
     assert result.environment == {"MONGOTTL_COSMOS_KEY": "b3duCg=="}
+    # Files for the emulator's other API start a server that is not the emulator, at another port.
+    for endpoint in ({}, {EMULATOR + "ENABLE_MONGODB_ENDPOINT": "false"}):
+        result = translate([], {EMULATOR + "PARTITION_COUNT": "3", EMULATOR + "ARGS": "/NoUI", **endpoint})
+        assert result.remarks == [
+            "AZURE_COSMOS_EMULATOR_ARGS, AZURE_COSMOS_EMULATOR_PARTITION_COUNT: no effect without"
+            " AZURE_COSMOS_EMULATOR_ENABLE_MONGODB_ENDPOINT, whose API is the only one here"
+        ]
+        assert "--emulator" not in result.options
     with pytest.raises(UsageError, match=r"ENABLE_MONGODB_ENDPOINT: one of 3.6, 4.0, .* is needed, not '3.2'"):
         translate([], {EMULATOR + "ENABLE_MONGODB_ENDPOINT": "3.2"})
 
