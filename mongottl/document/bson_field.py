@@ -53,8 +53,14 @@ def checked_word(name: str, value: Value, words: Collection[str]) -> str:
     if not isinstance(value, str):
         raise wrong_type(name, value, "string")
     if value not in words:
-        raise CommandError(ErrorCode.BadValue, f"Enumeration value '{value}' for field '{name}' is not a valid value.")
+        raise not_a_word(name, value)
     return value
+
+
+def not_a_word(name: str, value: str, advice: str = "") -> CommandError:
+    """BadValue (2) for a string that a field does not take."""
+    text = f"Enumeration value '{value}' for field '{name}' is not a valid value."
+    return CommandError(ErrorCode.BadValue, text, advice=advice)
 
 
 def read_fields(name: str, document: bytes) -> dict[str, Value]:

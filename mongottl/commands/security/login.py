@@ -53,8 +53,10 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
         log_in_by_certificate(op, name)
         return _reply(b"", True)
     features = op.service.features
-    if mechanism not in scram.MECHANISMS or (features is not None and features.lacks(MECHANISM, mechanism)):
+    if mechanism not in scram.MECHANISMS:
         raise unavailable(mechanism)
+    if features is not None and features.lacks(MECHANISM, mechanism):
+        raise unavailable(mechanism, features.advice(MECHANISM, mechanism))
     user: UserName | None = None
     try:
         conversation = ScramConversation(mechanism, _payload_bytes("saslStart", payload))
@@ -156,9 +158,11 @@ def log_in_by_certificate(op: OperationContext, name: str) -> UserName:
     return user
 
 
-def unavailable(mechanism: str) -> CommandError:
+def unavailable(mechanism: str, advice: str = "") -> CommandError:
     return CommandError(
-        ErrorCode.MechanismUnavailable, f"Received authentication for mechanism {mechanism} which is not enabled"
+        ErrorCode.MechanismUnavailable,
+        f"Received authentication for mechanism {mechanism} which is not enabled",
+        advice=advice,
     )
 
 

@@ -38,6 +38,7 @@ from mongottl.query.update.driver import check_storable
 from mongottl.query.update.nodes import compare_components
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
+from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 # What one call of `stamp_output` writes again: a few milliseconds' work.
 STAMPED_PER_STEP: Final = 256
@@ -320,8 +321,9 @@ def merge_document(
 def _check_stored_fields(op: OperationContext, document: bytes) -> None:
     """DollarPrefixedFieldName (52) for a field that begins with `$`, where the announced version stores none. Unlike
     inserts, which refuse those of the root alone, the updates and upserts of `$merge` refuse them at any depth."""
-    if op.service.refuses_dollar_fields:
-        check_storable(document, 0, "")
+    features = op.service.features
+    if op.service.refuses_dollar_fields and features is not None:
+        check_storable(document, 0, "", features.advice(SYNTAX, DOLLAR_FIELDS))
 
 
 def _match_in_partition(collection: Collection, request: MergeRequest) -> bytes:

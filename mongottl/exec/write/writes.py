@@ -45,6 +45,7 @@ from mongottl.storage.interface import (
 )
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
 from mongottl.ttl.policy import meaningful_ttl_s
+from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 _MAX_CONFLICTS: Final = 100
 _MAX_RECORD_ID_BYTES: Final = 8 * 1024 * 1024
@@ -69,7 +70,7 @@ def prepare_document(op: OperationContext, collection: Collection | None, docume
     `$`, where the announced version stores none.
     """
     if op.service.refuses_dollar_fields:
-        _check_root_names(document)
+        _check_root_names(op, document)
     if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
         raise WriteError(
             ErrorCode.BSONObjectTooLarge,
@@ -95,12 +96,14 @@ def prepare_document(op: OperationContext, collection: Collection | None, docume
     return _with_id_first(document)
 
 
-def _check_root_names(document: bytes) -> None:
+def _check_root_names(op: OperationContext, document: bytes) -> None:
+    features = op.service.features
     cursor = ElementCursor(document, 0)
     while cursor.next():
         if document[cursor.name_start] == 0x24:  # "$"
             text = f"Document can't have $ prefixed field names: {cursor.name()}"
-            raise WriteError(ErrorCode.BadValue, text)
+            what_helps = "" if features is None else features.advice(SYNTAX, DOLLAR_FIELDS)
+            raise WriteError(ErrorCode.BadValue, text, advice=what_helps)
 
 
 def with_new_id(op: OperationContext, document: bytes) -> bytes:

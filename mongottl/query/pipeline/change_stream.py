@@ -5,7 +5,7 @@ Source: MongoDB's documentation of `$changeStream` and of change streams.
 
 from typing import Final
 
-from mongottl.document.bson_field import checked_word, read_stage_options
+from mongottl.document.bson_field import checked_word, not_a_word, read_stage_options
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Timestamp, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -105,8 +105,9 @@ def parse_change_stream(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     spec.disambiguates = spec.expanded and not ctx.lacks(EVENT_FIELD, "disambiguatedPaths")
     for name, value in given.items():
         if name == "fullDocument":
-            words = _WITHOUT_IMAGES if ctx.lacks(SYNTAX, POST_IMAGES) else _FULL_DOCUMENT
-            checked_word(f"$changeStream.{name}", value, words)
+            if value in _FULL_DOCUMENT and value not in _WITHOUT_IMAGES and ctx.lacks(SYNTAX, POST_IMAGES):
+                raise not_a_word(f"$changeStream.{name}", str(value), ctx.advice(SYNTAX, POST_IMAGES))
+            checked_word(f"$changeStream.{name}", value, _FULL_DOCUMENT)
             spec.full_document = str(value)
         elif name == "fullDocumentBeforeChange":
             checked_word(f"$changeStream.{name}", value, _BEFORE_CHANGE)

@@ -136,8 +136,9 @@ class ReplacementDriver(UpdateDriver):
 
     def __init__(self, replacement: bytes, ctx: ParseContext) -> None:
         super().__init__("replacement")
-        if ctx.lacks(SYNTAX, DOLLAR_FIELDS):
-            check_storable(replacement, 0, "")
+        dollar_advice = ctx.advice(SYNTAX, DOLLAR_FIELDS)
+        if dollar_advice:
+            check_storable(replacement, 0, "", dollar_advice)
         self.replacement = replacement
         if not ctx.keeps_empty_timestamps:
             self.replacement = with_timestamps(replacement, ctx.timestamps, ctx.now_ms)
@@ -147,17 +148,17 @@ class ReplacementDriver(UpdateDriver):
 
 
 class PipelineDriver(UpdateDriver):
-    """An update by a pipeline. refuses_dollar: whether its result may have no fields that begin with `$`."""
+    """An update by a pipeline. dollar_advice: for a result with fields that begin with `$`; "" if it may have them."""
 
-    def __init__(self, pipeline: UpdatePipeline, refuses_dollar: bool) -> None:
+    def __init__(self, pipeline: UpdatePipeline, dollar_advice: str) -> None:
         super().__init__("pipeline")
         self.pipeline = pipeline
-        self._refuses_dollar: Final = refuses_dollar
+        self._dollar_advice: Final = dollar_advice
 
     def apply(self, doc: bytes, details: MatchDetails | None, is_insert: bool) -> UpdateOutcome:
         result = self.pipeline.transform(doc)
-        if self._refuses_dollar and result != doc:
-            check_storable(result, 0, "")
+        if self._dollar_advice and result != doc:
+            check_storable(result, 0, "", self._dollar_advice)
         return replace_document(doc, result, True)
 
 
@@ -212,9 +213,10 @@ def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool) -> Upda
     return UpdateOutcome(document, True)
 
 
-def check_storable(buf: bytes, start: i64, path: str) -> None:
+def check_storable(buf: bytes, start: i64, path: str, advice: str) -> None:
     """DollarPrefixedFieldName (52) for a field that begins with `$` in the document or array at `start`, but for those
-    of a DBRef: what updates could not store before MongoDB 5.0. path: that of the document, with a dot behind it."""
+    of a DBRef: what updates could not store before MongoDB 5.0. path: that of the document, with a dot behind it.
+    advice: of the error, but for fields of the root, of which MongoDB takes only some."""
     cursor = ElementCursor(buf, start)
     while cursor.next():
         is_dollar = buf[cursor.name_start] == 0x24
@@ -223,9 +225,10 @@ def check_storable(buf: bytes, start: i64, path: str) -> None:
             raise CommandError(
                 ErrorCode.DollarPrefixedFieldName,
                 f"The dollar ($) prefixed field '{name}' in '{path}{name}' is not valid for storage.",
+                advice=advice if path else "",
             )
         if cursor.type_code == DOCUMENT or cursor.type_code == ARRAY:
-            check_storable(buf, cursor.value, f"{path}{cursor.name()}.")
+            check_storable(buf, cursor.value, f"{path}{cursor.name()}.", advice)
 
 
 def check_id(type_code: i64, buf: bytes, pos: i64) -> None:
@@ -273,7 +276,7 @@ def parse_update(
 
 def parse_pipeline_update(pipeline: list[Value], ctx: ParseContext) -> UpdateDriver:
     """The driver of a list of stages, also where updates by a pipeline are not allowed: `$merge` has them, too."""
-    return PipelineDriver(UpdatePipeline(pipeline, ctx), ctx.lacks(SYNTAX, DOLLAR_FIELDS))
+    return PipelineDriver(UpdatePipeline(pipeline, ctx), ctx.advice(SYNTAX, DOLLAR_FIELDS))
 
 
 # The modifiers that store their operand as it is, and those that add it, or each of its `$each`, to an array.
@@ -284,7 +287,7 @@ _ADD_OPERAND: Final = frozenset(("$addToSet", "$push"))
 def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes]) -> UpdateDriver:
     filters: dict[str, ArrayFilter] = parse_array_filters(array_filters, ctx)
     builder = TreeBuilder(filters)
-    refuses_dollar = ctx.lacks(SYNTAX, DOLLAR_FIELDS)
+    dollar_advice = ctx.advice(SYNTAX, DOLLAR_FIELDS)
     cursor = ElementCursor(update, 0)
     while cursor.next():
         name = cursor.name()
@@ -305,15 +308,15 @@ def _parse_modifiers(update: bytes, ctx: ParseContext, array_filters: list[bytes
             )
         entry = ElementCursor(update, cursor.value)
         while entry.next():
-            if refuses_dollar and entry.type_code in (DOCUMENT, ARRAY):
+            if dollar_advice and entry.type_code in (DOCUMENT, ARRAY):
                 if name in _STORE_OPERAND:
-                    check_storable(update, entry.value, f"{entry.name()}.")
+                    check_storable(update, entry.value, f"{entry.name()}.", dollar_advice)
                 elif name in _ADD_OPERAND:
                     each_type, each = find_field_at(update, entry.value, b"$each")
                     if entry.type_code == ARRAY or each_type == 0:
-                        check_storable(update, entry.value, f"{entry.name()}.")
+                        check_storable(update, entry.value, f"{entry.name()}.", dollar_advice)
                     elif each_type == ARRAY:
-                        check_storable(update, each, f"{entry.name()}.")
+                        check_storable(update, each, f"{entry.name()}.", dollar_advice)
             operand = Operand(entry.name(), entry.type_code, update, entry.value, entry.end)
             builder.add(operand, parser, ctx)
     for identifier in filters:
