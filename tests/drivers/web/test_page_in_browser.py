@@ -276,6 +276,29 @@ def test_ten_minutes_of_a_busy_server_fit(show: Callable[..., "Page"], size: tup
         page.context.close()
 
 
+def test_a_refusal_has_what_helps_beneath_its_text(show: Callable[..., "Page"]) -> None:
+    """Options and indexes are not broken at the end of a line, so that they can be read and copied."""
+    advice = (
+        "No index serves this sort: create the index {'a.b': 1}, or allow it with --cosmos-allow sort-without-index."
+    )
+    with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
+        client.shop.orders.insert_one({})
+        for filter in ({}, {"$nonsense": 1}):
+            with pytest.raises(pymongo.errors.OperationFailure):
+                list(client.shop.orders.find(filter).sort("a.b"))
+        page = show(server, SIZES[-1])
+        refused = page.locator("#failed-rows li").filter(has_text="order-by item")
+        assert refused.locator(".advice").inner_text() == advice
+        codes = refused.locator(".advice code")
+        assert codes.all_inner_texts() == ["{'a.b': 1}", "--cosmos-allow sort-without-index"]
+        for code in codes.all():
+            line = code.evaluate("element => parseFloat(getComputedStyle(element).lineHeight)")
+            box = code.bounding_box()
+            assert box is not None and box["height"] < 1.5 * line
+        assert page.locator("#failed-rows li").filter(has_text="$nonsense").locator(".advice").count() == 0
+        page.context.close()
+
+
 def test_a_server_that_stops_is_reported(browser: "Browser") -> None:
     """Wherever the reader is on a long page, whose time and countdowns then stand still."""
     with mongottl.start_server(web_port=0, frozen=False) as server, Client(server.uri) as client:

@@ -484,6 +484,9 @@ function budgetElement(budget, isEnforced) {
   return made.all;
 }
 
+// An advice, whose options and indexes stay whole on a line.
+const withCode = (advice) => advice.split(/(--[a-z-]+ [\w.-]*\w|\{.*?\})/).map((part, at) => at % 2 ? element("code", {}, part) : part);
+
 function showFailures(status) {
   say("failed-note", status.failures.length === 0 ? "No command has failed." : "By command, collection and error, the newest first.");
   const list = byId("failed-rows");
@@ -494,7 +497,7 @@ function showFailures(status) {
     element("p", { class: "what" }, element("b", {}, whole.format(failure.times)), `${failure.command} ${failure.namespace}`,
       element("span", { class: "soft" }, failure.error)),
     element("span", { class: "command" }, failure.text),
-    ...(failure.advice ? [element("p", { class: "advice" }, failure.advice)] : []))));
+    ...(failure.advice ? [element("p", { class: "advice" }, ...withCode(failure.advice))] : []))));
 }
 
 function showSlow(status) {
