@@ -221,7 +221,7 @@ RECORDS = [
         settings={"refuse": ["silent-nested-index"]},
     ),
     Fact(30, "automatiko-io/automatiko-engine#222 (2022)", [index({"a": "text"}, NO_TEXT)]),
-    # Its other half, a positional update of 2019 without a match, is not replayed: what accounts answer today is unknown.
+    # Its other half, a positional update without a match, is not replayed: that is of 2019, today unknown.
     Fact(31, "Azure/helm-charts#5 (2019)", [index({"a": "text"}, {"errmsg": "'text' is not supported"})]),
     Fact(
         32,
