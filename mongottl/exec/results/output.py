@@ -33,7 +33,7 @@ from mongottl.exec.write.writes import (
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline.run_context import MergeRequest
-from mongottl.query.update import parse_pipeline_update
+from mongottl.query.update import UpdateDriver, parse_pipeline_update
 from mongottl.query.update.driver import check_storable
 from mongottl.query.update.nodes import compare_components
 from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
@@ -286,9 +286,12 @@ def merge_document(
 ) -> None:
     """Writes one result of `$merge`: updates the matching document or inserts, as its options say. 13113.
 
-    ClaimedByTransaction: the caller waits and calls again.
+    The pipeline of `whenMatched` is checked whether or not a document matches: InvalidOptions (72) for a stage that
+    updates do not have. ClaimedByTransaction: the caller waits and calls again.
     """
     collection = op.catalog.lookup(database, name)
+    context = _update_context(op, f"{database}.{name}", request, collation)
+    pipeline = parse_pipeline_update(request.pipeline, context) if request.when_matched == "pipeline" else None
     if request.when_matched == "fail":
         _insert(op, collection, database, name, request.document)
         return
@@ -298,7 +301,7 @@ def merge_document(
         if collection is None or record is None:
             break
         try:
-            _update(op, collection, record, request, collation)
+            _update(op, collection, record, request, context, pipeline)
         except ClaimedByTransaction:
             raise
         except WriteConflict:
@@ -361,25 +364,37 @@ def _matching(op: OperationContext, collection: Collection, match: bytes, collat
     return None
 
 
-def _update(
-    op: OperationContext, collection: Collection, record: Record, request: MergeRequest, collation: Collation | None
-) -> None:
-    mode = request.when_matched
-    if mode == "keepExisting":
-        return
+def _update_context(
+    op: OperationContext, namespace: str, request: MergeRequest, collation: Collation | None
+) -> ParseContext:
     context = ParseContext(
         op.now_ms,
         request.let,
-        collection.namespace,
+        namespace,
         collation=collation,
         timestamps=op.service.timestamps,
         cluster_time=op.cluster_time,
     )
     context.open_scripts = op.open_scripts
-    if mode == "pipeline":
+    if request.when_matched == "pipeline":
         context.features = op.service.features
-        driver = parse_pipeline_update(request.pipeline, context)
-    else:
+    return context
+
+
+def _update(
+    op: OperationContext,
+    collection: Collection,
+    record: Record,
+    request: MergeRequest,
+    context: ParseContext,
+    pipeline: UpdateDriver | None,
+) -> None:
+    """pipeline: that of `whenMatched`, if it is one."""
+    mode = request.when_matched
+    if mode == "keepExisting":
+        return
+    driver = pipeline
+    if driver is None:
         _check_stored_fields(op, request.document)
         document = merged(record[1], request.document) if mode == "merge" else request.document
         # The document is stored unchanged: field names that begin with `$` are no modifiers.

@@ -221,9 +221,10 @@ def test_merge_modes(server: Running, modes: Document, expected: list[Document])
         ({"whenMatched": "fail"}, 11000, [{"_id": 1, "x": 9}, {"_id": 2, "a": 20}]),
         ({"whenNotMatched": "fail"}, 13113, [{"_id": 1, "x": 9, "a": 10}]),
         (
+            # A variable without a value is not defined, whether or not a document matches.
             {"whenMatched": [{"$set": {"n": "$$v"}}], "let": {"v": "$none"}},
             17276,
-            [{"_id": 1, "x": 9}, {"_id": 2, "a": 20}],
+            [{"_id": 1, "x": 9}],
         ),
         ({"whenMatched": [{"$set": {"_id": 7}}]}, 66, [{"_id": 1, "x": 9}, {"_id": 2, "a": 20}]),
     ],
@@ -234,6 +235,24 @@ def test_merge_writes_what_can_be_written_and_then_fails(
     server.run({"insert": "target", "documents": [{"_id": 1, "x": 9}]})
     assert refusal(server, {"$merge": {"into": "target", **modes}}) == code
     assert found(server) == expected
+
+
+@pytest.mark.parametrize("otherwise", ["insert", "discard", "fail"])
+@pytest.mark.parametrize(
+    ("pipeline", "code"),
+    [([{"$sort": {"a": 1}}], 72), ([{"$unheardOf": 1}], 40324), ([{"$set": {"a": {"$unheardOf": 1}}}], 168)],
+    ids=["stage", "unknown stage", "unknown expression"],
+)
+def test_merge_checks_its_pipeline_also_where_nothing_matches(
+    server: Running, pipeline: list[Document], code: int, otherwise: str
+) -> None:
+    """As mongo-java-server's tests have it, which run against MongoDB. Without results nothing is checked."""
+    stage = {"$merge": {"into": "target", "whenMatched": pipeline, "whenNotMatched": otherwise}}
+    assert refusal(server, stage) == code
+    server.run({"create": "target"})
+    assert refusal(server, stage) == code
+    assert found(server) == []
+    assert aggregate(server, {"$match": {"_id": "none"}}, stage)["cursor"]["firstBatch"] == []
 
 
 def test_merge_on_other_fields_needs_a_unique_index(server: Running) -> None:
