@@ -56,6 +56,9 @@ COMPRESSOR: Final = "compressor"
 # Reference: "Legacy Opcodes", and the compatibility changes of 5.1.
 WITHOUT_LEGACY_OPCODES: Final[Version] = (5, 1)
 
+# MongoDB 4.4 has removed `ns` from the specifications of indexes; drivers with static models of them need it.
+# Reference: DRIVERS-731, SERVER-41696.
+WITHOUT_INDEX_NAMESPACES: Final[Version] = (4, 4)
 # MongoDB 5.1 has removed getLastError. Reference: the compatibility changes of 5.1.
 WITHOUT_LAST_ERROR: Final[Version] = (5, 1)
 
@@ -271,6 +274,7 @@ class Features:
 
     sorts_by_dollar_names: whether `$sort` takes names that start with `$`. takes_legacy_opcodes: whether it takes any
     command by OP_QUERY, and OP_KILL_CURSORS. tells_last_errors: whether it has getLastError.
+    names_indexes: whether the specifications of indexes have the collection's namespace.
     """
 
     sorts_by_dollar_names = False
@@ -278,6 +282,7 @@ class Features:
     def __init__(self, version: str) -> None:
         self.version: Final = parse_version(version)
         self.takes_legacy_opcodes: Final = self.version < WITHOUT_LEGACY_OPCODES
+        self.names_indexes: Final = self.version < WITHOUT_INDEX_NAMESPACES
         self.tells_last_errors: Final = self.version < WITHOUT_LAST_ERROR
         self._missing: Final[Mapping[str, frozenset[str]]] = {
             kind: frozenset(name for name, introduced in names.items() if introduced > self.version)

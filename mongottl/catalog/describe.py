@@ -4,12 +4,27 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
 from mongottl.catalog.view import View
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.types import Value
+from mongottl.document.walk import ElementCursor
 
 
-def describe_place(place: Collection | View) -> list[tuple[str, Value]]:
-    """`{name, type, options, info: {readOnly, uuid}, idIndex}`; views and time series lack the last two."""
+def with_namespace(spec: bytes, namespace: str) -> bytes:
+    """The specification of an index as it was before MongoDB 4.4, with `ns` behind its name."""
+    named = DocumentBuilder()
+    cursor = ElementCursor(spec, 0)
+    while cursor.next():
+        named.append_raw_element(cursor.raw_element())
+        if cursor.name_is(b"name"):
+            named.append("ns", namespace)
+    return named.finish()
+
+
+def describe_place(place: Collection | View, names_indexes: bool = False) -> list[tuple[str, Value]]:
+    """`{name, type, options, info: {readOnly, uuid}, idIndex}`; views and time series lack the last two.
+
+    names_indexes: whether `idIndex` has the namespace.
+    """
     if isinstance(place, View):
         return [
             ("name", place.name),
@@ -31,7 +46,8 @@ def describe_place(place: Collection | View) -> list[tuple[str, Value]]:
         ("info", encode({"readOnly": False, "uuid": place.uuid})),
     ]
     if place.clustering is None:
-        described.append(("idIndex", id_index_spec(place.collation)))
+        spec = id_index_spec(place.collation)
+        described.append(("idIndex", with_namespace(spec, place.namespace) if names_indexes else spec))
     return described
 
 

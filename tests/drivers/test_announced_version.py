@@ -345,6 +345,23 @@ def test_create_of_what_exists_succeeds_since_7_0(connect: Connect, version: str
         assert raw.run({"create": command["create"], "validator": {"a": 1}})["code"] == 48
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_indexes_are_listed_with_their_namespace_before_4_4(connect: Connect, version: str) -> None:
+    """Static models of old drivers have it (DRIVERS-731)."""
+    raw = connect(server_version=version)
+    raw.run({"drop": "indexed"})
+    raw.run({"createIndexes": "indexed", "indexes": [{"key": {"a": 1}, "name": "a_1", "sparse": True}]})
+    named: Documents = {"ns": "test.indexed"} if VERSIONS.index(version) < VERSIONS.index("4.4") else {}
+    first, second = raw.run({"listIndexes": "indexed"})["cursor"]["firstBatch"]
+    assert first == {"v": 2, "key": {"_id": 1}, "name": "_id_", **named}
+    assert second == {"v": 2, "key": {"a": 1}, "name": "a_1", **named, "sparse": True}
+    assert list(second) == ["v", "key", "name", *named, "sparse"]
+    listed = raw.run({"listCollections": 1, "filter": {"name": "indexed"}})["cursor"]["firstBatch"]
+    assert listed[0]["idIndex"] == first
+    # What is listed can be given back.
+    assert raw.run({"createIndexes": "indexed", "indexes": [second]})["note"] == "all indexes already exist"
+
+
 UPDATES: list[tuple[Documents, int]] = [
     ({"a": 1, "$b": 1}, 52),
     ({"a": {"$b": 1}}, 52),

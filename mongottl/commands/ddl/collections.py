@@ -221,12 +221,14 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> S
             entries = []
         if account.refuses("collection-info"):
             shown = shown[:3]
-    documents = [listed for entry in entries if match.matches(listed := _listed(entry, shown))]
+    features = op.service.features
+    named = account is None and features is not None and features.names_indexes
+    documents = [listed for entry in entries if match.matches(listed := _listed(entry, shown, named))]
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
 
 
-def _listed(entry: Collection | View, shown: tuple[str, ...]) -> bytes:
-    return encode_fields([field for field in describe_place(entry) if field[0] in shown])
+def _listed(entry: Collection | View, shown: tuple[str, ...], names_indexes: bool) -> bytes:
+    return encode_fields([field for field in describe_place(entry, names_indexes) if field[0] in shown])
 
 
 class CollStatsRequest(NamedTuple):

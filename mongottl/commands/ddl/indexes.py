@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.describe import with_namespace
 from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
 from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.catalog.index_kinds.kind import is_wildcard
@@ -378,15 +379,19 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Rep
     if request.collection == PROFILE_COLLECTION:
         specs = []  # in MongoDB it has no index on `_id`
     elif op.service.dialect.account is None:
-        specs = [_listed(index, request) for index in collection.listed_indexes]
+        features = op.service.features
+        namespace = collection.namespace if features is not None and features.names_indexes else ""
+        specs = [_listed(index, request, namespace) for index in collection.listed_indexes]
     else:
         specs = [listed_index(collection, index.descriptor) for index in collection.listed_indexes]
     return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
 
 
-def _listed(index: IndexEntry, request: ListIndexesRequest) -> bytes:
-    """The document of one index, with the fields that the request's options add."""
+def _listed(index: IndexEntry, request: ListIndexesRequest, namespace: str) -> bytes:
+    """The document of one index, with the fields that the request's options add. namespace: "" to leave it out."""
     spec = index.descriptor.kind.listed(index.descriptor.spec)
+    if namespace:
+        spec = with_namespace(spec, namespace)
     if request.include_index_build_info:
         if index.ready:
             return encode({"spec": spec})
