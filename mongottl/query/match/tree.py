@@ -515,7 +515,9 @@ class PathExpression(MatchExpression):
         self._names: list[bytes] = path.part_bytes
         self._indexes: list[int] = path.indexes
         # For arrays: the component at which the path has ended, before a dot at its end. Otherwise none.
-        self._dot_at: i64 = path.depth - 1 if path.depth > 1 and not path.part_bytes[-1] else -1
+        self._dot_at: i64 = -1
+        if path.depth > 1 and not path.part_bytes[-1]:
+            self._dot_at = path.depth - 1
 
     def intervals(self) -> list[Interval] | None:
         """Ascending, disjoint ranges outside which this leaf cannot match, see `interval`. None if unknown."""
