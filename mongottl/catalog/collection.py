@@ -13,6 +13,7 @@ from mongottl.catalog.time_series import TimeSeries
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode
@@ -23,6 +24,8 @@ from mongottl.ttl.policy import NO_TTL
 
 # Keys that one document may have in one index: MongoDB's default for `indexMaxNumGeneratedKeysPerDocument`.
 MAX_KEYS: Final = 100_000
+# Making the keys of a document that is at least this long can be interrupted.
+LONG_DOCUMENT_BYTES: Final = 64 * 1024
 
 
 class IndexEntry:
@@ -120,7 +123,21 @@ class IndexEntry:
         return True
 
     def keys_of(self, document: bytes) -> list[bytes]:
-        """The document's keys; none if a partial index leaves it out. CannotBuildIndexKeys (201) for too many."""
+        """The document's keys; none if a partial index leaves it out. CannotBuildIndexKeys (201) for too many.
+
+        Those of a long document can be interrupted, as the words of 16 MB of text take seconds: the errors of
+        `check_interrupt`, also in a unit of work, which they end.
+        """
+        if len(document) < LONG_DOCUMENT_BYTES:
+            return self._keys_of(document)
+        begun = begin_evaluation()
+        try:
+            return self._keys_of(document)
+        finally:
+            if begun:
+                end_evaluation()
+
+    def _keys_of(self, document: bytes) -> list[bytes]:
         partial = self.descriptor.partial_match
         if partial is not None and not partial.matches(document):
             self.keys.begin()

@@ -335,6 +335,8 @@ def _insert(
         collection = collection_for_insert(op, name)
         inserted = yield from insert_chunk(op, name, collection, documents, start, ordered, outcome.failures)
     except CommandError as error:
+        if ends_command(op, error):
+            raise
         # The collection cannot be written to, so all documents fail.
         for index in range(start, start + (1 if ordered else len(documents))):
             outcome.failures.add(index, error)

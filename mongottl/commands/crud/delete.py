@@ -40,6 +40,7 @@ from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
+    LARGE_DOCUMENT_BYTES,
     Selection,
     delete_many,
     delete_one,
@@ -142,6 +143,8 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
     record = express_record(op, collection, key)
     if record is None:
         return {"n": 0}
+    if len(record[1]) >= LARGE_DOCUMENT_BYTES:
+        return None  # in steps, so that making its keys can be interrupted
     try:
         delete_batch(op, collection, [record])
     except WriteConflict:

@@ -239,6 +239,8 @@ def _modify_by_id(
         if driver is None:
             if record is None:
                 return {"lastErrorObject": {"n": 0}, "value": None}
+            if len(record[1]) >= LARGE_DOCUMENT_BYTES:
+                return None
             delete_batch(op, collection, [record])
             op.service.metrics.documents["deleted"] += 1
             value = record[1] if projection is None else projection.apply(record[1], None)

@@ -29,11 +29,13 @@ from mongottl.commands.request_fields import (
     StatementId,
     StatementIds,
 )
-from mongottl.errors import CommandError
+from mongottl.document.types import Value
+from mongottl.errors import CommandError, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.steps import Steps
+from mongottl.exec.write.modifying import LARGE_DOCUMENT_BYTES
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
@@ -93,26 +95,45 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
         return refused
     collection = collection_for_insert(op, request.collection)
     if len(documents) == 1 and (write is None or not write.is_retry):
-        errors = WriteErrors(op)
-        if write is not None:
-            write.begin_inserts(0)
-        try:
-            prepared = prepare_document(op, collection, documents[0])
-            if collection is None:
-                collection = collection_for_write(op, request.collection)
-            insert_document(op, collection, prepared)
-            op.service.metrics.documents["inserted"] += 1
-            op.count_statements("insert")
-            return {"n": 1}
-        except ClaimedByTransaction:
-            pass  # `_insert_many` waits
-        except CommandError as error:
-            if ends_command(op, error):
-                raise
-            errors.add(0, error)
-            op.count_statements("insert")
-            return errors.add_to({"n": 0})
+        if len(documents[0]) >= LARGE_DOCUMENT_BYTES:
+            return _insert_large(op, request, collection, write)
+        reply = _insert_one(op, request, collection, write)
+        if reply is not None:
+            return reply
     return _insert_many(op, request, write)
+
+
+def _insert_one(
+    op: OperationContext, request: InsertRequest, collection: Collection | None, write: RetryableWrite | None
+) -> dict[str, Value] | None:
+    """The reply to the insert of a single document; None if it must wait for a transaction, as `_insert_many` does."""
+    errors = WriteErrors(op)
+    if write is not None:
+        write.begin_inserts(0)
+    try:
+        prepared = prepare_document(op, collection, request.documents[0])
+        if collection is None:
+            collection = collection_for_write(op, request.collection)
+        insert_document(op, collection, prepared)
+        op.service.metrics.documents["inserted"] += 1
+        op.count_statements("insert")
+        return {"n": 1}
+    except ClaimedByTransaction:
+        return None
+    except CommandError as error:
+        if ends_command(op, error):
+            raise
+        errors.add(0, error)
+        op.count_statements("insert")
+        return errors.add_to({"n": 0})
+
+
+def _insert_large(
+    op: OperationContext, request: InsertRequest, collection: Collection | None, write: RetryableWrite | None
+) -> Steps[Reply]:
+    """`_insert_one` as a step, so that making the document's keys can be interrupted."""
+    reply = _insert_one(op, request, collection, write)
+    return reply if reply is not None else (yield from _insert_many(op, request, write))
 
 
 def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableWrite | None) -> Steps[Reply]:
@@ -143,7 +164,7 @@ def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableW
                 continue
         inserted += yield from insert_chunk(op, request.collection, collection, chunk, start, request.ordered, errors)
         start += len(chunk)
-        if errors.entries and request.ordered:
+        if errors.interrupted or (errors.entries and request.ordered):
             break
         yield None
         if start < len(documents) and _is_interrupted(op, start, errors):
@@ -214,7 +235,9 @@ def insert_chunk(
         insert_batch(op, collection, prepared)
         op.count_statements("insert", len(chunk))
         return len(chunk)
-    except (CommandError, DuplicateKey, WriteConflict):
+    except (CommandError, DuplicateKey, WriteConflict) as error:
+        if isinstance(error, CommandError) and is_interruption(error) and ends_command(op, error):
+            raise
         return (yield from _insert_one_by_one(op, name, collection, chunk, start, ordered, errors))
 
 
@@ -240,7 +263,7 @@ def _insert_one_by_one(
             if ends_command(op, error):
                 raise
             errors.add(start + index, error)
-            if ordered:
+            if ordered or errors.interrupted:
                 break
     return inserted
 

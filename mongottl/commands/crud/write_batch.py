@@ -25,7 +25,7 @@ from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import INT_MAX, Int64, Value
 from mongottl.document.utf8 import encode_text
-from mongottl.errors import CommandError, ErrorCode, WriteError
+from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 
@@ -52,9 +52,13 @@ class StatementsRequest(NamedTuple):
 
 
 class WriteErrors:
-    """The failed statements of a batch, which are those of its operation, too."""
+    """The failed statements of a batch, which are those of its operation, too.
+
+    interrupted: whether the operation is to end, so that no further statement is carried out.
+    """
 
     def __init__(self, op: OperationContext) -> None:
+        self.interrupted = False
         self.entries: list[Value] = []
         op.statement_errors = self.entries
         self._advice: dict[int, str] = {}
@@ -67,6 +71,7 @@ class WriteErrors:
         After MAX_ERROR_BYTES, entries have only index and code, so that 100,000 fit into one reply. A larger error than
         MAX_ONE_ERROR_BYTES (a duplicate key may have 16 MiB) has only the beginning of its message.
         """
+        self.interrupted = self.interrupted or is_interruption(error)
         entry: dict[str, Value] = {"index": index, "code": error.code}
         if self._size > MAX_ERROR_BYTES:
             entry["errmsg"] = ""

@@ -23,7 +23,7 @@ from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MISSING, Value
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import fields, find_field_at, get_value
-from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.turns import in_turns, is_long
@@ -351,7 +351,10 @@ def _update_batch(
         result.modified += modified
         op.service.metrics.documents["updated"] += modified
         return
-    except (CommandError, WriteConflict):
+    except CommandError as error:
+        if is_interruption(error):
+            raise
+    except WriteConflict:
         pass
     for record in records:
         yield from _apply_to_latest(op, collection, match, record, driver, result)

@@ -6,10 +6,11 @@ deleted first, and the write is tried again.
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection, IndexEntry
 from mongottl.dialect.cosmos.limits import check_id_length, max_document_bytes, too_deep, too_large
 from mongottl.dialect.cosmos.wording import duplicate_key
 from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.interrupt import check_interrupt
 from mongottl.document.keystring import encode_value
 from mongottl.document.render import render_document
 from mongottl.document.types import (
@@ -203,7 +204,7 @@ def check_id(document: bytes, type_code: int, pos: int) -> None:
 
 
 def insert_batch(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
-    """Inserts prepared documents in one unit of work, all or none.
+    """Inserts prepared documents in one unit of work, all or none, also where `check_interrupt` ends the operation.
 
     The engine's DuplicateKey, or DocumentValidationFailure (121) if the validator refuses one of them: the caller then
     inserts one by one.
@@ -266,7 +267,12 @@ def _record_id_bytes(value: Value) -> int:
 def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rids: list[int]) -> None:
     data = unit.index(index)
     entries: list[tuple[bytes, int]] = []
+    size = 0
     for document, rid in zip(documents, rids, strict=True):
+        size += len(document)
+        if size >= LONG_DOCUMENT_BYTES:
+            size = 0
+            check_interrupt()
         if not index.covers_record(rid):
             continue
         for key in index.keys_of(document):
@@ -475,10 +481,15 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
         old.append(record)
         new.append((record[0], document, now_s, ttl_s))
         rows.append((document, now_s, ttl_s))
+    size = 0
     with unit:
         unit.records.update_records(old, new)
         for index in collection.writable_indexes:
             for record, document in changes:
+                size += len(document)
+                if size >= LONG_DOCUMENT_BYTES:
+                    size = 0
+                    check_interrupt()
                 if document != record[1] and index.covers_record(record[0]):
                     try:
                         _move_keys(unit, index, record, document)

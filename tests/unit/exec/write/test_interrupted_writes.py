@@ -1,0 +1,97 @@
+"""A write whose index keys take seconds ends when its operation is to end, and leaves nothing behind."""
+
+from typing import Any
+
+import pytest
+
+from mongottl.commands.crud.write_batch import WriteErrors
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.write.modifying import LARGE_DOCUMENT_BYTES
+from tests.gaps import MAX_GAP_S, measured
+from tests.running import Document, Running
+
+TEXT = "some words and others " * (LARGE_DOCUMENT_BYTES // 20)
+OTHER = {"_id": 9, "a": 1}
+# Each with the documents that are there before.
+WRITES: dict[str, tuple[list[Document], Document]] = {
+    "insert": ([], {"insert": "c", "documents": [{"_id": 1, "t": TEXT}]}),
+    "insert of several": ([], {"insert": "c", "documents": [{"_id": 1, "t": "a"}, {"_id": 2, "t": TEXT}]}),
+    "unordered insert": (
+        [],
+        {"insert": "c", "documents": [{"_id": 1, "t": "a"}, {"_id": 2, "t": TEXT}, {"_id": 3}], "ordered": False},
+    ),
+    "insert of long ones": ([], {"insert": "c", "documents": [{"_id": i, "t": TEXT[:60_000]} for i in range(10, 99)]}),
+    "update": ([], {"update": "c", "updates": [{"q": {"_id": 9}, "u": {"$set": {"t": TEXT}}}]}),
+    "update of several": ([], {"update": "c", "updates": [{"q": {}, "u": {"$set": {"t": TEXT}}, "multi": True}]}),
+    "replacement": ([], {"update": "c", "updates": [{"q": {"a": 1}, "u": {"t": TEXT}}]}),
+    "update of a long document": (
+        [{"_id": 1, "t": TEXT}],
+        {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"t": "b"}}}]},
+    ),
+    "upsert": ([], {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"t": TEXT}}, "upsert": True}]}),
+    "delete": ([{"_id": 1, "t": TEXT}], {"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}),
+    "delete of several": ([{"_id": 1, "t": TEXT}], {"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 0}]}),
+    "findAndModify": ([], {"findAndModify": "c", "query": {"_id": 9}, "update": {"t": TEXT}}),
+    "findAndModify that removes": (
+        [{"_id": 1, "t": TEXT}],
+        {"findAndModify": "c", "query": {"_id": 1}, "remove": True},
+    ),
+    "bulkWrite": (
+        [],
+        {"bulkWrite": 1, "ops": [{"insert": 0, "document": {"_id": 1, "t": TEXT}}], "nsInfo": [{"ns": "test.c"}]},
+    ),
+}
+
+
+@pytest.fixture
+def running() -> Running:
+    return Running()
+
+
+def state(running: Running) -> Any:
+    collection = running.collection()
+    [text] = [index for index in collection.writable_indexes if index.name == "words"]
+    found = running.listed({"find": "c", "filter": {"$text": {"$search": "words"}}, "projection": {"_id": 1}})
+    return running.ids(), found, text.multikey, text.arrays.paths, collection.store.scan(0, 1000)[0]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_is_interrupted_while_keys_are_made(running: Running, name: str) -> None:
+    before, command = WRITES[name]
+    database = "admin" if name == "bulkWrite" else "test"
+    running.insert(OTHER)
+    running.index({"t": "text"}, "words")
+    if before:
+        running.insert(*before)
+    was = state(running)
+    with pytest.raises(CommandError) as caught, measured(3, evaluates=False) as gaps:
+        # As the dispatcher does: what is no generator has no check.
+        list(running.steps(command, database))
+    assert caught.value.code == ErrorCode.MaxTimeMSExpired
+    assert gaps.longest_s <= MAX_GAP_S
+    assert state(running) == was
+    assert "writeErrors" not in running.run(command, database)
+    assert state(running) != was
+
+
+def test_chunks_of_a_batch_that_were_written_stay(running: Running) -> None:
+    """As in mongod, whose batch ends with the error, too."""
+    running.insert(OTHER)
+    running.index({"t": "text"}, "words")
+    documents = [{"_id": i, "t": TEXT} for i in range(20, 23)]
+    steps = running.steps({"insert": "c", "documents": documents})
+    assert next(steps) is None
+    first = running.ids()
+    assert 20 in first
+    with pytest.raises(CommandError), measured(3, evaluates=False):
+        list(steps)
+    assert running.ids() == first
+
+
+def test_the_errors_of_a_batch_tell_that_it_is_to_end(running: Running) -> None:
+    errors = WriteErrors(running.op())
+    errors.add(0, CommandError(ErrorCode.BadValue, ""))
+    assert not errors.interrupted
+    errors.add(1, CommandError(ErrorCode.MaxTimeMSExpired, ""))
+    errors.add(2, CommandError(ErrorCode.BadValue, ""))
+    assert errors.interrupted
