@@ -235,6 +235,18 @@ def code_name(code: int) -> str:
     return f"Location{code}" if name is None else name
 
 
+# Characters of a client's text that a message shows.
+_SHOWN_CHARACTERS: Final = 1000
+
+
+def shortened(text: str) -> str:
+    """What a client has sent, such as a name, as a message shows it: only the beginning of a long text.
+
+    mongod shows them whole; but clients that have not logged in would have 48 MB sent back, encoded and logged.
+    """
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
 class MongottlError(Exception):
     """The base class of all errors that this package raises deliberately."""
 

@@ -19,7 +19,7 @@ from mongottl.config import WIRE_VERSIONS
 from mongottl.document.bson_field import unknown_field
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, shortened
 
 Version: TypeAlias = tuple[int, int]
 
@@ -256,7 +256,7 @@ OLDEST: Final[Version] = (3, 6)
 
 def unknown_command(name: str, advice: str = "") -> CommandError:
     """CommandNotFound (59). advice: what the text has behind the name."""
-    return CommandError(ErrorCode.CommandNotFound, f"no such command: '{name}'{advice}")
+    return CommandError(ErrorCode.CommandNotFound, f"no such command: '{shortened(name)}'{advice}")
 
 
 def described(kind: str, name: str) -> str:

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from mongottl.commands.registry import ALL_LEVELS, CommandSpec
 from mongottl.commands.request import GenericArguments
-from mongottl.document.bson_field import checked_word, unknown_field, wrong_type
+from mongottl.document.bson_field import checked_word, read_known, wrong_type
 from mongottl.document.numbers import clamp_to_long, is_nan, is_true
 from mongottl.document.types import Decimal128, Timestamp, Value, is_number
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, find_field_at, get_value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 
 _PROVENANCES: Final = (
@@ -25,7 +25,11 @@ _PROVENANCES: Final = (
     "getLastErrorDefaults",
     "internalWriteDefault",
 )
-_INTERNAL_WRITE_CONCERN: Final = frozenset(("getLastError", "wOpTime", "wElectionId"))
+_READ_CONCERN: Final = ("level", "afterClusterTime", "atClusterTime", "provenance")
+# The last three are mongod's own, and have no effect here.
+_WRITE_CONCERN: Final = ("w", "j", "fsync", "wtimeout", "provenance", "getLastError", "wOpTime", "wElectionId")
+# Bytes of the tags in `w`. Those of real replica sets, which have 50 members at most, have a few hundred.
+_MAX_TAGS_BYTES: Final = 16 * 1024
 _MAX_MEMBERS: Final = 50
 _MAX_INT32: Final = 2**31 - 1
 
@@ -94,13 +98,13 @@ def parse_read_concern(spec: CommandSpec, concern: bytes, in_transaction: bool =
 
     in_transaction: whether it is that of a transaction, which its first statement gives, whatever command that is.
     The stages of an aggregation have levels of their own (`StageTraits.read_levels`).
-    TypeMismatch (14), BadValue (2) or 40415 for wrong fields, InvalidOptions (72) for a level that the command does not
-    support or fields that exclude each other.
+    TypeMismatch (14), BadValue (2), 40413 or 40415 for wrong fields, InvalidOptions (72) for a level that the command
+    does not support or fields that exclude each other.
     """
     level: Value = None
     after: Timestamp | None = None
     at: Timestamp | None = None
-    for option, value in fields(concern):
+    for option, value in read_known("readConcern", concern, _READ_CONCERN).items():
         if option == "level":
             level = value
             if value is not None:
@@ -112,11 +116,8 @@ def parse_read_concern(spec: CommandSpec, concern: bytes, in_transaction: bool =
                 after = value
             else:
                 at = value
-        elif option == "provenance":
-            if value is not None:
-                checked_word("readConcern.provenance", value, _PROVENANCES)
-        else:
-            raise unknown_field(f"readConcern.{option}")
+        elif value is not None:
+            checked_word("readConcern.provenance", value, _PROVENANCES)
     _check_cluster_times(level, after, at)
     if not isinstance(level, str) or in_transaction:
         return ReadConcern("", after, at)
@@ -184,13 +185,14 @@ class WriteConcern:
 def parse_write_concern(spec: CommandSpec, concern: bytes, writes: bool) -> WriteConcern:
     """Parses the write concern of a command. writes: whether the command writes with its arguments.
 
-    FailedToParse (9), TypeMismatch (14) or 40415 for an invalid concern, InvalidOptions (72) if the command takes none.
+    FailedToParse (9), TypeMismatch (14), 40413 or 40415 for an invalid concern, InvalidOptions (72) if the command
+    takes none.
     """
     if not spec.takes_write_concern:
         raise CommandError(ErrorCode.InvalidOptions, "Command does not support writeConcern")
     parsed = WriteConcern()
     fsync = False
-    for option, value in fields(concern):
+    for option, value in read_known("writeConcern", concern, _WRITE_CONCERN).items():
         if option == "w":
             _take_members(parsed, value)
         elif option in ("j", "fsync"):
@@ -202,11 +204,8 @@ def parse_write_concern(spec: CommandSpec, concern: bytes, writes: bool) -> Writ
         elif option == "wtimeout":
             if is_number(value) and not (isinstance(value, (int, float)) and value <= _MAX_INT32):
                 _check_timeout(value)
-        elif option == "provenance":
-            if value is not None:
-                checked_word("writeConcern.provenance", value, _PROVENANCES)
-        elif option not in _INTERNAL_WRITE_CONCERN:
-            raise unknown_field(f"writeConcern.{option}")
+        elif option == "provenance" and value is not None:
+            checked_word("writeConcern.provenance", value, _PROVENANCES)
     if fsync and parsed.durable:
         raise CommandError(ErrorCode.FailedToParse, "fsync and j options cannot be used together")
     parsed.durable = (parsed.durable or fsync) and writes
@@ -224,7 +223,7 @@ def _take_members(parsed: WriteConcern, value: Value) -> None:
             parsed.error = _write_concern_error(
                 79,
                 "UnknownReplWriteConcern",
-                f"No write concern mode named '{value}' found in replica set configuration",
+                f"No write concern mode named '{shortened(value)}' found in replica set configuration",
             )
     elif is_number(value):
         if is_nan(value):
@@ -239,6 +238,10 @@ def _take_members(parsed: WriteConcern, value: Value) -> None:
         if number > 1:
             parsed.error = _write_concern_error(100, "UnsatisfiableWriteConcern", "Not enough data-bearing nodes")
     elif isinstance(value, bytes):
+        if len(value) > _MAX_TAGS_BYTES:
+            raise CommandError(
+                ErrorCode.FailedToParse, f"tagged write concern has more than {_MAX_TAGS_BYTES} bytes of tags"
+            )
         tags = fields(value)
         if not tags:
             raise CommandError(ErrorCode.FailedToParse, "tagged write concern requires tags")

@@ -57,6 +57,8 @@ NUMBER_KIND: Final = 14  # any number, decoded
 STRICT_BOOL_KIND: Final = 15  # bool only
 UUID_KIND: Final = 16  # binary data of subtype 4
 INT32_KIND: Final = 17  # an int32, no other number
+NAMES_KIND: Final = 18  # list of the strings among the first elements of an array
+RAW_ARRAY_KIND: Final = 19  # an array as raw bytes
 # From this kind on null is a wrong type; for the others it counts as an absent field.
 _FIRST_WITHOUT_NULL: Final = 20
 HINT_KIND: Final = 20  # document or string
@@ -68,6 +70,10 @@ COUNT_LIMIT_KIND: Final = 25  # an integral number of either sign
 BOOL_OR_UUID_KIND: Final = 26  # a bool, or binary data of subtype 4
 GIVEN_DOCUMENTS_KIND: Final = 27  # list of raw documents, none of which may be null
 
+# Elements that NAMES_KIND looks at.
+_MOST_NAMES: Final = 100
+# Fields of a request that are not the command's own: generic arguments, and those that are ignored.
+MOST_OTHER_FIELDS: Final = 1000
 _UUID_SUBTYPE: Final = 4
 _UUID_BYTES: Final = 16
 
@@ -84,6 +90,8 @@ _EXPECTED: Final = {
     STRICT_BOOL_KIND: "bool",
     UUID_KIND: "UUID",
     INT32_KIND: "int",
+    NAMES_KIND: "array",
+    RAW_ARRAY_KIND: "array",
     GIVEN_BOOL_KIND: "bool",
     GIVEN_DOCUMENT_KIND: "object",
     BOOL_OR_UUID_KIND: "[bool, binData]",
@@ -116,6 +124,8 @@ ANY: Final = ANY_KIND
 STRICT_BOOL: Final = STRICT_BOOL_KIND
 UUID: Final = UUID_KIND
 INT32_FIELD: Final = INT32_KIND
+NAMES: Final = NAMES_KIND
+RAW_ARRAY: Final = RAW_ARRAY_KIND
 GIVEN_BOOL: Final = GIVEN_BOOL_KIND
 GIVEN_DOCUMENT: Final = GIVEN_DOCUMENT_KIND
 PIPELINE: Final = PIPELINE_KIND
@@ -194,7 +204,7 @@ class RequestParser:
     fields: wire name and kind of each field, in the order of the request's fields. defaults: of the last fields; the
     first ones are required. strict: whether unknown fields are refused (in a handshake they are not). raw_data: whether
     the command takes `rawData`. by_anyone: whether clients may run it that are not logged in: values that have no
-    effect are then not decoded, since that takes long for some arrays.
+    effect are then not decoded, and arrays in fields of any type are empty, since that takes long for some arrays.
     """
 
     def __init__(
@@ -222,10 +232,13 @@ class RequestParser:
         """The values of the request's fields in order; sets the fields of `generic`.
 
         generic: None for a document within a request, such as a statement of `update`, without generic arguments.
+        40413 or 40415 for more than MOST_OTHER_FIELDS others, which are unknown or stand there more than once: mongod
+        reads on, but a message has room for two million.
         """
         values: list[Value] = [MISSING] * len(self._fields)
         cursor = ElementCursor(body, 0)
         first = True
+        others: i64 = 0
         while cursor.next():
             name = cursor.name_bytes()
             slot = self._slots.get(name, -1)
@@ -236,6 +249,9 @@ class RequestParser:
                 raise unknown_field(f"{self.command}.{cursor.name()}")
             if slot < 0:
                 assert generic is not None
+                others += 1
+                if others > MOST_OTHER_FIELDS:
+                    raise self._one_too_many(cursor.name())
                 self._take_generic(body, cursor, name, generic)
                 continue
             if values[slot] is not MISSING:
@@ -252,6 +268,11 @@ class RequestParser:
                     )
                 values[slot] = self._defaults[slot - self._required]
         return values
+
+    def _one_too_many(self, name: str) -> CommandError:
+        if encode_text(name) in _GENERIC:
+            return CommandError(40413, f"BSON field '{self.command}.{name}' is a duplicate field")
+        return unknown_field(f"{self.command}.{name}")
 
     def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value]) -> None:
         slot = self._slots.get(encode_text(identifier), -1)
@@ -378,6 +399,10 @@ class RequestParser:
             return self._documents(body, cursor, kind == DOCUMENTS_KIND)
         elif kind == ARRAY_KIND and type_code == ARRAY:
             return cursor.decoded()
+        elif kind == NAMES_KIND and type_code == ARRAY:
+            return _names(body, cursor)
+        elif kind == RAW_ARRAY_KIND and type_code == ARRAY:
+            return read_embedded(body, cursor.value)
         elif kind == STRICT_BOOL_KIND or kind == GIVEN_BOOL_KIND:
             if type_code == BOOL:
                 return body[cursor.value] != 0
@@ -406,7 +431,7 @@ class RequestParser:
         elif kind == NUMBER_KIND and type_code in (INT32, INT64, DOUBLE, DECIMAL128):
             return cursor.decoded()
         elif kind == ANY_KIND:
-            return cursor.decoded()
+            return cursor.decoded_without_elements() if self._by_anyone else cursor.decoded()
         elif kind == UNSUPPORTED_KIND:
             raise CommandError(
                 ErrorCode.CommandNotSupported, f"The option '{self.command}.{cursor.name()}' is not supported yet"
@@ -463,6 +488,17 @@ class RequestParser:
                 )
             documents.append(read_embedded(body, elements.value))
         return documents
+
+
+def _names(body: bytes, cursor: ElementCursor) -> list[Value]:
+    names: list[Value] = []
+    elements = ElementCursor(body, cursor.value)
+    looked_at: i64 = 0
+    while looked_at < _MOST_NAMES and elements.next():
+        looked_at += 1
+        if elements.type_code == STRING:
+            names.append(read_string(body, elements.value))
+    return names
 
 
 def _bool_or_uuid(value: Value) -> Value:

@@ -22,8 +22,8 @@ from mongottl.document.types import (
     type_code_of,
     type_name,
 )
-from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.document.walk import ElementCursor, fields
+from mongottl.errors import CommandError, ErrorCode, shortened
 
 MISSING_FIELD: Final = 40414
 UNKNOWN_FIELD: Final = 40415
@@ -34,6 +34,7 @@ NUMBERS: Final = "[long, int, decimal, double]"  # what is expected where any nu
 def wrong_type(name: str, value: Value, expected: str) -> CommandError:
     """TypeMismatch (14). expected: a type, or several as "[string, object]"."""
     form = "types" if expected.startswith("[") else "type"
+    name = shortened(name)
     return CommandError(
         ErrorCode.TypeMismatch,
         f"BSON field '{name}' is the wrong type '{type_name(type_code_of(value))}', expected {form} '{expected}'",
@@ -41,7 +42,7 @@ def wrong_type(name: str, value: Value, expected: str) -> CommandError:
 
 
 def unknown_field(name: str) -> CommandError:
-    return CommandError(UNKNOWN_FIELD, f"BSON field '{name}' is an unknown field.")
+    return CommandError(UNKNOWN_FIELD, f"BSON field '{shortened(name)}' is an unknown field.")
 
 
 def missing_field(name: str) -> CommandError:
@@ -59,7 +60,7 @@ def checked_word(name: str, value: Value, words: Collection[str]) -> str:
 
 def not_a_word(name: str, value: str, advice: str = "") -> CommandError:
     """BadValue (2) for a string that a field does not take."""
-    text = f"Enumeration value '{value}' for field '{name}' is not a valid value."
+    text = f"Enumeration value '{shortened(value)}' for field '{name}' is not a valid value."
     return CommandError(ErrorCode.BadValue, text, advice=advice)
 
 
@@ -70,6 +71,24 @@ def read_fields(name: str, document: bytes) -> dict[str, Value]:
         if key in values:
             raise CommandError(DUPLICATE_FIELD, f"BSON field '{name}.{key}' is a duplicate field")
         values[key] = value
+    return values
+
+
+def read_known(name: str, document: bytes, known: Collection[str]) -> dict[str, Value]:
+    """A document's fields by name; arrays are empty, for documents whose fields take none.
+
+    40415 for the first field that is not one of `known`, 40413 for a duplicate: what follows is not looked at, since it
+    may be millions of fields.
+    """
+    values: dict[str, Value] = {}
+    cursor = ElementCursor(document, 0)
+    while cursor.next():
+        key = cursor.name()
+        if key not in known:
+            raise unknown_field(f"{name}.{key}")
+        if key in values:
+            raise CommandError(DUPLICATE_FIELD, f"BSON field '{name}.{key}' is a duplicate field")
+        values[key] = cursor.decoded_without_elements()
     return values
 
 

@@ -180,6 +180,13 @@ class ElementCursor:
     def decoded(self) -> Value:
         return decode_value(self.buf, self.type_code, self.value)
 
+    def decoded_without_elements(self) -> Value:
+        """`decoded`, but every array is empty: for a field that takes none, so that only its type matters. An array may
+        have millions of elements."""
+        if self.type_code == ARRAY:
+            return []
+        return decode_value(self.buf, self.type_code, self.value)
+
     def raw_element(self) -> bytes:
         """The element's bytes: type, name and value."""
         return self.buf[self.element : self.end]

@@ -23,6 +23,7 @@ from mongottl.commands.request import (
     DOCUMENTS,
     GIVEN_DOCUMENTS,
     PIPELINE,
+    RAW_ARRAY,
     STRICT_BOOL,
     TEXT,
     Field,
@@ -145,6 +146,7 @@ BY_KIND: dict[int, Any] = {
     GIVEN_DOCUMENTS: [],
     STRICT_BOOL: False,
     ARRAY_FIELD: [],
+    RAW_ARRAY: [],
     PIPELINE: [],
 }
 

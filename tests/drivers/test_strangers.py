@@ -52,14 +52,16 @@ class LongestStep(trio.abc.Instrument):
 
 
 @pytest.fixture
-def measured() -> Iterator[Callable[[Callable[[int], None]], float]]:
-    """Runs a client in a thread beside a server with users, whose port it gets; what the longest step has taken."""
+def measured() -> Iterator[Callable[..., float]]:
+    """Runs a client in a thread beside a server, by default with users, whose port it gets; what the longest step has
+    taken."""
 
-    def run(client: Callable[[int], None]) -> float:
+    def run(client: Callable[[int], None], auth: bool = True) -> float:
         steps = LongestStep()
+        user: dict[str, Any] = {"auth": True, "user": "root", "password": "x"} if auth else {}
 
         async def main() -> None:
-            async with open_server(ServerConfig(port=0, quiet=True, auth=True, user="root", password="x")) as server:
+            async with open_server(ServerConfig(port=0, quiet=True, **user)) as server:
                 with closing(Raw(server.port)) as first:  # which makes the server import what it needs
                     await trio.to_thread.run_sync(first.run, {"hello": 1, "compression": ["snappy", "zstd", "zlib"]})
                 steps.longest_s = 0.0
@@ -150,6 +152,73 @@ def test_longer_messages_of_strangers_take_nothing(measured: Callable[[Callable[
                     assert raw.is_closed()
 
     assert min(measured(attack) for _ in range(3)) < MOST_S
+
+
+# Of a server without users. Some documents of this length are copied.
+LONG_BYTES = MB
+MOST_OF_LONG_S = 0.01 if is_compiled() else 0.05
+# Of what walks over many names, or a long one, without decoding them; interpreted.
+MOST_OF_NAMES_S = 0.01 if is_compiled() else 0.15
+NULLS = {f"{number:x}": None for number in range(LONG_BYTES // 8)}
+LONG_REQUESTS: dict[str, tuple[Document, int]] = {
+    "lsid": ({"ping": 1, "lsid": NULLS}, 40415),
+    "lsid.id": ({"ping": 1, "lsid": {"id": [None] * (LONG_BYTES // 9)}}, 14),
+    "readConcern": ({"ping": 1, "readConcern": NULLS}, 40415),
+    "readConcern.level": ({"ping": 1, "readConcern": {"level": [None] * (LONG_BYTES // 9)}}, 14),
+    "writeConcern": ({"endSessions": [], "writeConcern": NULLS}, 40415),
+    "writeConcern.w": ({"endSessions": [], "writeConcern": {"w": dict.fromkeys(NULLS, 1)}}, 9),
+    "$clusterTime": ({"ping": 1, "$clusterTime": NULLS}, 16),
+    "$readPreference": ({"ping": 1, "$readPreference": NULLS}, 0),
+    "comment": ({"ping": 1, "comment": [None] * (LONG_BYTES // 9)}, 0),
+    "unknown fields": ({"ping": 1, **NULLS}, 40415),
+    "ignored fields": ({"hello": 1, **NULLS}, 40415),
+    "topologyVersion": ({"hello": 1, "topologyVersion": NULLS, "maxAwaitTimeMS": 1}, 40415),
+    "compression": ({"hello": 1, "compression": ["a"] * (LONG_BYTES // 14)}, 0),
+    "client": ({"hello": 1, "client": NULLS}, 185),
+    "saslSupportedMechs": ({"hello": 1, "saslSupportedMechs": [None] * (LONG_BYTES // 9)}, 14),
+    "saslSupportedMechs.user": ({"hello": 1, "saslSupportedMechs": NULLS}, 2),
+    "speculativeAuthenticate": ({"hello": 1, "speculativeAuthenticate": NULLS}, 0),
+    "mechanism": ({"saslStart": 1, "mechanism": "ä" * (LONG_BYTES // 2), "payload": b""}, 334),
+    "payload": ({"saslStart": 1, "mechanism": "SCRAM-SHA-1", "payload": [None] * (LONG_BYTES // 9)}, 14),
+    "payload of X.509": ({"saslStart": 1, "mechanism": "MONGODB-X509", "payload": b"\xff" * LONG_BYTES}, 18),
+    "options": ({"saslStart": 1, "mechanism": "SCRAM-SHA-1", "payload": b"", "options": NULLS}, 2),
+    "sessions": ({"endSessions": [None] * (LONG_BYTES // 9)}, 0),
+    "command": ({"ä" * (LONG_BYTES // 2): 1}, 59),
+}
+
+
+@pytest.mark.parametrize("name", LONG_REQUESTS)
+def test_long_arguments_take_milliseconds(measured: Callable[..., float], name: str) -> None:
+    """Without users anybody may send long messages. They are checked in steps, and not decoded beyond what is needed;
+    errors do not repeat them."""
+    request, code = LONG_REQUESTS[name]
+    replies: list[Document] = []
+
+    def send(port: int) -> None:
+        with closing(Raw(port)) as raw:
+            replies.append(raw.run({**request, "$db": "admin"}))
+
+    most_s = MOST_OF_NAMES_S if name in ("command", "unknown fields", "ignored fields") else MOST_OF_LONG_S
+    # What takes longer because the machine is busy does so once.
+    assert min(measured(send, auth=False) for _ in range(3)) < most_s
+    assert [reply.get("code", 0) for reply in replies] == [code] * 3
+    assert len(bson.encode(replies[0])) < 10_000
+
+
+def test_a_field_that_is_given_twice_is_refused() -> None:
+    with mongottl.start_server() as server, closing(Raw(server.port)) as raw:
+        for request, name in (
+            ({"lsid": {"id": bson.Binary(bytes(16), 4)}}, "lsid.id"),
+            ({"readConcern": {"level": "local"}}, "readConcern.level"),
+            ({"writeConcern": {"w": 1}}, "writeConcern.w"),
+        ):
+            [(argument, document)] = request.items()
+            twice = bson.encode(document)[4:-1] * 2
+            value = struct.pack("<i", len(twice) + 5) + twice + b"\0"
+            body = bson.encode({"create": "c", "$db": "test"})[4:-1] + b"\x03" + argument.encode() + b"\0" + value
+            raw.send(message(struct.pack("<IBi", 0, 0, len(body) + 5) + body + b"\0"))
+            reply = raw.reply()
+            assert (reply["code"], reply["errmsg"]) == (40413, f"BSON field '{name}' is a duplicate field")
 
 
 @pytest.fixture(scope="module")

@@ -576,7 +576,14 @@ MEANINGS: Final[dict[str, Callable[[Random], Any]]] = {
 }
 
 # Kinds after which the name still says more.
-_SAY_LITTLE: Final = (kinds.DOCUMENT_FIELD, kinds.GIVEN_DOCUMENT, kinds.DOCUMENTS, kinds.ARRAY_FIELD, kinds.TEXT)
+_SAY_LITTLE: Final = (
+    kinds.DOCUMENT_FIELD,
+    kinds.GIVEN_DOCUMENT,
+    kinds.DOCUMENTS,
+    kinds.ARRAY_FIELD,
+    kinds.RAW_ARRAY,
+    kinds.TEXT,
+)
 
 _BY_KIND: Final[dict[int, Callable[[Random], Any]]] = {
     kinds.COLLECTION: collection_name,
@@ -591,6 +598,8 @@ _BY_KIND: Final[dict[int, Callable[[Random], Any]]] = {
     kinds.NUMBER: number,
     kinds.COUNT_LIMIT: number,
     kinds.ARRAY_FIELD: lambda rng: [any_value(rng, 1) for _ in _some(rng)],
+    kinds.RAW_ARRAY: lambda rng: [any_value(rng, 1) for _ in _some(rng)],
+    kinds.NAMES: lambda rng: [any_value(rng, 1) for _ in _some(rng)],
     kinds.DOCUMENTS: lambda rng: [document(rng) for _ in _some(rng)],
     kinds.HINT: hint,
     kinds.PIPELINE: pipeline,

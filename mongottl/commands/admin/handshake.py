@@ -7,10 +7,10 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import CommandSpec, Reply, command
-from mongottl.commands.request import ANY, ARRAY_FIELD, BOOL_FIELD, DOCUMENT_FIELD, ONE, WHOLE, Field
-from mongottl.commands.security.login import Conversation, log_in_by_certificate, start
+from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, MOST_OTHER_FIELDS, NAMES, ONE, WHOLE, Field
+from mongottl.commands.security.login import MAX_LOGIN_BYTES, Conversation, log_in_by_certificate, start
 from mongottl.dialect.cosmos.wording import hello_refused
-from mongottl.document.bson_field import missing_field, unknown_field
+from mongottl.document.bson_field import missing_field, read_known, unknown_field
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.types import (
     MAX_DOCUMENT_BYTES,
@@ -23,7 +23,7 @@ from mongottl.document.types import (
     type_name,
 )
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import ElementCursor, fields, first_field_name, get_value
+from mongottl.document.walk import ElementCursor, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
@@ -43,7 +43,7 @@ _API_FIELDS: Final = ("apiVersion", "apiStrict", "apiDeprecationErrors")
 class HelloRequest(NamedTuple):
     command: Annotated[Value, Field("hello", ONE)]
     client: Annotated[bytes | None, Field("client", DOCUMENT_FIELD)] = None
-    compression: Annotated[list[Value] | None, Field("compression", ARRAY_FIELD)] = None
+    compression: Annotated[list[Value] | None, Field("compression", NAMES)] = None
     topology_version: Annotated[bytes | None, Field("topologyVersion", DOCUMENT_FIELD)] = None
     max_await_time_ms: Annotated[int | None, Field("maxAwaitTimeMS", WHOLE)] = None
     hello_ok: Annotated[bool, Field("helloOk", BOOL_FIELD)] = False
@@ -52,11 +52,18 @@ class HelloRequest(NamedTuple):
 
 
 def without_unknown(body: bytes, features: Features) -> bytes:
-    """The request without the fields that this version does not know: `hello` ignores them, whatever their types."""
+    """The request without the fields that this version does not know: `hello` ignores them, whatever their types.
+
+    40415 for more than that parsing takes (`MOST_OTHER_FIELDS`).
+    """
     known = DocumentBuilder()
     cursor = ElementCursor(body, 0)
+    count = 0
     while cursor.next():
         name = cursor.name()
+        count += 1
+        if count > 2 * MOST_OTHER_FIELDS:
+            raise unknown_field(f"hello.{name}")
         if not features.lacks(HELLO_FIELD, _ABOUT.get(name, name)) and not (
             name in _API_FIELDS and features.lacks(OPTION, name)
         ):
@@ -155,6 +162,8 @@ def _user_name(user: Value) -> UserName:
             raise CommandError(ErrorCode.BadValue, "UserName must contain a '.' separated database.user pair")
         return UserName(name, database)
     if isinstance(user, bytes):
+        if len(user) > MAX_LOGIN_BYTES:
+            raise CommandError(ErrorCode.BadValue, f"UserName must have at most {MAX_LOGIN_BYTES} bytes")
         given, of = get_value(user, "user"), get_value(user, "db")
         if not isinstance(given, str) or not isinstance(of, str):
             raise CommandError(ErrorCode.BadValue, "UserName must contain fields 'user' and 'db', both strings")
@@ -173,6 +182,8 @@ def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) 
     none either for a user of whom `saslSupportedMechs` says nothing: .NET's driver takes no conversation of a mechanism
     that it was not told.
     """
+    if len(request) > MAX_LOGIN_BYTES:
+        return reply
     mechanism = get_value(request, "mechanism")
     database = get_value(request, "db")
     if not isinstance(mechanism, str):
@@ -202,13 +213,11 @@ def _process_id(topology_version: bytes) -> Value:
     """The `processId` of a `topologyVersion` `{processId, counter}`. The server's own counter is always 0."""
     process_id: Value = MISSING
     counter: Value = MISSING
-    for name, value in fields(topology_version):
+    for name, value in read_known("topologyVersion", topology_version, ("processId", "counter")).items():
         if name == "processId":
             process_id = value
-        elif name == "counter":
-            counter = value
         else:
-            raise unknown_field(f"topologyVersion.{name}")
+            counter = value
     for name, value, right in (
         ("processId", process_id, isinstance(process_id, ObjectId)),
         ("counter", counter, isinstance(counter, Int64)),

@@ -12,11 +12,11 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import ANYONE, USERS, cluster_needs, needing
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import ARRAY_FIELD, ONE, Field
+from mongottl.commands.request import ARRAY_FIELD, ONE, RAW_ARRAY, Field
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode
-from mongottl.document.types import BinData, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.types import NULL, BinData, Value
+from mongottl.document.walk import ElementCursor, fields, find_field, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import UUID_SUBTYPE
 from mongottl.exec.operation.context import OperationContext
@@ -29,6 +29,8 @@ from mongottl.security.privileges import Need
 
 # Sessions that are ended in one step: each may have cursors.
 ENDED_AT_ONCE: Final = 256
+# Entries of a request that are read in one step.
+_KEYS_AT_ONCE: Final = 500
 
 
 class StartSessionRequest(NamedTuple):
@@ -52,15 +54,15 @@ def start_session(op: OperationContext, request: StartSessionRequest) -> Reply:
 
 
 class SessionsRequest(NamedTuple):
-    sessions: Annotated[list[Value], Field("endSessions", ARRAY_FIELD)]
+    sessions: Annotated[bytes, Field("endSessions", RAW_ARRAY)]
 
 
 class RefreshSessionsRequest(NamedTuple):
-    sessions: Annotated[list[Value], Field("refreshSessions", ARRAY_FIELD)]
+    sessions: Annotated[bytes, Field("refreshSessions", RAW_ARRAY)]
 
 
 class KillSessionsRequest(NamedTuple):
-    sessions: Annotated[list[Value], Field("killSessions", ARRAY_FIELD)]
+    sessions: Annotated[bytes, Field("killSessions", RAW_ARRAY)]
 
 
 class KillAllSessionsRequest(NamedTuple):
@@ -75,15 +77,24 @@ def _own_digest(op: OperationContext) -> bytes:
     return NOBODY.digest if op.client.login is None else op.client.login.digest
 
 
-def _keys(op: OperationContext, name: str, sessions: list[Value]) -> list[bytes]:
-    """The keys of the sessions of an array of `{id}`; null entries are passed over. TypeMismatch (14)."""
+def _keys(op: OperationContext, name: str, sessions: bytes) -> Steps[list[bytes]]:
+    """The keys of the sessions of an array of `{id}`; null entries are passed over. TypeMismatch (14).
+
+    In steps, since a message has room for hundreds of thousands, also that of a client that has not logged in.
+    """
     keys: list[bytes] = []
-    for index, lsid in enumerate(sessions):
-        if lsid is None:
-            continue
-        if not isinstance(lsid, bytes):
-            raise wrong_type(f"{name}.{index}", lsid, "object")
-        keys.append(session_key(lsid, op.client.login, f"{name}.{index}"))
+    cursor = ElementCursor(sessions, 0)
+    index = 0
+    while cursor.next():
+        if cursor.type_code != NULL:
+            lsid = cursor.decoded_without_elements()
+            if not isinstance(lsid, bytes):
+                raise wrong_type(f"{name}.{index}", lsid, "object")
+            keys.append(session_key(lsid, op.client.login, f"{name}.{index}"))
+        index += 1
+        if index % _KEYS_AT_ONCE == 0:
+            op.check_interrupt()
+            yield None
     return keys
 
 
@@ -97,11 +108,11 @@ def _keys(op: OperationContext, name: str, sessions: list[Value]) -> list[bytes]
     strict=False,
     stable=True,
 )
-def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply | Steps[Reply]:
-    keys = _keys(op, "endSessions.endSessions", request.sessions)
+def end_sessions(op: OperationContext, request: SessionsRequest) -> Steps[Reply]:
+    keys = yield from _keys(op, "endSessions.endSessions", request.sessions)
     if op.service.authorizes and op.client.login is None:
         return {}  # a stranger has no sessions
-    return _end(op, keys, kills=False)
+    return (yield from _end(op, keys, kills=False))
 
 
 @command(
@@ -112,9 +123,12 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply | Step
     strict=False,
     stable=True,
 )
-def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Reply:
-    for key in _keys(op, "refreshSessions.refreshSessions", request.sessions):
+def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Steps[Reply]:
+    keys = yield from _keys(op, "refreshSessions.refreshSessions", request.sessions)
+    for number, key in enumerate(keys, 1):
         op.service.sessions.touch(key, op.now_ms, op.service.clock.monotonic_s())
+        if number % _KEYS_AT_ONCE == 0:
+            yield None
     return {}
 
 
@@ -125,13 +139,13 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> R
     help="Ends logical sessions and their operations, or all sessions of the user if none is named.",
     strict=False,
 )
-def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply | Steps[Reply]:
+def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Steps[Reply]:
     """`{killSessions: [{id: <UUID>}, …]}`."""
-    keys = _keys(op, "killSessions.killSessions", request.sessions)
-    if request.sessions:
-        return _end(op, keys, kills=True)
+    keys = yield from _keys(op, "killSessions.killSessions", request.sessions)
+    if not is_empty(request.sessions):
+        return (yield from _end(op, keys, kills=True))
     own = _own_digest(op)
-    return _kill_where(op, lambda key: digest_of(key) == own)
+    return (yield from _kill_where(op, lambda key: digest_of(key) == own))
 
 
 def _kill_all_needs(op: OperationContext, request: KillAllSessionsRequest) -> list[Need]:
@@ -159,7 +173,7 @@ def _kill_by_pattern_needs(op: OperationContext, request: KillAllSessionsByPatte
     help="Ends all sessions of users and their operations, or all sessions if no user is named.",
     strict=False,
 )
-def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Reply | Steps[Reply]:
+def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Steps[Reply]:
     """`{killAllSessions: [{user, db}, …]}`."""
     digests = {
         read_user(f"killAllSessions.killAllSessions.{index}", user).digest
@@ -176,9 +190,7 @@ def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> 
     help="Ends the sessions that match one of several patterns, and their operations.",
     strict=False,
 )
-def kill_all_sessions_by_pattern(
-    op: OperationContext, request: KillAllSessionsByPatternRequest
-) -> Reply | Steps[Reply]:
+def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsByPatternRequest) -> Steps[Reply]:
     """`{killAllSessionsByPattern: [{lsid: {id, uid}} | {uid: <BinData>} | {users: [{user, db}, …]}, …]}`.
 
     A pattern of several fields matches what each of them matches.
@@ -221,32 +233,22 @@ def _lsid_pattern(name: str, lsid: Value) -> Callable[[bytes], bool]:
     """`{id}` means the sessions of this UUID of all users, `{id, uid}` that of one."""
     if not isinstance(lsid, bytes):
         raise wrong_type(name, lsid, "object")
-    uid: bytes | None = None
-    for field, value in fields(lsid):
-        if field == "uid":
-            uid = read_digest(f"{name}.uid", value)
-    identifier = session_key(lsid, None, name)[:16]
+    key_of_uid = session_key(lsid, None, name)
+    identifier = key_of_uid[:16]
+    uid = digest_of(key_of_uid) if find_field(lsid, b"uid")[0] else None
     return lambda key: key[:16] == identifier and (uid is None or digest_of(key) == uid)
 
 
-def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> Reply | Steps[Reply]:
+def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> Steps[Reply]:
     return _end(op, [session.key for session in op.service.sessions.all() if matches(session.key)], kills=True)
 
 
-def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Reply | Steps[Reply]:
-    """Ends sessions, and with `kills` their operations: many of them in steps."""
-    if len(keys) > ENDED_AT_ONCE:
-        return _end_in_steps(op, keys, kills)
-    for key in keys:
-        _end_session(op, key, kills)
-    return {}
-
-
-def _end_in_steps(op: OperationContext, keys: list[bytes], kills: bool) -> Steps[Reply]:
+def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Steps[Reply]:
+    """Ends sessions, and with `kills` their operations."""
     own = op.session_key  # last, since ending it ends this operation, too
     others = [key for key in keys if key != own]
     for number, key in enumerate(others):
-        if number % ENDED_AT_ONCE == 0:
+        if number % ENDED_AT_ONCE == 0 and number:
             yield None
         _end_session(op, key, kills)
     if len(others) < len(keys) and own is not None:

@@ -9,7 +9,7 @@ from mongottl.catalog.catalog import new_uuid
 from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, IGNORED, ONE, TEXT, Field
-from mongottl.commands.security.login import X509, log_in_by_certificate, proceed, start, unavailable
+from mongottl.commands.security.login import MAX_LOGIN_BYTES, X509, log_in_by_certificate, proceed, start, unavailable
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
@@ -53,7 +53,11 @@ class SaslStartRequest(NamedTuple):
     secret_fields=("payload",),
 )
 def sasl_start(op: OperationContext, request: SaslStartRequest) -> Reply:
-    """`{conversationId, done, payload}`; `done` is false until the client has proved that it knows the password."""
+    """`{conversationId, done, payload}`. BadValue (2) for longer options than a login has.
+
+    `done` is false until the client has proved that it knows the password."""
+    if len(request.options) > MAX_LOGIN_BYTES:
+        raise CommandError(ErrorCode.BadValue, f"The options of saslStart must have at most {MAX_LOGIN_BYTES} bytes")
     skip = get_value(request.options, "skipEmptyExchange") is True
     return start(op, request.mechanism, request.payload, skip)
 

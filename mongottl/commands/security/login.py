@@ -13,7 +13,7 @@ from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import BinData, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import get_value
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
 from mongottl.security import scram
 from mongottl.security.accounts import Login
@@ -24,6 +24,8 @@ from mongottl.versions import MECHANISM
 X509: Final = "MONGODB-X509"
 # The ways to log in that this server has.
 KNOWN_MECHANISMS: Final = (X509, *scram.MECHANISMS)
+# Bytes of a document that tells of a login. A message of the conversation has at most half of it, as base64, too.
+MAX_LOGIN_BYTES: Final = 2 * scram.MAX_MESSAGE_CHARACTERS
 # A connection has one conversation at a time.
 _CONVERSATION_ID: Final = 1
 _NO_USERS: Final = (
@@ -49,8 +51,10 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
     """The reply to `saslStart`. MechanismUnavailable (334) for an unknown mechanism, AuthenticationFailed (18)."""
     op.client.conversation = None
     if mechanism == X509:
-        name = _payload_bytes("saslStart", payload).decode("utf-8", "replace")
-        log_in_by_certificate(op, name)
+        sent = _payload_bytes("saslStart", payload)
+        if len(sent) > scram.MAX_MESSAGE_BYTES:
+            raise authentication_failed()
+        log_in_by_certificate(op, sent.decode("utf-8", "replace"))
         return _reply(b"", True)
     features = op.service.features
     if mechanism not in scram.MECHANISMS:
@@ -161,7 +165,7 @@ def log_in_by_certificate(op: OperationContext, name: str) -> UserName:
 def unavailable(mechanism: str, advice: str = "") -> CommandError:
     return CommandError(
         ErrorCode.MechanismUnavailable,
-        f"Received authentication for mechanism {mechanism} which is not enabled",
+        f"Received authentication for mechanism {shortened(mechanism)} which is not enabled",
         advice=advice,
     )
 

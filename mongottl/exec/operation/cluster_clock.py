@@ -19,6 +19,8 @@ Source: MongoDB's documentation of `$clusterTime` and causal consistency; "Logic
 import struct
 from typing import Final
 
+from librt.strings import read_i32_le
+
 from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
 from mongottl.document.types import DOCUMENT, TIMESTAMP, Int64, Timestamp
@@ -46,6 +48,8 @@ _SIGNATURE: Final = (
 )
 _TIME_HEAD: Final = b"\x11clusterTime\0"
 _VALUE_BYTES: Final = 4 + len(_TIME_HEAD) + 8 + len(_SIGNATURE) + 1
+# What other servers have sent may have other fields.
+_MAX_VALUE_BYTES: Final = 16 * 1024
 _VALUE_HEAD: Final = _pack_length(_VALUE_BYTES) + _TIME_HEAD
 _REPLY_HEAD: Final = b"\x03$clusterTime\0"
 _OPERATION_HEAD: Final = b"\x11operationTime\0"
@@ -118,10 +122,15 @@ class ClusterClock:
         """Advances to the time that a client has sent in `$clusterTime`, whose value is at `pos` of `body`.
 
         IDLFailedToParse (40414) or TypeMismatch (14) for another form than `{clusterTime: <timestamp>, …}`,
+        InvalidLength (16) for one that is so long that no server can have sent it,
         ClusterTimeFailsRateLimiter (205) for a time more than MAX_DRIFT_S ahead of the wall clock.
         """
         if body[pos : pos + _VALUE_BYTES] == self._value:
             return  # the time of this server's latest reply
+        if read_i32_le(body, pos) > _MAX_VALUE_BYTES:
+            raise CommandError(
+                ErrorCode.InvalidLength, f"BSON field '$clusterTime' has more than {_MAX_VALUE_BYTES} bytes"
+            )
         type_code, at = find_field_at(body, pos, b"clusterTime")
         if type_code != TIMESTAMP:
             raise _wrong_form(int(type_code))

@@ -13,10 +13,9 @@ Source: the driver specification "Driver Sessions"; MongoDB's manual, "Server Se
 import struct
 from typing import Final
 
-from mongottl.document.bson_field import SESSION_USER, missing_field, read_options, unknown_field, wrong_type
+from mongottl.document.bson_field import SESSION_USER, missing_field, read_known, read_options, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
-from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.security.accounts import Login
 from mongottl.security.names import NOBODY, UserName
@@ -25,6 +24,8 @@ _UUID_SUBTYPE: Final = 4
 _UUID_BYTES: Final = 16
 DIGEST_BYTES: Final = 32
 _NOBODY: Final = NOBODY.digest
+# The last two are those of the sessions that mongod's members use among themselves.
+_FIELDS: Final = ("id", "uid", "txnNumber", "txnUUID")
 
 # What drivers send: {id: UUID} and nothing else.
 _PLAIN_HEAD: Final = b"\x05id\0" + struct.pack("<i", _UUID_BYTES) + b"\x04"
@@ -35,8 +36,9 @@ _UUID_AT: Final = 4 + len(_PLAIN_HEAD)
 def session_key(lsid: bytes, login: Login | None, name: str = "lsid") -> bytes:
     """The key of the session that a client means.
 
-    name: of the field, for errors: TypeMismatch (14), 40414 without `id`, 40415 for an unknown field, InvalidOptions
-    (72) for the sessions that mongod's members use among themselves, Unauthorized (13) for the `uid` of another user.
+    name: of the field, for errors: TypeMismatch (14), 40414 without `id`, 40415 for an unknown field, 40413 for a
+    duplicate, InvalidOptions (72) for the sessions that mongod's members use among themselves, Unauthorized (13) for
+    the `uid` of another user.
     """
     digest = _NOBODY if login is None else login.digest
     if len(lsid) == _PLAIN_BYTES and lsid[4:_UUID_AT] == _PLAIN_HEAD:
@@ -46,7 +48,7 @@ def session_key(lsid: bytes, login: Login | None, name: str = "lsid") -> bytes:
 
 def _parsed_key(lsid: bytes, digest: bytes, name: str, has_login: bool) -> bytes:
     identifier = b""
-    for field, value in fields(lsid):
+    for field, value in read_known(name, lsid, _FIELDS).items():
         if field == "id":
             identifier = read_uuid(f"{name}.id", value)
         elif field == "uid":
@@ -54,10 +56,8 @@ def _parsed_key(lsid: bytes, digest: bytes, name: str, has_login: bool) -> bytes
             if has_login and uid != digest:
                 raise CommandError(ErrorCode.Unauthorized, "Unauthorized to set user digest in LogicalSessionId")
             digest = uid
-        elif field in ("txnNumber", "txnUUID"):
-            raise CommandError(ErrorCode.InvalidOptions, "Internal sessions are only allowed for internal clients")
         else:
-            raise unknown_field(f"{name}.{field}")
+            raise CommandError(ErrorCode.InvalidOptions, "Internal sessions are only allowed for internal clients")
     if not identifier:
         raise missing_field(f"{name}.id")
     return identifier + digest
