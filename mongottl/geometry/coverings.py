@@ -14,6 +14,7 @@ from typing import Final
 
 import s2rst
 
+from mongottl.document.interrupt import give_way
 from mongottl.geometry.region import CellRange
 from mongottl.geometry.sphere import SphereShape
 from mongottl.geometry.sphere_polygon import TOUCHING_RAD
@@ -113,4 +114,5 @@ def _touched_children(cell: s2rst.CellId, query: s2rst.ClosestEdgeQuery) -> list
 
 
 def _touches(query: s2rst.ClosestEdgeQuery, cell: s2rst.CellId) -> bool:
+    give_way(8)
     return query.is_distance_less(s2rst.Cell(cell), _TOUCHING)

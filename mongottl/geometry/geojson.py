@@ -12,6 +12,7 @@ Source: RFC 7946; MongoDB's "GeoJSON Objects" and "Legacy Coordinate Pairs" page
 import math
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import DECIMAL128, DOUBLE, INT32, INT64, MISSING, Value, is_number
 from mongottl.document.walk import fields, get_value
@@ -99,6 +100,7 @@ def _components(value: Value) -> list[Value] | None:
 
 def pair(value: Value, exact: bool) -> Position:
     """The first two values of an array or document, which must be numbers. exact: refuse further values."""
+    give_way(2)
     components = value if isinstance(value, list) else _components(value)
     if components is None:
         raise GeometryError(f"Point must be an array or object, instead got type {render_value(value)}")

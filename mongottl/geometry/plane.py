@@ -8,6 +8,7 @@ none.)
 
 import math
 
+from mongottl.document.interrupt import give_way
 from mongottl.geometry.geojson import Position
 
 # West, south, east, north.
@@ -90,6 +91,7 @@ class PlanePolygon(PlaneShape):
             return False
         inside = False
         for (x1, y1), (x2, y2) in self._sides:
+            give_way()
             if (x1 == x2 or y1 == y2) and min(x1, x2) <= x <= max(x1, x2) and min(y1, y2) <= y <= max(y1, y2):
                 return True
             if (x == x1 and y == y1) or (x == x2 and y == y2):

@@ -10,6 +10,7 @@ from typing import Final
 
 import s2rst
 
+from mongottl.document.interrupt import give_way
 from mongottl.geometry.geojson import Geometry, GeometryError, Position, is_within_bounds
 from mongottl.geometry.plane import Bounds
 from mongottl.geometry.sphere_polygon import TOUCHING, TOUCHING_RAD, SpherePolygon, polygon_of, s2_point
@@ -18,6 +19,7 @@ EARTH_RADIUS_M: Final = 6378100.0
 
 
 def distance_rad(a: s2rst.S2Point, b: s2rst.S2Point) -> float:
+    give_way()
     return a.distance(b).radians
 
 
@@ -40,9 +42,12 @@ class SphereShape:
                 index.add(s2rst.PointVector(self.points))
             for line in self.lines:
                 index.add(line)
+                give_way(line.num_vertices())
             for polygon in self.polygons:
                 index.add(polygon.polygon)
+                give_way(polygon.outer.num_vertices())
             index.build()
+            give_way(len(self.points))
             self._index = index
         return index
 
@@ -87,6 +92,7 @@ class SphereShape:
         )
 
     def _meets(self, point: s2rst.S2Point) -> bool:
+        give_way()
         if any(polygon.has_within(point) for polygon in self.polygons):
             return True
         if any(distance_rad(point, own) < TOUCHING_RAD for own in self.points):
