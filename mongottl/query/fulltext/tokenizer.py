@@ -1,8 +1,14 @@
 """Terms of a text: words without stop words, stemmed, and folded by case and diacritics as required."""
 
+import re
+from typing import Final
+
 from mongottl.document.interrupt import give_way
 from mongottl.query.fulltext.languages import ENGLISH, TURKISH, Language
 from mongottl.query.fulltext.unicode import lower_case, without_diacritics, word_pattern
+
+# Characters that are searched for words at once; 16 MB without a delimiter would take a second.
+WINDOW: Final = 64 * 1024
 
 
 class Tokenizer:
@@ -21,9 +27,8 @@ class Tokenizer:
         removed."""
         turkish = language is TURKISH
         found: list[str] = []
-        for match in word_pattern(language is ENGLISH, self.version).finditer(text):
+        for word in _words(text, word_pattern(language is ENGLISH, self.version)):
             give_way()
-            word = match.group()
             lowered = lower_case(word, turkish)
             if language.is_stop_word(lowered):
                 continue
@@ -36,3 +41,29 @@ class Tokenizer:
         if not self.case_sensitive:
             text = lower_case(text, language is TURKISH)
         return text if self.diacritic_sensitive else without_diacritics(text)
+
+
+def _words(text: str, pattern: re.Pattern[str]) -> list[str]:
+    """The words of a text, in its order. It is searched a window at a time; a word may go on in the next ones."""
+    if len(text) <= WINDOW:
+        return pattern.findall(text)
+    words: list[str] = []
+    unfinished: list[str] = []
+    for start in range(0, len(text), WINDOW):
+        give_way(WINDOW // 16)
+        end = min(start + WINDOW, len(text))
+        found: list[str] = pattern.findall(text, start, end)
+        goes_on = end < len(text) and pattern.match(text, end - 1, end) is not None
+        if unfinished and pattern.match(text, start, start + 1) is not None:
+            unfinished.append(found.pop(0))
+            if not found and goes_on:
+                continue  # a word longer than the window
+        if unfinished:
+            words.append("".join(unfinished))
+            unfinished.clear()
+        if goes_on:
+            unfinished.append(found.pop())
+        words.extend(found)
+    if unfinished:
+        words.append("".join(unfinished))
+    return words

@@ -8,6 +8,7 @@ import unicodedata
 from functools import cache
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.query.fulltext.unicode_tables import DELIMITERS, DIACRITICS, ranges
 
 # Delimiters of versions 1 and 2 of text indexes.
@@ -38,6 +39,8 @@ def _diacritics() -> frozenset[str]:
     return frozenset([chr(code) for first, last in ranges(DIACRITICS) for code in range(first, last + 1)])
 
 
+# After so many it gives way: a single word may have millions.
+_CHARACTERS: Final = 4096
 _folded: Final[dict[str, str]] = {}
 _bare: Final[dict[str, str]] = {}
 
@@ -49,7 +52,9 @@ def lower_case(text: str, turkish: bool) -> str:
     if text.isascii():
         return text.lower()
     parts: list[str] = []
-    for character in text:
+    for position, character in enumerate(text):
+        if position % _CHARACTERS == 0:
+            give_way(_CHARACTERS // 16)
         folded = _folded.get(character)
         if folded is None:
             folded = _simple_folding(character)
@@ -70,7 +75,9 @@ def without_diacritics(text: str) -> str:
     if text.isascii():
         return text
     parts: list[str] = []
-    for character in text:
+    for position, character in enumerate(text):
+        if position % _CHARACTERS == 0:
+            give_way(_CHARACTERS // 16)
         bare = _bare.get(character)
         if bare is None:
             bare = _without_marks(character)
