@@ -6,7 +6,7 @@ from mongottl.catalog.view import View
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.compare import compare_values
 from mongottl.document.types import Value, is_number
-from mongottl.document.walk import fields, is_empty
+from mongottl.document.walk import ElementCursor, fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.views import view_collation
@@ -61,7 +61,9 @@ def evaluate_let(let: bytes, context: ParseContext) -> dict[str, Value]:
 
     values: dict[str, Value] = {}
     earlier = ParseContext(context.now_ms, values, context.namespace, False, context.collation).inheriting(context)
-    for name, value in fields(let):
+    variables = ElementCursor(let, 0)
+    while variables.next():
+        name, value = variables.name(), variables.decoded()
         if name in _RUNTIME_CONSTANTS:
             raise CommandError(4738901, f"Attempt to set internal constant: {name}")
         check_user_name(name)

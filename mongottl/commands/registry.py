@@ -16,8 +16,8 @@ from mongottl.commands.access import Access
 from mongottl.commands.families import FAMILIES
 from mongottl.commands.request import RequestParser, fields_of, parser_for
 from mongottl.document.build import encode_fields
-from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.types import Value
+from mongottl.document.walk import fields, find_field
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.usage import LatencyGroup
@@ -161,7 +161,7 @@ class CommandSpec:
         """The command of an operation for others to see: without passwords, and with the comment of its cursor if it
         has none of its own."""
         body = self.without_secrets(op.body)
-        if op.comment is None or get_value(body, "comment") is not MISSING:
+        if op.comment is None or find_field(body, b"comment")[0] != 0:
             return body
         return encode_fields([*fields(body), ("comment", op.comment)])
 

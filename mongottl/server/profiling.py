@@ -15,10 +15,11 @@ from typing import Final
 
 from mongottl.commands import CommandSpec
 from mongottl.commands.access import ANYONE, USERS
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.render import render_logged
-from mongottl.document.types import MISSING, Date, Int64, Value
-from mongottl.document.walk import fields, get_value
+from mongottl.document.splice import frame
+from mongottl.document.types import ARRAY, BINARY, DOCUMENT, STRING, Date, Int64, Value
+from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
 from mongottl.exec.operation.observation import SlowCommand
 from mongottl.exec.operation.profiler import EVERYTHING, OFF
@@ -36,7 +37,7 @@ _MAX_LISTED: Final = 400
 _MAX_SHAPE: Final = 4000
 _OF_DRIVERS: Final = frozenset({"lsid", "txnNumber"})
 # What says nothing about the operation, or is in another field.
-_LEFT_OUT: Final = frozenset({"$clusterTime", "$client"})
+_LEFT_OUT: Final = frozenset({b"$clusterTime", b"$client", b"documents"})
 # The only field of a command that is stored as text.
 _TRUNCATED: Final = "$truncated"
 
@@ -98,8 +99,7 @@ def _described(
         "ns": op.used_namespace or f"{op.database}.$cmd",
     }
     body = spec.shown(op)
-    comment = get_value(body, "comment")
-    commands = [_statement(statement, comment) for statement in _statements(spec, op)] or [_command(body)]
+    commands = [_statement(statement, body) for statement in _statements(spec, op)] or [_command(body)]
     ending: dict[str, Value] = {
         **_examined(op, len(commands) == 1),
         **_counts(spec, reply, len(commands) == 1),
@@ -119,7 +119,7 @@ def _described(
     users: list[Value] = [] if login is None else [{"user": login.user.name, "db": login.user.database}]
     ending["allUsers"] = users
     ending["user"] = "" if login is None else str(login.user)
-    return [encode({**described, "command": _shortened(command), **ending}) for command in commands]
+    return [encode({**described, "command": shortened_command(command), **ending}) for command in commands]
 
 
 def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
@@ -134,25 +134,68 @@ def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
     return [statement for statement in given if isinstance(statement, bytes)] if isinstance(given, list) else []
 
 
-def _statement(statement: bytes, comment: Value) -> bytes:
+def _statement(statement: bytes, body: bytes) -> bytes:
     """A statement as MongoDB shows it: a hint by name as `{$hint: name}`, and with the comment of its command."""
-    shown: list[tuple[str, Value]] = [
-        (name, {"$hint": value} if name == "hint" and isinstance(value, str) else value)
-        for name, value in fields(statement)
-    ]
-    if comment is not MISSING:
-        shown.append(("comment", comment))
-    return encode_fields(shown)
+    shown = DocumentBuilder()
+    cursor = ElementCursor(statement, 0)
+    while cursor.next():
+        if cursor.type_code == STRING and cursor.name_is(b"hint"):
+            shown.append("hint", {"$hint": cursor.decoded()})
+        else:
+            shown.append_raw_element(cursor.raw_element())
+    cursor = ElementCursor(body, 0)
+    while cursor.next():
+        if cursor.name_is(b"comment"):
+            shown.append_raw_element(cursor.raw_element())
+            break
+    return shown.finish()
 
 
 def _command(body: bytes) -> bytes:
-    return encode_fields([(n, v) for n, v in fields(body) if n not in _LEFT_OUT and n != "documents"])
+    shown = DocumentBuilder()
+    cursor = ElementCursor(body, 0)
+    while cursor.next():
+        if cursor.name_bytes() not in _LEFT_OUT:
+            shown.append_raw_element(cursor.raw_element())
+    return shown.finish()
 
 
-def _shortened(command: bytes) -> Value:
+def shortened_command(command: bytes) -> Value:
+    """The command, or the beginning of its text if it is long. Only what may be shown is decoded and rendered."""
     if len(command) <= _MAX_COMMAND_BYTES:
         return command
-    return {_TRUNCATED: render_logged(command)[:_MAX_LOGGED_BYTES]}
+    return {_TRUNCATED: render_logged(_beginning(command, 0, _MAX_COMMAND_BYTES))[:_MAX_LOGGED_BYTES]}
+
+
+def _beginning(buf: bytes, start: int, most: int) -> bytes:
+    """The document or array at `start` without what follows its first `most` bytes, about; a long text is cut off."""
+    shown: list[bytes] = []
+    size = 0
+    cursor = ElementCursor(buf, start)
+    while size < most and cursor.next():
+        length = int(cursor.end - cursor.element)
+        head = buf[cursor.element : cursor.value]
+        room = most - size
+        if length <= room:
+            shown.append(cursor.raw_element())
+        elif cursor.type_code == DOCUMENT or cursor.type_code == ARRAY:
+            shown.append(head + _beginning(buf, int(cursor.value), room))
+        elif cursor.type_code == STRING:
+            end = int(cursor.value) + 4 + room
+            if end < int(cursor.end) - 1:
+                while buf[end] & 0xC0 == 0x80:  # within a character
+                    end -= 1
+                text = buf[cursor.value + 4 : end] + b"\0"
+                shown.append(head + len(text).to_bytes(4, "little") + text)
+            else:
+                shown.append(cursor.raw_element())
+        elif cursor.type_code == BINARY:
+            data = buf[cursor.value + 4 : cursor.value + 5 + room]
+            shown.append(head + (len(data) - 1).to_bytes(4, "little") + data)
+        else:
+            shown.append(cursor.raw_element())
+        size += length
+    return frame(b"".join(shown))
 
 
 def _plan_summary(spec: CommandSpec, op: OperationContext) -> str:
