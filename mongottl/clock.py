@@ -16,6 +16,7 @@ import math
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 # Wall clocks stay within what a 64-bit date and Python's `datetime` can both name: 1970-01-01 to the end of year 9999.
@@ -36,6 +37,10 @@ class Clock(ABC):
     def monotonic_s(self) -> float:
         """Elapsed time in seconds since an arbitrary instant; never decreases."""
 
+    def elapsed_reader(self) -> Callable[[], float]:
+        """What gives the same as `monotonic_s`, to be called very often."""
+        return self.monotonic_s
+
     def wait_s(self, at_ms: int) -> float:
         """Seconds of elapsed time until `now_ms()` reaches `at_ms` if the clock is not moved; 0.0 if it has.
 
@@ -53,6 +58,9 @@ class SystemClock(Clock):
     def monotonic_s(self) -> float:
         # Not time.monotonic(), whose steps are 15 ms on some systems.
         return time.perf_counter()
+
+    def elapsed_reader(self) -> Callable[[], float]:
+        return time.perf_counter
 
 
 class VirtualClock(Clock):
@@ -83,6 +91,9 @@ class VirtualClock(Clock):
 
     def monotonic_s(self) -> float:
         return self._base.monotonic_s()
+
+    def elapsed_reader(self) -> Callable[[], float]:
+        return self._base.elapsed_reader()
 
     def wait_s(self, at_ms: int) -> float:
         frozen_at_ms = self._frozen_at_ms

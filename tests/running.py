@@ -21,6 +21,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Steps, run_to_end
 from mongottl.exec.write.expiry import reap_due
+from mongottl.server.driving import on_stack
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
 
@@ -46,6 +47,9 @@ class Running:
         self.service = ServiceContext(ServerConfig(dialect=dialect), clock, self.engine)
         # Requests count as so long at least, for tests of what is done only for long ones.
         self.least_request_bytes = 0
+        # Whether steps run on stacks, as in a server: evaluations are left in the middle, and the work that a step does
+        # is adapted to the time that it takes.
+        self.on_stacks = False
         self.client = ClientInfo(1, "localhost:27017", "localhost:1")
 
     def op(self, database: str = "test") -> OperationContext:
@@ -67,7 +71,7 @@ class Running:
             op.set_max_time_ms(max_time_ms)
         outcome = spec.function(op, request)
         if isinstance(outcome, Generator):
-            return _decoded_steps(outcome)
+            return _decoded_steps(on_stack(op, outcome) if self.on_stacks else outcome)
         return _decoded(outcome)
 
     def encoded(self, command: Document) -> bytes:

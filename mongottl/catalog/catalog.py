@@ -184,8 +184,7 @@ class Catalog:
             else:
                 replaced[collection.number] = collection
                 self._forget(collection)
-                collection.dropped = True
-                collection.generation += 1
+                collection.mark_dropped()
         for entry in entries.values():
             collection = stored_collection(self.engine, entry, [])
             collection.writes = self._restores * _WRITES_PER_RESTORE
@@ -446,7 +445,7 @@ class Catalog:
                 self.engine.drop_ident(index.ident)
             self.engine.drop_ident(record_store_ident(collection.number))
             work.commit()
-        collection.dropped = True
+        collection.mark_dropped()
 
     def _made(self, database: str, name: str, options: CollectionOptions, uuid: bytes | None = None) -> Collection:
         """A new collection with its stores and its first indexes. Inside a unit of work. DiskFull."""
@@ -571,6 +570,8 @@ class Catalog:
             work.commit()
         for index in built:
             index.ready = True
+        for index in dropped if replaced is None else [replaced]:
+            index.dropped = True
         collection.set_indexes(indexes)
         self._changed(collection)
 
@@ -581,6 +582,8 @@ class Catalog:
             self._put(collection, collection.entry_document(indexes=[index for index in kept if index.ready]))
             self._drop_in(work, collection, removed)
             work.commit()
+        for index in removed:
+            index.dropped = True
         collection.set_indexes(kept)
         self._changed(collection)
 
@@ -596,6 +599,8 @@ class Catalog:
     def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
         """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next
         start."""
+        for index in unfinished:
+            index.dropped = True
         collection.set_indexes([index for index in collection.indexes if index not in unfinished])
 
     def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
@@ -614,6 +619,8 @@ class Catalog:
             # The same object, so that running scans of the index continue.
             index.descriptor = descriptor
             indexes = collection.indexes
+        else:
+            index.dropped = True
         collection.set_indexes(indexes)
 
     def set_options(self, collection: Collection, options: CollectionOptions) -> None:
@@ -697,8 +704,7 @@ class Catalog:
         """Removes a collection from the catalog after its deletion was committed; scans of it then fail."""
         self._forget(collection)
         self._note_dropped(collection.namespace)
-        collection.dropped = True
-        collection.generation += 1
+        collection.mark_dropped()
 
 
 def _created(collection: Collection) -> bytes:

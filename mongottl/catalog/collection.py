@@ -37,6 +37,7 @@ class IndexEntry:
     ready: False while it is being built. Plans do not use it then, and writes maintain it only for records that the
     build has read, up to `built_through`, and for those that it will not read, above `build_end`. Record ids ascend, so
     the latter were inserted after the build began; the build ends, however many are inserted.
+    dropped: whether its data is gone; scans that read it then fail.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class IndexEntry:
         self.arrays = arrays
         self.type_bits = type_bits
         self.ready = ready
+        self.dropped = False
         # The id of the index build.
         self.build_uuid: Value = None
         self.built_through: int = 0
@@ -228,6 +230,13 @@ class Collection:
             if known is not None and known.ident == index.ident:
                 index.accesses = known.accesses
                 index.since_ms = known.since_ms
+
+    def mark_dropped(self) -> None:
+        """After its deletion was committed: scans of it then fail."""
+        self.dropped = True
+        self.generation += 1
+        for index in self.writable_indexes:
+            index.dropped = True
 
     def set_indexes(self, indexes: list[IndexEntry]) -> None:
         """Sets the list of indexes, and all attributes that are computed from it."""

@@ -4,114 +4,116 @@ Operations check for interruption between batches of documents: time limit excee
 down. An expression over an array of millions of elements can take seconds, so its loops check as well. The code that
 runs an operation sets the check, per thread, because several servers may run in one process, each in its own thread.
 
-Parsing and planning of a long request also take seconds. They run on a thread of their own, which takes turns with the
-server's thread (`exec.operation.turns`): only one of the two runs at any time, and the check of that thread ends its
-turn. So the functions that such a computation calls for each field, value, node or range call `give_way`. It does
-nothing on other threads, so these functions can be used anywhere.
-
-On the server's thread `give_way` also checks for interruption, but only within an evaluation: between
-`begin_evaluation` and `end_evaluation` nothing is computed but values of documents (scans, filters, pipelines, updates
-of one document), so an error there leaves nothing behind. An open unit of work suspends it.
+So the functions that an evaluation calls for each field, value, node or range call `give_way`. It does nothing outside
+of an evaluation: between `begin_evaluation` and `end_evaluation` nothing is computed but values of documents (scans,
+filters, pipelines, updates of one document), or what a long request means (parsing, planning). An error there leaves
+nothing behind, and other operations can run there (`exec.operation.stack`). An open unit of work suspends it.
 
 What a unit of work takes is known only roughly: `$map` counts one for each element, whatever it evaluates for it, which
-may be a search through a string of 16 MB. So evaluations check after a few units first, and go on by the time that
-these have taken: up to CHECKED_WORK units where that is short, fewer where it is long.
+may be a search through a string of 16 MB. So evaluations look at the time after a few units of work, sooner where the
+last ones have taken long, and check whenever CHECK_EVERY_S are over.
 """
 
 import threading
 from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 from mypy_extensions import i64
 
-# The work that is done, in the units of `give_way`, before it looks whether the turn is over.
-_GIVE_WAY_EVERY: Final[i64] = 32
-
-# The most work that is done within an evaluation, in the units of `give_way`, between two checks for interruption.
-CHECKED_WORK: Final[i64] = 2048
-# The work before the first check of a step; how much more there may be from one check to the next.
+# The time between two checks for interruption within an evaluation.
+CHECK_EVERY_S: Final = 0.001
+# The most work that is done, in the units of `give_way`, before an evaluation looks at the time; how much work there is
+# before it looks for the first time; and how much more there may be from one look to the next.
+LOOKED_WORK: Final[i64] = 512
 _FIRST_WORK: Final[i64] = 32
 _GROWTH: Final[i64] = 4
-# The time between two checks should not be longer; where it is shorter than the second, there may be more work.
-_CHECK_EVERY_S: Final = 0.005
-_SHORT_S: Final = 0.001
+# It looks sooner where it has worked so long.
+_LONG_S: Final = 0.0005
 
 _checks: Final[dict[int, Callable[[], None]]] = {}
-# The threads that take turns, and those that evaluate.
-_turn_takers: Final[set[int]] = set()
+# The threads that evaluate.
 _evaluating: Final[set[int]] = set()
+# Those with an open unit of work, in which nothing else may run.
+_in_unit: Final[set[int]] = set()
 
 
 class _Count:
-    """Counts the weights of `give_way`, while there is a thread that takes turns or evaluates.
+    """Counts the weights of `give_way`, while there is a thread that evaluates.
 
-    threads: how many there are, since most calls of `give_way` are for none. calls: since it has looked at the limits.
-    work: since the last check of an evaluation. every, checked_work: the limits of these two. monotonic_s: of the
-    thread whose step has begun last. checked_s: when it has checked last, at first when the step has begun.
+    threads: how many there are, since most calls of `give_way` are for none. work: since it has looked at the time.
+    looked_work: before it looks next; at most most_work. every_s: between two checks. monotonic_s: of the thread whose
+    step has begun last. looked_s: when it has looked last, at first when the step has begun. check_s: when the next
+    check is due.
     """
 
     def __init__(self) -> None:
         self.threads: i64 = 0
-        self.calls: i64 = 0
         self.work: i64 = 0
-        self.every: i64 = _GIVE_WAY_EVERY
-        self.checked_work: i64 = _FIRST_WORK
+        self.looked_work: i64 = _FIRST_WORK
+        self.most_work: i64 = LOOKED_WORK
+        self.every_s = CHECK_EVERY_S
         self.monotonic_s: Callable[[], float] | None = None
-        self.checked_s = 0.0
+        self.looked_s = 0.0
+        self.check_s = 0.0
 
     def begin_step(self, monotonic_s: Callable[[], float]) -> None:
         self.monotonic_s = monotonic_s
-        self.checked_s = monotonic_s()
-        self.every = _GIVE_WAY_EVERY
-        self.checked_work = _FIRST_WORK
+        self.looked_s = monotonic_s()
+        self.check_s = self.looked_s + self.every_s
+        self.looked_work = min(self.looked_work, min(_FIRST_WORK, self.most_work))
 
-    def adapt(self) -> None:
-        """After a check of an evaluation: sets the work before the next one by the time since the one before."""
+    def look(self) -> bool:
+        """Looks at the time: sets the work before the next look; whether a check is due."""
         if self.monotonic_s is None:
-            return
+            return True
         now_s = self.monotonic_s()
-        taken_s = now_s - self.checked_s
-        self.checked_s = now_s
-        if taken_s > _CHECK_EVERY_S:
-            self.checked_work = max(1, i64(int(int(self.checked_work) * _CHECK_EVERY_S / taken_s)))
-        elif taken_s < _SHORT_S:
-            self.checked_work = min(CHECKED_WORK, self.checked_work * _GROWTH)
-        self.every = min(_GIVE_WAY_EVERY, self.checked_work)
+        taken_s = now_s - self.looked_s
+        self.looked_s = now_s
+        if taken_s > _LONG_S:
+            self.looked_work = max(1, i64(int(int(self.looked_work) * _LONG_S / taken_s)))
+        else:
+            self.looked_work = min(self.most_work, self.looked_work * _GROWTH)
+        if now_s < self.check_s:
+            return False
+        self.check_s = now_s + self.every_s
+        return True
 
 
 _count: Final = _Count()
 
 
 def _count_threads() -> None:
-    """Called after every change of the sets. Once more if another thread has changed them meanwhile."""
+    """Called after every change of the set. Once more if another thread has changed it meanwhile."""
     threads: i64 = -1
-    while threads != len(_turn_takers) + len(_evaluating):
-        threads = len(_turn_takers) + len(_evaluating)
+    while threads != len(_evaluating):
+        threads = len(_evaluating)
         _count.threads = threads
 
 
-def set_check(
-    check: Callable[[], None], takes_turns: bool = False, monotonic_s: Callable[[], float] | None = None
-) -> None:
-    """Sets the check for computations on this thread: a function that raises the error that ends the operation.
+def set_check(check: Callable[[], None], monotonic_s: Callable[[], float] | None = None) -> None:
+    """Sets the check for computations on this thread: a function that raises the error that ends the operation, and
+    may let others run.
 
-    takes_turns: whether it also ends the thread's turn, so that `give_way` has to call it. monotonic_s: of the clock by
-    which evaluations of the step that begins now learn how often to check; None for a thread that takes turns.
+    monotonic_s: of the clock by which evaluations of the step that begins now know when to check; None for one that
+    goes on as before.
     """
-    ident = threading.get_ident()
-    _checks[ident] = check
+    _checks[threading.get_ident()] = check
     if monotonic_s is not None:
         _count.begin_step(monotonic_s)
-    if takes_turns:
-        _turn_takers.add(ident)
-        _count_threads()
+
+
+def check_often(often: bool = True) -> None:
+    """For tests of what others may do in the middle of evaluations: whether these check after each unit of work."""
+    _count.most_work = 1 if often else LOOKED_WORK
+    _count.every_s = 0.0 if often else CHECK_EVERY_S
+    _count.looked_work = min(_FIRST_WORK, _count.most_work)
 
 
 def clear_check() -> None:
     ident = threading.get_ident()
     _checks.pop(ident, None)
     _evaluating.discard(ident)
-    _turn_takers.discard(ident)
     _count_threads()
 
 
@@ -123,24 +125,18 @@ def check_interrupt() -> None:
 
 
 def give_way(weight: i64 = 1) -> None:
-    """Called for each part of a computation that may be long: ends the turn of a thread that takes turns, if it is
-    over, and raises the errors of `check_interrupt` within an evaluation.
+    """Called for each part of a computation that may be long: `check_interrupt` every CHECK_EVERY_S, within an
+    evaluation.
 
     weight: of this part; 1 for one that takes about a microsecond.
     """
     if _count.threads == 0:
         return
-    _count.calls += weight
-    if _count.calls >= _count.every:
-        _count.work += _count.calls
-        _count.calls = 0
-        if _turn_takers and threading.get_ident() in _turn_takers:
+    _count.work += weight
+    if _count.work >= _count.looked_work:
+        _count.work = 0
+        if threading.get_ident() in _evaluating and _count.look():
             check_interrupt()
-        elif _count.work >= _count.checked_work:
-            _count.work = 0
-            if threading.get_ident() in _evaluating:
-                check_interrupt()
-                _count.adapt()
 
 
 def begin_evaluation() -> bool:
@@ -163,3 +159,42 @@ def end_evaluation() -> bool:
     _evaluating.discard(ident)
     _count_threads()
     return True
+
+
+def begin_unit() -> bool:
+    """Suspends the evaluation on this thread at the beginning of a unit of work; whether there was one.
+
+    An evaluation that begins within the unit may be ended, since that ends the unit, but no other operation runs there.
+    """
+    _in_unit.add(threading.get_ident())
+    return end_evaluation()
+
+
+def end_unit(suspended: bool) -> None:
+    """suspended: what `begin_unit` has returned."""
+    _in_unit.discard(threading.get_ident())
+    if suspended:
+        begin_evaluation()
+
+
+def may_leave() -> bool:
+    """Whether other operations may run here: in an evaluation, without an open unit of work."""
+    ident = threading.get_ident()
+    return ident in _evaluating and ident not in _in_unit
+
+
+class Undivided:
+    """A block within an evaluation in which nothing else runs, and that is not ended in its middle: what it finds holds
+    until it has changed it. It should be short."""
+
+    def __init__(self) -> None:
+        self._suspended = False
+
+    def __enter__(self) -> None:
+        self._suspended = end_evaluation()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._suspended:
+            begin_evaluation()

@@ -1,8 +1,4 @@
-"""Checks whether the packages for server-side JavaScript are installed.
-
-They are quickjs-ng, the engine, and greenlet, which lets other operations run while one waits for a script in the
-middle of an evaluation.
-"""
+"""Checks whether the package for server-side JavaScript, quickjs-ng, is installed."""
 
 import os
 from importlib.util import find_spec
@@ -15,8 +11,8 @@ def missing_reason() -> str:
     """Why JavaScript cannot be run here, or "" if it can."""
     if os.name != "posix":
         return "JavaScript is not supported on this operating system"
-    if find_spec("quickjs") is None or find_spec("greenlet") is None:
-        return f"JavaScript needs the Python packages 'quickjs-ng' and 'greenlet': {to_install('javascript')}"
+    if find_spec("quickjs") is None:
+        return f"JavaScript needs the Python package 'quickjs-ng': {to_install('javascript')}"
     return ""
 
 

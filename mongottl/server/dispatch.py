@@ -26,7 +26,6 @@ from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
 from mongottl.dialect.cosmos.transactions import InactiveTransaction
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
-from mongottl.document.interrupt import clear_check, set_check
 from mongottl.document.render import render_logged
 from mongottl.document.splice import element, frame
 from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Int64, Value
@@ -62,6 +61,7 @@ from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
 from mongottl.security.privileges import CLUSTER
 from mongottl.server import transactions, waits
+from mongottl.server.driving import on_stack
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
@@ -473,46 +473,15 @@ class Dispatcher:
         running = self._register(spec, op)
         sessions = self.service.sessions
         session = None if op.session_key is None else sessions.begin_operation(op.session_key)
-        error: Exception | None = None
-        monotonic_s = self.service.clock.monotonic_s
         ended = False
-
-        def check() -> None:
-            """Interpreted, unlike what it calls: so Python handles signals here, and other threads get their turn."""
-            op.check_interrupt()
-
         try:
-            while True:
-                started_s = monotonic_s()
-                # Long evaluations of one document check for interrupts, too, while a step of this operation runs.
-                set_check(check, monotonic_s=monotonic_s)
-                try:
-                    scripts = op.script_steps
-                    if scripts is not None:
-                        step = scripts.advance(steps, error)
-                    else:
-                        step = next(steps) if error is None else steps.throw(error)
-                except StopIteration as stop:
-                    ended = True
-                    return stop.value  # type: ignore[no-any-return]
-                finally:
-                    clear_check()
-                error = None
-                op.adapt_step(monotonic_s() - started_s)
-                waits = isinstance(step, Wait) and (step.signal is not None or spec.handshake)
-                if waits:
-                    started_s = monotonic_s()
-                try:
-                    yield step
-                    if waits:
-                        op.waited_s += monotonic_s() - started_s
-                except Exception as thrown:  # the step failed; the command answers with the error
-                    error = thrown
+            reply = yield from on_stack(op, steps, spec.handshake)
+            ended = True
+            return reply
         finally:
             if op.script_steps is not None:
                 op.script_steps.end()
                 op.script_steps = None
-            steps.close()
             op.settle_memory()
             self.service.operations.end(running)
             if transaction is not None:

@@ -10,7 +10,9 @@ from typing import Final, TypeVar
 import trio
 
 from mongottl.clock import Clock
+from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait, WithoutWriters
+from mongottl.exec.operation.under_way import under_way
 from mongottl.server.durability import Durability
 from mongottl.storage.interface import EngineUnavailable
 
@@ -18,6 +20,17 @@ T = TypeVar("T")
 
 # A task that has run this long lets others run before it goes on.
 SLICE_S: Final = 0.002
+
+
+def on_stack(op: OperationContext, steps: Steps[T], counts_waits: bool = False) -> Steps[T]:
+    """`exec.operation.under_way.under_way`, with the check for interruption within evaluations."""
+
+    def check() -> None:
+        """Interpreted, unlike what it calls: so Python handles signals here, and other threads get their turn."""
+        op.check_interrupt()
+        op.stack.leave_if_due()
+
+    return under_way(op, steps, check, counts_waits)
 
 
 async def drive(

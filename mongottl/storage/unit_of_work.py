@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.document.interrupt import begin_unit, end_unit
 from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
 
 # States of the unit of work.
@@ -136,7 +136,7 @@ class EngineUnitOfWork(WriteUnitOfWork):
         self._suspended = False
 
     def __enter__(self) -> WriteUnitOfWork:
-        self._suspended = end_evaluation()
+        self._suspended = begin_unit()
         self._state.begin()
         return self
 
@@ -147,8 +147,7 @@ class EngineUnitOfWork(WriteUnitOfWork):
             if not self._committed and self._state.in_unit():
                 self._state.rollback()
         finally:
-            if self._suspended:
-                begin_evaluation()
+            end_unit(self._suspended)
 
     def commit(self) -> None:
         self._state.commit()

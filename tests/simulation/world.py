@@ -10,6 +10,7 @@ where they wait, at the end of each turn; elapsed time passes between turns only
 
 import functools
 import io
+import math
 import random
 import shutil
 import sqlite3
@@ -29,6 +30,7 @@ from mongottl.config import ServerConfig
 from mongottl.errors import ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.stack import StepTimes
 from mongottl.exec.operation.steps import Flush, Steps, run_to_end
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S
@@ -202,6 +204,7 @@ class World:
             inner = SqliteEngine(directory, CHECKPOINT_BYTES, LONG_LOG_BYTES, self.disk.sync)
         self.engine = FaultyEngine(inner, self.random, self._failure_rate)
         self.service = ServiceContext(ServerConfig(quiet=True, data_dir=data_dir), self.clock, self.engine)
+        self.service.step_times = StepTimes(left_after_s=self.random.choice((0.0, math.inf)), together_s=0.0)
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
         self.durability = Durability(self.engine, self.clock, self.log, self.disk.run_blocking, self.service.compaction)

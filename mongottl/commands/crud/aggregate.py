@@ -25,9 +25,8 @@ from mongottl.document.walk import first_field_name, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape
-from mongottl.exec.plan.planner import plan_in_turns
+from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import plan_aggregation
 from mongottl.exec.results.change_feed import feed_pipeline, is_of_feed, open_change_feed
 from mongottl.exec.results.change_stream import open_change_stream
@@ -88,7 +87,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     # Change streams compare as the simple collation does unless one is given, whatever that of the collection.
     watches = begins_with_change_stream(request.pipeline)
     collation = _SIMPLE if watches and is_empty(request.collation) else request.collation
-    context = yield from in_turns(op, lambda: context_of(op, name, request.let, collation))
+    context = op.compute(lambda: context_of(op, name, request.let, collation))
     check_uuid_of(op, "aggregate", request.collection_uuid, name)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
@@ -107,7 +106,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
     if is_feed:
         assert account is not None
         pipeline = feed_pipeline(op, account, name, collection, pipeline)
-    specs = yield from in_turns(op, lambda: optimise(parse_pipeline(pipeline, context), context))
+    specs = op.compute(lambda: optimise(parse_pipeline(pipeline, context), context))
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
     if watches and not request.explain:
@@ -129,7 +128,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         )
     shape = QueryShape(collation=request.collation)
     shape.allowed = check_settings(op, "aggregate", request, name)
-    plan = yield from plan_in_turns(
+    plan = make_plan(
         op,
         collection,
         lambda: plan_aggregation(

@@ -59,7 +59,6 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
 from mongottl.oplog.statements import Executed
@@ -224,7 +223,7 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
             check_raw_data(op, database, name)
         namespaces.append((database, name))
         uuids.append(namespace.collection_uuid)
-    operations = yield from in_turns(op, lambda: _parsed_all(op, request, namespaces))
+    operations = op.compute(lambda: _parsed_all(op, request, namespaces))
     options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
     return (yield from _run(op, request, operations, namespaces, uuids, options.batch_size, write))
 

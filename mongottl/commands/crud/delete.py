@@ -37,7 +37,6 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
     LARGE_DOCUMENT_BYTES,
@@ -101,13 +100,13 @@ def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]
     """The reply's `n` counts deleted documents."""
     check_batch(op, len(request.statements))
     write = number_statements(op, "delete", len(request.statements), request.statement_id, request.statement_ids)
-    if is_long(op):
-        return _delete_in_turns(op, request, write)
+    if op.is_long:
+        return _delete_long(op, request, write)
     return _delete(op, request, _parsed(request), write)
 
 
-def _delete_in_turns(op: OperationContext, request: DeleteRequest, write: RetryableWrite | None) -> Steps[Reply]:
-    statements = yield from in_turns(op, lambda: _parsed(request))
+def _delete_long(op: OperationContext, request: DeleteRequest, write: RetryableWrite | None) -> Steps[Reply]:
+    statements = op.compute(lambda: _parsed(request))
     outcome = _delete(op, request, statements, write)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
@@ -196,7 +195,7 @@ def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let:
     context = context_of(op, name, let, statement.collation)
     if statement.limit == 0 and op.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
-    match = yield from in_turns(op, lambda: parse_match(statement.query, context, near=True))
+    match = op.compute(lambda: parse_match(statement.query, context, near=True))
     selection = Selection(op.catalog.lookup(op.database, name, time_series=True), match, None, statement.hint)
     if statement.limit == 1:
         return 0 if (yield from delete_one(op, selection)) is None else 1

@@ -40,11 +40,10 @@ from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
-from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
+from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.explain import (
@@ -112,13 +111,13 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
         view = op.catalog.find(op.database, inner.collection)
         if isinstance(view, View):
             parse = _VIEW_QUERIES[spec.name]
-            on_view, stages, hint = yield from in_turns(op, lambda: parse(op, view, inner))
+            on_view, stages, hint = op.compute(lambda: parse(op, view, inner))
             return (yield from explain_view_query(op, on_view, stages, hint, verbosity, request.explained))
     describe = _QUERIES[spec.name]
-    query = yield from in_turns(op, lambda: describe(op, inner))
+    query = op.compute(lambda: describe(op, inner))
     if spec.name == "find" and not op.service.dialect.describes_as_mongodb():
         meter = metered(op)
-        found = yield from planned(op, query)
+        found = planned(op, query)
         return (
             yield from execute_cosmos_find(
                 op,
@@ -187,23 +186,21 @@ class Planned(NamedTuple):
     projection: Projection | None
 
 
-def planned(op: OperationContext, query: Explained) -> Steps[Planned]:
+def planned(op: OperationContext, query: Explained) -> Planned:
     """Plans an explained query, with the errors of the query itself."""
     context = context_of(op, query.collection, query.let, query.collation)
-    match = yield from in_turns(op, lambda: parse_match(query.filter, context, near=True))
+    match = op.compute(lambda: parse_match(query.filter, context, near=True))
     natural = natural_order(query.sort)
     pattern = None if natural or is_empty(query.sort) else parse_sort(query.sort, context.collation)
     projection: Projection | None = None
     if not is_empty(query.projection):
-        projection = yield from in_turns(
-            op, lambda: parse_projection(query.projection, context, for_find=True, filter=query.filter)
-        )
+        projection = op.compute(lambda: parse_projection(query.projection, context, for_find=True, filter=query.filter))
     collection = op.catalog.lookup(op.database, query.collection, time_series=True)
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
     metadata = checked_metadata(context, pattern)
     check_sort_is_served(op, collection, pattern, match)
-    plan = yield from plan_in_turns(
+    plan = make_plan(
         op,
         collection,
         lambda: plan_query(
@@ -225,12 +222,12 @@ def planned(op: OperationContext, query: Explained) -> Steps[Planned]:
             allow_disk_use=query.allow_disk_use,
         ),
     )
-    described = yield from in_turns(op, match.describe)
+    described = op.compute(match.describe)
     return Planned(plan, match, described, collection, context, shape, projection)
 
 
 def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
-    plan, _, described, collection, context, shape, projection = yield from planned(op, query)
+    plan, _, described, collection, context, shape, projection = planned(op, query)
     if query.id_hack:
         plan.show_id_plan(ID_HACK)
     else:
@@ -256,7 +253,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
         )
     namespace = f"{op.database}.{query.collection}"
     reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
-    parts = yield from in_turns(op, lambda: shape.parts(described))
+    parts = op.compute(lambda: shape.parts(described))
     add_plan_hashes(reply, collection, parts, context.collation)
     if query.shape is not None:
         reply["queryShapeHash"] = query_shape_hash(query.shape)

@@ -20,7 +20,6 @@ from mongottl.document.types import Value, integer
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.plan.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
@@ -95,7 +94,7 @@ def explain_aggregate_command(
             return (yield from explain_on_view(op, collection, request, verbosity, explained))
         collection = None
     context = context_of(op, name, request.let, request.collation)
-    specs = yield from in_turns(op, lambda: optimise(parse_pipeline(request.pipeline, context), context))
+    specs = op.compute(lambda: optimise(parse_pipeline(request.pipeline, context), context))
     return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation))
 
 
@@ -106,7 +105,7 @@ def explain_map_reduce(
     collection = op.catalog.lookup(op.database, request.collection)
     context = context_of(op, request.collection, collation=request.collation)
     output = parse_output(op.database, request.out)
-    specs = yield from in_turns(op, lambda: map_reduce_stages(request, output, context))
+    specs = op.compute(lambda: map_reduce_stages(request, output, context))
     namespace = f"{op.database}.{request.collection}"
     parts = pipeline_shape(namespace, [spec.describe() for spec in specs])
     plan = plan_aggregation(op, collection, specs, remember=False, collation=context.collation)
@@ -118,7 +117,7 @@ def explain_on_view(
 ) -> Steps[Reply]:
     """Explains an aggregation of a view: that of the underlying collection, with the view's stages before its own."""
     let = context_of(op, view.name, request.let).let
-    query = yield from in_turns(op, lambda: query_view(op, view, request.pipeline, let, request.collation))
+    query = op.compute(lambda: query_view(op, view, request.pipeline, let, request.collation))
     return (yield from explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained))
 
 
@@ -130,9 +129,9 @@ def explain_view_query(
     verbosity: str,
     explained: Value,
 ) -> Steps[Reply]:
-    plan = yield from query.plan(op, hint)
+    plan = query.plan(op, hint)
     _check_not_executed(plan, verbosity)
-    parts = yield from in_turns(op, lambda: pipeline_shape(query.resolved.namespace, stages))
+    parts = op.compute(lambda: pipeline_shape(query.resolved.namespace, stages))
     return (
         yield from _explain_pipeline(
             op, query.collection, plan, query.resolved.namespace, QueryShape(), parts, verbosity, explained

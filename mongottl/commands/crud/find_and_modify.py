@@ -38,7 +38,6 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import other_write
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
     LARGE_DOCUMENT_BYTES,
@@ -121,8 +120,8 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         if executed is not None:
             check_same_kind(request, executed)
     context = context_of(op, request.collection, request.let, request.collation)
-    if is_long(op):
-        return _modify_in_turns(op, request, executed, context)
+    if op.is_long:
+        return _modify_long(op, request, executed, context)
     projection, driver = parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
     if op.service.dialect.account is not None and not is_empty(request.sort):
@@ -137,11 +136,11 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     return _modify(op, request, executed, selection, driver, projection, context)
 
 
-def _modify_in_turns(
+def _modify_long(
     op: OperationContext, request: FindAndModifyRequest, executed: Executed | None, context: ParseContext
 ) -> Steps[Reply]:
-    projection, driver = yield from in_turns(op, lambda: parse_change(request, context))
-    selection = yield from in_turns(op, lambda: _parse_selection(request, None, context))
+    projection, driver = op.compute(lambda: parse_change(request, context))
+    selection = op.compute(lambda: _parse_selection(request, None, context))
     selection.collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     outcome = _modify(op, request, executed, selection, driver, projection, context)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome

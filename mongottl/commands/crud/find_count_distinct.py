@@ -29,13 +29,12 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.plan.oplog_bounds import oplog_span
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
-from mongottl.exec.plan.planner import QueryPlan, natural_direction, plan_in_turns, plan_query
+from mongottl.exec.plan.planner import QueryPlan, make_plan, natural_direction, plan_query
 from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.results.counting import count_documents
 from mongottl.exec.results.cursors import ClientCursor, CollectionTail
@@ -188,8 +187,8 @@ def _is_piped(op: OperationContext, collection: Collection | None) -> bool:
 
 
 def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
-    parsed = yield from in_turns(op, lambda: _ParsedFind(op, collection, request))
-    plan = yield from plan_in_turns(op, collection, lambda: parsed.plan(op, collection))
+    parsed = op.compute(lambda: _ParsedFind(op, collection, request))
+    plan = make_plan(op, collection, lambda: parsed.plan(op, collection))
     match = parsed.match
     metadata = parsed.metadata
     stage = plan.open()
@@ -246,7 +245,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     if isinstance(collection, View):
         return (yield from count_on_view(op, collection, request))
     near = not _is_piped(op, collection)
-    match = yield from in_turns(op, lambda: parse_match(request.query, context, near=near))
+    match = op.compute(lambda: parse_match(request.query, context, near=near))
     n = yield from count_documents(
         op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
     )
@@ -274,16 +273,14 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
     check_uuid_of(op, "distinct", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
-        source = yield from distinct_documents(op, collection, request)
+        source = distinct_documents(op, collection, request)
         piped = True
     else:
         piped = _is_piped(op, collection)
-        match = yield from in_turns(op, lambda: parse_match(request.query, context, near=not piped))
+        match = op.compute(lambda: parse_match(request.query, context, near=not piped))
         shape = QueryShape(collation=request.collation)
         shape.allowed = check_settings(op, "distinct", request, request.collection)
-        plan = yield from plan_in_turns(
-            op, collection, lambda: plan_query(op, collection, match, hint=request.hint, shape=shape)
-        )
+        plan = make_plan(op, collection, lambda: plan_query(op, collection, match, hint=request.hint, shape=shape))
         plan.skip_repeated(DistinctQuery(request.key, [request.key], context.collation), request.hint is not MISSING)
         stage = plan.open()
         op.note_plan(stage)

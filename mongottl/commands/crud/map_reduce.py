@@ -17,8 +17,7 @@ from mongottl.document.walk import fields, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns
-from mongottl.exec.plan.planner import plan_in_turns
+from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import plan_aggregation
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.query.context import ParseContext
@@ -201,10 +200,8 @@ def map_reduce(op: OperationContext, request: MapReduceRequest) -> Steps[Reply]:
     output = parse_output(op.database, request.out)
     op.bypass_validation = request.bypass
     context = context_of(op, request.collection, collation=request.collation)
-    specs = yield from in_turns(op, lambda: map_reduce_stages(request, output, context))
-    plan = yield from plan_in_turns(
-        op, collection, lambda: plan_aggregation(op, collection, specs, collation=context.collation)
-    )
+    specs = op.compute(lambda: map_reduce_stages(request, output, context))
+    plan = make_plan(op, collection, lambda: plan_aggregation(op, collection, specs, collation=context.collation))
     cursor = ClientCursor(
         f"{op.database}.{request.collection}", plan.open(op, True), op.session_key, op.service.clock.monotonic_s()
     )

@@ -45,7 +45,6 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
     LARGE_DOCUMENT_BYTES,
@@ -120,13 +119,13 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     op.bypass_validation = request.bypass
     op.keeps_empty_timestamps = request.keep_empty_timestamps
     write = number_statements(op, "update", len(request.statements), request.statement_id, request.statement_ids)
-    if is_long(op):
-        return _update_in_turns(op, request, write)
+    if op.is_long:
+        return _update_long(op, request, write)
     return _update(op, request, _parsed(request), write)
 
 
-def _update_in_turns(op: OperationContext, request: UpdateRequest, write: RetryableWrite | None) -> Steps[Reply]:
-    statements = yield from in_turns(op, lambda: _parsed(request))
+def _update_long(op: OperationContext, request: UpdateRequest, write: RetryableWrite | None) -> Steps[Reply]:
+    statements = op.compute(lambda: _parsed(request))
     outcome = _update(op, request, statements, write)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
@@ -148,7 +147,7 @@ def _update(
     if refused is not None:
         return {**refused, "nModified": 0}
     collection = collection_if_any(op, request.collection)
-    if collection is not None and len(statements) == 1 and not is_long(op) and (write is None or not write.is_retry):
+    if collection is not None and len(statements) == 1 and not op.is_long and (write is None or not write.is_retry):
         reply = _update_by_id(op, collection, statements[0], request.let)
         if reply is not None:
             op.count_statements("update")
@@ -238,13 +237,13 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     """Executes one statement of `update`."""
     op.count_statements("update")
     context = context_of(op, name, let, statement.collation)
-    driver = yield from in_turns(op, lambda: parse_update_statement(op, name, statement, context))
+    driver = op.compute(lambda: parse_update_statement(op, name, statement, context))
     if statement.multi:
         if op.txn_number is not None:
             raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with multi=true")
         if not is_empty(statement.sort):
             raise CommandError(ErrorCode.FailedToParse, "Cannot specify sort with multi=true")
-    match = yield from in_turns(op, lambda: parse_match(statement.query, context, near=True))
+    match = op.compute(lambda: parse_match(statement.query, context, near=True))
     natural = natural_order(statement.sort)
     sort: SortPattern | None = None
     if natural == 0 and not is_empty(statement.sort):

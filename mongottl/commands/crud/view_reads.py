@@ -15,8 +15,7 @@ from mongottl.document.walk import fields, find_field_at, first_field_name, is_e
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns
-from mongottl.exec.plan.planner import plan_in_turns
+from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import Pull, first_reply
@@ -37,10 +36,8 @@ class ViewQuery:
         self.collection = collection
         self.specs = specs
 
-    def plan(
-        self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool | None = None
-    ) -> Steps[AggregationPlan]:
-        return (yield from plan_in_turns(op, self.collection, lambda: self._plan(op, hint, allow_disk_use)))
+    def plan(self, op: OperationContext, hint: Value = MISSING, allow_disk_use: bool | None = None) -> AggregationPlan:
+        return make_plan(op, self.collection, lambda: self._plan(op, hint, allow_disk_use))
 
     def _plan(self, op: OperationContext, hint: Value, allow_disk_use: bool | None) -> AggregationPlan:
         collation = view_collation(self.view)
@@ -108,8 +105,8 @@ def find_stages(request: FindRequest) -> list[Value]:
 
 
 def find_on_view(op: OperationContext, view: View, request: FindRequest) -> Steps[Reply]:
-    query, hint = yield from in_turns(op, lambda: parse_find(op, view, request))
-    plan = yield from query.plan(op, hint, request.allow_disk_use)
+    query, hint = op.compute(lambda: parse_find(op, view, request))
+    plan = query.plan(op, hint, request.allow_disk_use)
     cursor = _cursor(op, view, plan, request.allow_disk_use)
     return (yield from first_reply(op, cursor, request.batch_size, keep=not request.single_batch))
 
@@ -128,8 +125,8 @@ def parse_find(op: OperationContext, view: View, request: FindRequest) -> tuple[
 def aggregate_on_view(
     op: OperationContext, view: View, request: AggregateRequest, let: dict[str, Value], batch_size: int
 ) -> Steps[Reply]:
-    query = yield from in_turns(op, lambda: query_view(op, view, request.pipeline, let, request.collation))
-    plan = yield from query.plan(op, request.hint, request.allow_disk_use)
+    query = op.compute(lambda: query_view(op, view, request.pipeline, let, request.collation))
+    plan = query.plan(op, request.hint, request.allow_disk_use)
     return (yield from first_reply(op, _cursor(op, view, plan, request.allow_disk_use), batch_size))
 
 
@@ -151,9 +148,9 @@ def count_stages(request: CountRequest) -> list[Value]:
 
 
 def count_on_view(op: OperationContext, view: View, request: CountRequest) -> Steps[Reply]:
-    query = yield from in_turns(op, lambda: query_view(op, view, count_stages(request), {}, request.collation))
+    query = op.compute(lambda: query_view(op, view, count_stages(request), {}, request.collation))
     n = 0
-    source = _open(op, (yield from query.plan(op, request.hint)))
+    source = _open(op, query.plan(op, request.hint))
     while (batch := source.next_batch()) is not None:
         for document in batch:
             counted = dict(fields(document))["count"]
@@ -167,10 +164,10 @@ def distinct_stages(request: DistinctRequest) -> list[Value]:
     return [] if is_empty(request.query) else [encode({"$match": request.query})]
 
 
-def distinct_documents(op: OperationContext, view: View, request: DistinctRequest) -> Steps[DocumentSource]:
+def distinct_documents(op: OperationContext, view: View, request: DistinctRequest) -> DocumentSource:
     """The documents of a view from which `distinct` collects values."""
-    query = yield from in_turns(op, lambda: query_view(op, view, distinct_stages(request), {}, request.collation))
-    return _open(op, (yield from query.plan(op, request.hint)))
+    query = op.compute(lambda: query_view(op, view, distinct_stages(request), {}, request.collation))
+    return _open(op, query.plan(op, request.hint))
 
 
 def _open(op: OperationContext, plan: AggregationPlan) -> DocumentSource:

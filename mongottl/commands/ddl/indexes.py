@@ -41,7 +41,6 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profiler import PROFILE_COLLECTION
 from mongottl.exec.operation.steps import Steps, Wait
-from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.write.expiry import count_expired, rearm_collection
 from mongottl.exec.write.index_build import build_indexes
 from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features
@@ -104,16 +103,7 @@ def create_requested(
     with_collection: whether the same command has created the collection. dropped: names of existing
     indexes in whose place the others come: they are dropped together with the creation of these, or not at all.
     """
-    if is_long(op):
-        return _create_in_turns(op, request, with_collection, dropped)
-    wanted = requested_indexes(op, request)
-    return _create(op, request.collection, wanted, request.commit_quorum, with_collection, dropped)
-
-
-def _create_in_turns(
-    op: OperationContext, request: CreateIndexesRequest, with_collection: bool, dropped: Sequence[str]
-) -> Steps[Reply]:
-    wanted = yield from in_turns(op, lambda: requested_indexes(op, request))
+    wanted = op.compute(lambda: requested_indexes(op, request))
     return (yield from _create(op, request.collection, wanted, request.commit_quorum, with_collection, dropped))
 
 

@@ -3,7 +3,7 @@
 service        ServiceContext: state shared by all operations of a server
 context        OperationContext: state of one operation; state: the part of it that other operations read
 steps          how long operations yield to others, and wait
-turns          long computations in steps: parsing and planning of long requests
+stack          what the steps of an operation run on: others run in the middle of a step that takes long
 recovery_unit  an operation's access to records and index entries; write_unit: one unit of work on a collection
 snapshot_reads, snapshots, snapshot_catalog: reads of one point in time
 transactions, transaction_unit: multi-document transactions; retryable_writes, stored_sessions: writes sent again

@@ -1,6 +1,7 @@
 """The context of one command."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name
@@ -17,6 +18,7 @@ from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.snapshots import KeptSnapshot
+from mongottl.exec.operation.stack import Stack
 from mongottl.exec.operation.state import OperationState
 from mongottl.exec.operation.temporary_files import OperationFiles
 from mongottl.exec.operation.transactions import Transaction
@@ -29,9 +31,10 @@ from mongottl.security.privileges import Need, Resource
 if TYPE_CHECKING:
     from mongottl.javascript.scripts import Scripts
 
+T = TypeVar("T")
+
 MICROS_PER_S: Final = 1_000_000
-# Requests from this length on are parsed and planned in turns with other operations (`turns`). Shorter ones take less
-# than two milliseconds.
+# Others run while requests from this length on are parsed and planned. Shorter ones take less than two milliseconds.
 LONG_REQUEST_BYTES: Final = 32 * 1024
 # Records (or index entries) that a scan examines in one step at most: a fraction of a millisecond's work.
 MAX_STEP_RECORDS: Final = 256
@@ -76,7 +79,7 @@ class OperationContext(OperationState):
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
     gate: what a batch of writes asks before each statement, or None. meter: counts its request units, or None. charge:
     what it has cost at its end, in hundredths of units. All three are of the dialect `cosmos`.
-    script_steps: set if something that it evaluates is in JavaScript.
+    stack: on which its steps run. script_steps: set if something that it evaluates is in JavaScript.
     statement_errors: the failed statements of a batch of writes, as `writeErrors` has them. statement_advice: the
     `advice` of those that have one, by their place in that list.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
@@ -117,6 +120,7 @@ class OperationContext(OperationState):
         self.bypass_validation = False
         self.keeps_empty_timestamps = False
         self.script_steps: ScriptSteps | None = None
+        self.stack = Stack(service.monotonic_s, service.idle_greenlets, service.step_times)
         self.gate: Gate | None = None
         self.meter: RequestMeter | None = None
         self.charge: int = 0
@@ -230,6 +234,7 @@ class OperationContext(OperationState):
     def continue_scripts(self, steps: ScriptSteps) -> None:
         """Makes scripts this operation's: new ones, or those of the operation that opened the cursor it reads."""
         steps.operation = self
+        steps.stack = self.stack
         steps.scripts.check = self.check_interrupt
         steps.scripts.time_left_s = self.time_left_s
         steps.scripts.stored_functions = self.stored_functions
@@ -249,10 +254,20 @@ class OperationContext(OperationState):
                 found.append((name, value))
         return encode_fields(found)
 
-    def must_enter_scripts(self) -> bool:
-        """Whether the operation must end its present step before it evaluates scripts."""
-        steps = self.script_steps
-        return steps is not None and not steps.is_entered
+    @property
+    def is_long(self) -> bool:
+        """Whether the request is so long that parsing and planning it take long."""
+        return self.request_bytes >= LONG_REQUEST_BYTES
+
+    def compute(self, function: Callable[[], T], check: Callable[[], None] | None = None) -> T:
+        """What a function returns that may take long for some requests: parsing, planning. Others run meanwhile.
+
+        The function must not change shared state. check: called whenever others have run; raises an error, which ends
+        the function, if what it depends on has changed.
+        Raises what the function raises, and the errors of `check_interrupt`.
+        """
+        result: T = self.stack.compute(function, check)
+        return result
 
     def set_request_bytes(self, size: int) -> None:
         """Sets `request_bytes`. A long request may take long for each record, so its first step examines one."""

@@ -8,7 +8,8 @@
 For the embedded engines these methods return the catalog's own stores. What lies between an operation and the engine (a
 snapshot, a transaction's own writes, a meter of request units; later a remote engine) is behind these three methods,
 and the stages do not know of it. Therefore no caller may keep a result of `records` or `index` longer than one step: a
-getMore has another recovery unit than the command that opened the cursor.
+getMore has another recovery unit than the command that opened the cursor. Nor while it computes what may give way, were
+it an argument of the call, since what it belongs to may be dropped meanwhile.
 
     RecoveryUnit                 the present
     ├── MeteringRecoveryUnit     counts request units, around another one (`metering`)
@@ -18,10 +19,21 @@ The name is MongoDB's; see architecture decision 12. DDL goes through the catalo
 """
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.write_unit import RecordingWriteUnit, WriteUnit
 from mongottl.storage.interface import RecordStore, SortedDataInterface
+
+
+def uuid_text(uuid: bytes) -> str:
+    """The 16 bytes of a UUID in the 8-4-4-4-12 hexadecimal form."""
+    digits = uuid.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def collection_dropped(collection: Collection) -> CommandError:
+    return CommandError(ErrorCode.QueryPlanKilled, f"collection dropped. UUID {uuid_text(collection.uuid.data)}")
 
 
 class RecoveryUnit:
@@ -35,7 +47,9 @@ class RecoveryUnit:
         self.retryable_write: RetryableWrite | None = None
 
     def records(self, collection: Collection) -> RecordStore:
-        """The record store of a collection, as this operation sees it."""
+        """The record store of a collection, as this operation sees it. QueryPlanKilled (175) if it was dropped."""
+        if collection.dropped:
+            raise collection_dropped(collection)
         return collection.store
 
     def known_records(self, collection: Collection) -> RecordStore:
@@ -43,7 +57,12 @@ class RecoveryUnit:
         return self.records(collection)
 
     def index(self, entry: IndexEntry) -> SortedDataInterface:
-        """The sorted data of an index that has keys (`IndexEntry.has_keys`), as this operation sees it."""
+        """The sorted data of an index that has keys (`IndexEntry.has_keys`), as this operation sees it.
+
+        QueryPlanKilled (175) if it was dropped, perhaps while an evaluation between two reads was left.
+        """
+        if entry.dropped:
+            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{entry.name}' dropped")
         return entry.sorted_data
 
     def write(self, collection: Collection) -> WriteUnit:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mongottl.account import AccountSettings
 from mongottl.catalog.catalog import Catalog, new_uuid
@@ -38,6 +38,7 @@ from mongottl.exec.operation.request_units import RequestUnits
 from mongottl.exec.operation.saved_states import SavedStates
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
+from mongottl.exec.operation.stack import StepTimes
 from mongottl.exec.operation.stored_sessions import StoredSessions
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
@@ -108,7 +109,10 @@ class ServiceContext:
         # Bounds on the time of an operation, and of a transaction besides its lifetime, 0 for none.
         self.max_operation_s: float = 0.0
         self.max_transaction_ms: int = 0
+        self.step_times = StepTimes()
         self.clock = clock
+        self.idle_greenlets: list[Any] = []
+        self.monotonic_s: Callable[[], float] = clock.elapsed_reader()
         self.engine = engine
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()

@@ -43,8 +43,6 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.plan.access_path import AccessPath, CollectionPath, IndexPath, OrPath
 from mongottl.exec.plan.covered_path import covered_path, path_over_keys
 from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery, distinct_path, whole_distinct_path
@@ -356,7 +354,7 @@ class _CatalogChanged(Exception):
 
 
 class _CatalogCheck:
-    """Checks between two turns of planning that the collection is as it was at the beginning."""
+    """Checks, after others have run, that the collection is as it was when planning began."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -368,19 +366,19 @@ class _CatalogCheck:
             raise _CatalogChanged
 
 
-def plan_in_turns(op: OperationContext, collection: Collection | None, plan: Callable[[], T]) -> Steps[T]:
-    """The result of planning a query on the collection; for a long request in turns (`operation.turns`).
+def make_plan(op: OperationContext, collection: Collection | None, plan: Callable[[], T]) -> T:
+    """The result of planning a query on the collection; others run while that takes long (`OperationContext.compute`).
 
     Planning starts again when indexes or options of the collection have changed. QueryPlanKilled (175) if the
     collection has been dropped since the request was parsed, and the errors of `plan`.
     """
-    if collection is None or not is_long(op):
+    if collection is None:
         return plan()
     while True:
         catalog_check = _CatalogCheck(collection)
         check_alive(collection)
         try:
-            return (yield from in_turns(op, plan, catalog_check.check))
+            return op.compute(plan, catalog_check.check)
         except _CatalogChanged:
             continue
 

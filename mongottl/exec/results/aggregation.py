@@ -11,6 +11,7 @@ from mongottl.catalog.view import View
 from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
+from mongottl.document.interrupt import Undivided
 from mongottl.document.keystring import encode_value, successor
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.document.walk import fields
@@ -124,11 +125,12 @@ class IndexProbe(EqualityProbe):
 
     def find(self, value: Value, max_documents: int) -> list[Value] | None:
         key = encode_value(value, self._descending)
+        end = successor(key)
         unit = self._unit
         default_ttl_s = self._collection.default_ttl_s
         found: list[Value] = []
         entries, more = unit.index(self._index).scan_fetch(
-            unit.records(self._collection), key, successor(key), None, max_documents + 1, True, BATCH_BYTES
+            unit.records(self._collection), key, end, None, max_documents + 1, True, BATCH_BYTES
         )
         if more or len(entries) > max_documents:
             return None
@@ -380,19 +382,24 @@ class OperationRun(RunContext):
         output.check_out(self._pull.op, database, collection, time_series)
 
     def open_output(self, database: str, collection: str, time_series: bytes | None) -> str:
-        return output.open_output(self._pull.op, database, collection, time_series)
+        with Undivided():
+            return output.open_output(self._pull.op, database, collection, time_series)
 
     def insert_output(self, database: str, temporary: str, collection: str, documents: list[bytes]) -> None:
-        output.insert_output(self._pull.op, database, temporary, collection, documents)
+        with Undivided():
+            output.insert_output(self._pull.op, database, temporary, collection, documents)
 
     def stamp_output(self, database: str, temporary: str, after: int) -> int:
-        return output.stamp_output(self._pull.op, database, temporary, after)
+        with Undivided():
+            return output.stamp_output(self._pull.op, database, temporary, after)
 
     def publish_output(self, database: str, temporary: str, collection: str) -> None:
-        output.publish_output(self._pull.op, database, temporary, collection)
+        with Undivided():
+            output.publish_output(self._pull.op, database, temporary, collection)
 
     def discard_output(self, database: str, temporary: str) -> None:
-        output.discard_output(self._pull.op, database, temporary)
+        with Undivided():
+            output.discard_output(self._pull.op, database, temporary)
 
     def check_merge(self, database: str, collection: str, on: list[str], named: bool) -> bool:
         return output.check_merge(self._pull.op, database, collection, on, named, self._collation)

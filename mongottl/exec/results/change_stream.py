@@ -325,7 +325,7 @@ def stream_cursor(
 ) -> ClientCursor:
     """A cursor of a stream, with the stages behind `$changeStream`."""
     pages = StreamPages(op, stream, rest, splits)
-    cursor = ClientCursor(namespace, pages, op.session_key, op.service.clock.monotonic_s())
+    cursor = ClientCursor(namespace, pages, op.session_key, op.service.monotonic_s())
     cursor.tail = StreamTail(pages)
     cursor.outlives_collection = True
     return cursor

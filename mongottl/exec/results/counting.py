@@ -15,7 +15,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.access_path import CollectionPath, IndexPath, OrPath
 from mongottl.exec.plan.plan_ranker import is_trivial
-from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
+from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.results.reading import Pull
 from mongottl.exec.stages.key_ranges import KeyRangeReader, RangePosition
 from mongottl.exec.stages.record_ids import RecordIdSet
@@ -219,9 +219,7 @@ def count_documents(
         return 0
     if collection is not None and is_trivial(match) and hint is MISSING:
         return within(_living(op, collection), skip, limit)
-    plan = yield from plan_in_turns(
-        op, collection, lambda: plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
-    )
+    plan = make_plan(op, collection, lambda: plan_query(op, collection, match, skip=skip, limit=limit, hint=hint))
     plan.count_only()
     entries = entry_count(plan)
     while entries is not None and not entries.is_outdated():
@@ -232,9 +230,7 @@ def count_documents(
         yield None
     if entries is not None:
         # The filter is to be tested, which the plan leaves to the index.
-        plan = yield from plan_in_turns(
-            op, collection, lambda: plan_query(op, collection, match, skip=skip, limit=limit, hint=hint)
-        )
+        plan = make_plan(op, collection, lambda: plan_query(op, collection, match, skip=skip, limit=limit, hint=hint))
         plan.count_only()
     count = 0
     stage = plan.open()

@@ -13,6 +13,7 @@ from mongottl.dialect.cosmos.wording import duplicate_key
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
+from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Decimal128, Value
@@ -20,7 +21,7 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.stages.stage import uuid_text
+from mongottl.exec.operation.recovery_unit import uuid_text
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
 from mongottl.exec.write.writes import (
     check_size,
@@ -293,7 +294,7 @@ def merge_document(
     context = _update_context(op, f"{database}.{name}", request, collation)
     pipeline = parse_pipeline_update(request.pipeline, context) if request.when_matched == "pipeline" else None
     if request.when_matched == "fail":
-        _insert(op, collection, database, name, request.document)
+        _insert(op, database, name, request.document)
         return
     match = request.match if collection is None else _match_in_partition(collection, request)
     for _ in range(_MAX_CONFLICTS):
@@ -314,7 +315,7 @@ def merge_document(
         _check_stored_fields(op, document)
         if request.when_matched in ("merge", "keepExisting"):
             document = upserted(request.match, document)
-        _insert(op, collection, database, name, document)
+        _insert(op, database, name, document)
     elif request.when_not_matched == "fail":
         raise CommandError(
             13113, "$merge could not find a matching document in the target collection for at least one document"
@@ -342,14 +343,16 @@ def _match_in_partition(collection: Collection, request: MergeRequest) -> bytes:
     return encode_fields([*fields(request.match), (shard_key.path.dotted, equal)])
 
 
-def _insert(op: OperationContext, collection: Collection | None, database: str, name: str, document: bytes) -> None:
-    if collection is None:
-        op.catalog.check_new_name(database, name)
-        collection = op.catalog.create_collection(database, name)
-    prepared = prepare_document(op, collection, document)
-    check_size(op, collection, prepared)
-    insert_document(op, collection, prepared)
-    op.service.metrics.documents["inserted"] += 1
+def _insert(op: OperationContext, database: str, name: str, document: bytes) -> None:
+    with Undivided():
+        collection = op.catalog.lookup(database, name)
+        if collection is None:
+            op.catalog.check_new_name(database, name)
+            collection = op.catalog.create_collection(database, name)
+        prepared = prepare_document(op, collection, document)
+        check_size(op, collection, prepared)
+        insert_document(op, collection, prepared)
+        op.service.metrics.documents["inserted"] += 1
 
 
 def _matching(op: OperationContext, collection: Collection, match: bytes, collation: Collation | None) -> Record | None:

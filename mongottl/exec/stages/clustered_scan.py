@@ -70,7 +70,7 @@ class ClusteredScan(PlanStage):
             self._begun = True
             collection.scans += 1
         size = min(self._size, op.step_records)
-        started_s = op.service.clock.monotonic_s()
+        started_s = op.service.monotonic_s()
         unit = op.recovery_unit
         rows, more = unit.index(self._index).scan_fetch(
             unit.records(collection), LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward, BATCH_BYTES

@@ -123,7 +123,7 @@ class IndexStage(PlanStage):
         if not self._used:
             self._used = True
             self._index.accesses += 1
-        started_s = op.service.clock.monotonic_s()
+        started_s = op.service.monotonic_s()
         self._size = min(self._size, op.step_records)
         examined = self.examined
         rest = self._rest

@@ -259,7 +259,7 @@ class NearStage(PlanStage):
         room = self._size
         room_bytes = BATCH_BYTES
         visits = 0
-        started_s = op.service.clock.monotonic_s()
+        started_s = op.service.monotonic_s()
         while self._range_index < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
             low, high = self._ranges[self._range_index]
             rows, more = data.scan_fetch(store, low, high, self._after, room, True, room_bytes)

@@ -24,6 +24,7 @@ from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
+from mongottl.exec.operation.recovery_unit import collection_dropped
 from mongottl.exec.stages.liveness import ReadMark, living
 from mongottl.exec.stages.oplog_span import OplogSpan
 from mongottl.query.match import MatchExpression
@@ -218,16 +219,10 @@ class PlanStage(ABC):
         return counters
 
 
-def uuid_text(uuid: bytes) -> str:
-    """The 16 bytes of a UUID in the 8-4-4-4-12 hexadecimal form."""
-    digits = uuid.hex()
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
 def check_alive(collection: Collection) -> None:
     """QueryPlanKilled (175) if the collection has been dropped."""
     if collection.dropped:
-        raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped. UUID {uuid_text(collection.uuid.data)}")
+        raise collection_dropped(collection)
 
 
 def check_index(collection: Collection, index: CollectionIndex) -> None:
@@ -259,7 +254,7 @@ def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
     Sizes double up to BATCH. A slow filter (hundreds of regular expressions) halves them, since other clients wait
     while a batch is processed; not if the operation is metered, because what it reads must not depend on time.
     """
-    if op.meter is None and op.service.clock.monotonic_s() - started_s > SLOW_BATCH_S:
+    if op.meter is None and op.service.monotonic_s() - started_s > SLOW_BATCH_S:
         return max(size // 2, FIRST_BATCH)
     return size if size >= BATCH else min(size * 2, BATCH)
 
@@ -371,7 +366,7 @@ class CollectionScan(PlanStage):
         if self._guarded and self.examined:
             check_position(op, collection, self._position)
         size = min(self._size, op.step_records)
-        started_s = op.service.clock.monotonic_s()
+        started_s = op.service.monotonic_s()
         records, more = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         self.examined += len(records)
         op.records_examined += len(records)

@@ -54,7 +54,7 @@ class TailableScan(PlanStage):
         elif not self._begun and self._span is not None:
             self._position = self._span.start(op.service.oplog, self._forward, self._position)
         size = min(self._size, op.step_records)
-        started_s = op.service.clock.monotonic_s()
+        started_s = op.service.monotonic_s()
         records, _ = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         if not records:
             return None

@@ -102,7 +102,7 @@ class TextStage(PlanStage):
         if not self._used:
             self._used = True
             self._index.accesses += 1
-        started_s = op.service.clock.monotonic_s()
+        started_s = op.service.monotonic_s()
         if self._scored:
             if not self._collected:
                 self._collect(op)
@@ -125,8 +125,9 @@ class TextStage(PlanStage):
         if self._term >= len(self._prefixes):
             return None
         low = self._prefixes[self._term]
+        high = successor(low)
         rows, more = unit.index(self._index).scan_fetch(
-            unit.records(self._collection), low, successor(low), self._after, self._size, True, BATCH_BYTES
+            unit.records(self._collection), low, high, self._after, self._size, True, BATCH_BYTES
         )
         self._advance(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
         records: list[Record] = []
@@ -152,9 +153,10 @@ class TextStage(PlanStage):
                 self._collected = True
             return
         low = self._prefixes[self._term]
+        high = successor(low)
         at = len(low)
         data = op.recovery_unit.index(self._index)
-        rows, more = data.scan(low, successor(low), self._after, POSTINGS, True, BATCH_BYTES)
+        rows, more = data.scan(low, high, self._after, POSTINGS, True, BATCH_BYTES)
         self._advance(len(rows), more, None if not rows else rows[-1])
         for key, record_id in rows:
             score = float(struct.unpack(">d", key[at : at + SCORE_BYTES])[0])

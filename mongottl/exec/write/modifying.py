@@ -7,9 +7,9 @@ record is updated once, even if the update moves it ahead of the scan (the Hallo
     stage.next_batch ──► Selection.current ──► a unit of work          others may run
          └──────────── one step, no other operation ─────────────┘  ──────── yield ────────► the next batch
 
-Each record is read, tested against the filter and checked for expiry in the same step in which it is written. Scripts
-are the exception: other operations run while one takes long (`operation.script_steps`). After them the records are
-checked again (`_check_after_scripts`). Plans that buffer records (sorts, merges, text searches by score) return older
+Each record is read, tested against the filter and checked for expiry in the same step in which it is written. Others
+run in the middle of that step only while an evaluation takes long (`operation.stack`): then the records are checked
+again (`_check_after_leaving`). Plans that buffer records (sorts, merges, text searches by score) return older
 versions: `Selection.current` reads and tests their records again. So does the code that retries after a WriteConflict,
 which may first have to wait for a transaction (`await_transaction`).
 """
@@ -26,9 +26,8 @@ from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.steps import Steps
-from mongottl.exec.operation.turns import in_turns, is_long
 from mongottl.exec.operation.write_unit import living_now
-from mongottl.exec.plan.planner import QueryPlan, plan_in_turns, plan_query
+from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.write.sharding import check_targets_shard_key
@@ -51,7 +50,7 @@ from mongottl.query.update import UpdateDriver, new_document_for_upsert
 from mongottl.storage.interface import NO_BYTE_LIMIT, DamagedRecord, Record, WriteConflict
 
 _MAX_CONFLICTS = 100
-# The update of a document that is at least this long is computed in turns with other operations.
+# The update by `_id` of a document that is at least this long is done in steps, so that others run meanwhile.
 LARGE_DOCUMENT_BYTES: Final = 1 << 20
 
 
@@ -101,19 +100,9 @@ class Selection:
         if sort is not None:
             self.metadata = self.metadata.union(sort.metadata)
 
-    def open_in_turns(self, op: OperationContext, wanted: int = 0) -> Steps[PlanStage]:
-        """`open`; if the request is long, other operations run in between."""
-        if not is_long(op):
-            return self.open(op, wanted)
-        plan = yield from plan_in_turns(op, self.collection, lambda: self._plan(op, wanted))
-        return self._opened(op, plan)
-
     def open(self, op: OperationContext, wanted: int = 0) -> PlanStage:
         """Plans and opens the selection. wanted: how many records are needed, 0 for all; sets the first batch size."""
-        return self._opened(op, self._plan(op, wanted))
-
-    def _opened(self, op: OperationContext, plan: QueryPlan) -> PlanStage:
-        stage = plan.open()
+        stage = make_plan(op, self.collection, lambda: self._plan(op, wanted)).open()
         op.note_plan(stage)
         return stage
 
@@ -144,7 +133,7 @@ class Selection:
         collection = self.collection
         if not batch or collection is None:
             return batch
-        if op.script_steps is not None:
+        if op.stack.was_left:
             check_alive(collection)
         if stage.gives_current_records():
             return living_now(op.service, collection, batch)
@@ -156,17 +145,17 @@ class Selection:
         for record in living_now(op.service, collection, stored):
             if matches(record[1]):
                 records.append((record[0], copy_metadata(given[record[0]], record[1]), record[2], record[3]))
-        if op.script_steps is not None:
+        if op.stack.was_left:
             check_alive(collection)
             return living_now(op.service, collection, records)
         return records
 
 
-def _check_after_scripts(op: OperationContext, collection: Collection, records: list[Record]) -> None:
-    """If scripts may have run since these records were read: QueryPlanKilled (175) if the collection has been dropped,
+def _check_after_leaving(op: OperationContext, collection: Collection, records: list[Record]) -> None:
+    """If others may have run since these records were read: QueryPlanKilled (175) if the collection has been dropped,
     WriteConflict if one of them has expired. Writing them finds out whether they have changed.
     """
-    if op.script_steps is not None:
+    if op.stack.was_left:
         check_alive(collection)
         if len(living_now(op.service, collection, records)) < len(records):
             raise WriteConflict("the document has expired")
@@ -176,7 +165,7 @@ def first_record(op: OperationContext, selection: Selection) -> Steps[Record | N
     """The first record of a selection, as it is now."""
     if selection.collection is None:
         return None
-    stage = yield from selection.open_in_turns(op, wanted=1)
+    stage = selection.open(op, wanted=1)
     while (batch := stage.next_batch(op)) is not None:
         for i in range(len(batch)):
             current = selection.current(op, stage, batch[i : i + 1])
@@ -206,10 +195,7 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
             record = _plain_record(record)
         conflict: WriteConflict | None = None
         try:
-            if len(record[1]) < LARGE_DOCUMENT_BYTES:
-                apply_update(op, selection.collection, selection.match, record, driver, result)
-            else:
-                yield from _apply_in_turns(op, selection.collection, selection.match, record, driver, result)
+            apply_update(op, selection.collection, selection.match, record, driver, result)
         except WriteConflict as raised:
             conflict = raised
         if conflict is not None:
@@ -235,26 +221,7 @@ def apply_update(
     details. WriteConflict if the record has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
-    _check_after_scripts(op, collection, [record])
-    _store_update(op, collection, record, document, modified, driver, result)
-
-
-def _apply_in_turns(
-    op: OperationContext,
-    collection: Collection,
-    match: MatchExpression,
-    record: Record,
-    driver: UpdateDriver,
-    result: UpdateResult,
-) -> Steps[None]:
-    """`apply_update` for a large document: other operations run while the new document is computed.
-
-    WriteConflict if one of them has changed the record, or if it has expired.
-    """
-    document, modified = yield from in_turns(op, lambda: updated_document(match, record, driver), long=True)
-    check_alive(collection)
-    if not living_now(op.service, collection, [record]):
-        raise WriteConflict("the document has expired")
+    _check_after_leaving(op, collection, [record])
     _store_update(op, collection, record, document, modified, driver, result)
 
 
@@ -309,7 +276,7 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
     if collection is None:
         return result
     selection.check_shard_key(op, many=True)
-    stage = yield from selection.open_in_turns(op)
+    stage = selection.open(op)
     stage.set_each_once()
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)
@@ -338,7 +305,7 @@ def _update_batch(
     modified = 0
     try:
         updated = [updated_document(match, record, driver) for record in records]
-        _check_after_scripts(op, collection, records)
+        _check_after_leaving(op, collection, records)
         unit = op.recovery_unit.write(collection)
         for record, (document, changed) in zip(records, updated, strict=True):
             if changed or (refresh and record[2] != unit.now_s):
@@ -392,7 +359,7 @@ def _reread(op: OperationContext, collection: Collection, match: MatchExpression
     current = op.recovery_unit.records(collection).find_record(record[0])
     if current is None or not match.matches(current[1]) or not living_now(op.service, collection, [current]):
         return None
-    _check_after_scripts(op, collection, [])
+    _check_after_leaving(op, collection, [])
     return current
 
 
@@ -401,7 +368,7 @@ def upsert(
 ) -> UpdateResult:
     """Inserts the new document of an update with `upsert: true` that matched nothing."""
     document = new_document_for_upsert(driver, match, context)
-    _check_after_scripts(op, collection, [])
+    _check_after_leaving(op, collection, [])
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
         document = with_new_id(op, document)
@@ -464,7 +431,7 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
         return 0
     selection.check_shard_key(op, many=True)
     deleted = 0
-    stage = yield from selection.open_in_turns(op)
+    stage = selection.open(op)
     stage.set_each_once()
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)

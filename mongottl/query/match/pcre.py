@@ -10,7 +10,7 @@ limits finds nothing, as in mongod.
 
 from typing import Any, Final
 
-from mongottl.document.interrupt import CHECKED_WORK, give_way
+from mongottl.document.interrupt import LOOKED_WORK, give_way
 from mongottl.document.utf8 import is_valid_utf8
 from mongottl.errors import CommandError
 
@@ -120,7 +120,7 @@ class CompiledRegex:
         try:
             return self._match(self._code, subject, len(subject), 0, self._context)[0] is not None
         except _library().library_error:  # after the longest time that a search can take
-            give_way(CHECKED_WORK)
+            give_way(LOOKED_WORK)
             return False
 
     def spans(self, subject: bytes, start: int = 0) -> list[tuple[int, int]] | None:
@@ -138,7 +138,7 @@ class CompiledRegex:
                 self._code, subject, len(subject), start, self._context, _NO_UTF_CHECK if start > 0 else 0
             )[0]
         except library.library_error:
-            give_way(CHECKED_WORK)
+            give_way(LOOKED_WORK)
             return None
         if found is None:
             return None

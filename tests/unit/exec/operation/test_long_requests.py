@@ -1,7 +1,6 @@
-"""Long requests are parsed and planned in turns: the operation has many steps, and gives the result of a short one."""
+"""Others run while long requests are parsed and planned: these have many steps, and give the result of a short one."""
 
-import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, ClassVar
 
 import bson
@@ -12,10 +11,10 @@ from mongottl.commands import COMMANDS
 from mongottl.commands.request import GenericArguments
 from mongottl.document.interrupt import give_way
 from mongottl.errors import CommandError
-from mongottl.exec.operation.context import LONG_REQUEST_BYTES
-from mongottl.exec.operation.steps import Steps, run_to_end
-from mongottl.exec.operation.turns import in_turns
+from mongottl.exec.operation.context import LONG_REQUEST_BYTES, OperationContext
+from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
+from mongottl.server.driving import on_stack
 from tests.running import START_MS, Document, Running
 
 MANY = 600
@@ -25,7 +24,7 @@ VALUES = [2, 1, 99, *range(-MANY, 0)]
 
 
 class HurriedClock(SystemClock):
-    """Elapsed time grows by a turn each time that it is asked for, so that every turn is over at once."""
+    """Elapsed time grows each time that it is asked for, so that an evaluation is left whenever it gives way."""
 
     def __init__(self) -> None:
         self.elapsed_s = 0.0
@@ -34,6 +33,9 @@ class HurriedClock(SystemClock):
         self.elapsed_s += 0.01
         return self.elapsed_s
 
+    def elapsed_reader(self) -> Callable[[], float]:
+        return self.monotonic_s
+
 
 @pytest.fixture
 def server() -> Running:
@@ -41,15 +43,11 @@ def server() -> Running:
     clock.freeze()
     clock.set_wall(START_MS)
     running = Running(clock=clock)
+    running.on_stacks = True
+    running.service.step_times.together_s = 0.0
     running.least_request_bytes = LONG_REQUEST_BYTES
     running.insert(*({"_id": number, "a": number, "b": number % 2} for number in range(6)))
     return running
-
-
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Any:
-    yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "mongottl-turns"]
 
 
 def finish(steps: Steps[Any]) -> tuple[int, Any]:
@@ -123,13 +121,13 @@ class TestResults:
         assert reply["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
 
     def test_update(self, server: Running) -> None:
-        change = {"$set": {f"field{number}": 1 for number in range(MANY)}}
+        change = {"$set": {f"field{number}": 1 for number in range(20 * MANY)}}
         reply = self.run(server, {"update": "c", "updates": [{"q": LONG_FILTER, "u": change, "multi": True}]})
         assert reply == {"n": 2, "nModified": 2}
         assert server.run({"count": "c", "query": {"field7": 1}}) == {"n": 2}
 
     def test_update_by_id(self, server: Running) -> None:
-        change = {"$set": {f"field{number}": 1 for number in range(MANY)}}
+        change = {"$set": {f"field{number}": 1 for number in range(20 * MANY)}}
         assert self.run(server, {"update": "c", "updates": [{"q": {"_id": 1}, "u": change}]})["nModified"] == 1
 
     def test_statements(self, server: Running) -> None:
@@ -233,38 +231,25 @@ class TestPlanning:
         assert len(server.ids()) == 1
 
 
-def test_only_one_thread_runs(server: Running) -> None:
-    """The server's thread and the computing one never run at the same time."""
-    running: list[str] = []
+def test_others_run_while_something_is_computed(server: Running) -> None:
+    others = 0
 
     def compute() -> int:
-        for _ in range(1000):
-            running.append("computing")
-            length = len(running)
-            sum(range(1000))
-            assert len(running) == length
+        for _ in range(20_000):
             give_way()
-        return 7
+        return others
+
+    def run(op: OperationContext) -> Steps[int]:
+        yield from ()
+        return op.compute(compute)
 
     op = server.op()
-    op.request_bytes = LONG_REQUEST_BYTES
-    steps = in_turns(op, compute)
+    steps = on_stack(op, run(op))
     with pytest.raises(StopIteration) as stop:
         while True:
             next(steps)
-            running.append("server")
-            length = len(running)
-            sum(range(1000))
-            assert len(running) == length
-    assert stop.value.value == 7
-    assert running.count("server") > 10
-
-
-def test_short_requests_are_computed_at_once(server: Running) -> None:
-    op = server.op()
-    op.request_bytes = LONG_REQUEST_BYTES - 1
-    thread = run_to_end(in_turns(op, threading.current_thread))
-    assert thread is threading.current_thread()
+            others += 1
+    assert stop.value.value > 5
 
 
 class TestStepsOfSlowFilters:
@@ -374,23 +359,3 @@ class TestLargeDocuments:
         with pytest.raises(CommandError) as caught:
             finish(large.steps(self.commands({"_id": "large"})["findAndModify"][0], max_time_ms=200))
         assert caught.value.code == 50
-
-
-def test_a_batch_of_short_statements_needs_no_thread_for_each(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[threading.Thread] = []
-    start = threading.Thread.start
-
-    def noted(thread: threading.Thread) -> None:
-        started.append(thread)
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", noted)
-    server.least_request_bytes = LONG_REQUEST_BYTES
-    updates = [{"q": {"_id": number}, "u": {"$set": {"a": number}}} for number in range(300)]
-    assert server.run({"update": "c", "updates": updates})["n"] == 6
-    deletes = [{"q": {"_id": number}, "limit": 1} for number in range(300)]
-    assert server.run({"delete": "c", "deletes": deletes})["n"] == 6
-    operations = [{"update": 0, "filter": update["q"], "updateMods": update["u"]} for update in updates]
-    bulk = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "test.c"}]}
-    assert server.run(bulk, "admin")["nMatched"] == 0
-    assert len(started) < 10
