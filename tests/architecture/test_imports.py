@@ -52,6 +52,7 @@ CHANCE = {
     "catalog.catalog": {"os.urandom"},
     "commands.admin.session": {"os.urandom"},
     "dialect.cosmos.wording": {"uuid"},
+    "document.sorting": {"random"},
     "exec.results.aggregation": {"random"},
     "exec.operation.cursor_registry": {"os.urandom"},
     "exec.operation.object_ids": {"os.urandom"},

@@ -10,7 +10,7 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
 from mongottl.document.render import render_result
-from mongottl.document.sorting import sort_in_parts
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -329,10 +329,10 @@ class SortArrayExpression(Expression):
             raise CommandError(
                 2942504, f"The input argument to $sortArray must be an array, but was of type: {type_of(array)}"
             )
-        keyed: list[tuple[bytes, int]] = []
-        for i in range(len(array)):
-            keyed.append((self._key(array[i]), i))
-        return [array[i] for _, i in sort_in_parts(keyed)]
+        keys: list[bytes] = []
+        for value in array:
+            keys.append(self._key(value))
+        return sorted_by_keys(array, keys)
 
     def _key(self, value: Value) -> bytes:
         if not self.paths:

@@ -3,8 +3,10 @@
 from typing import Final
 
 from mongottl.document.bson_field import missing_field, unknown_field
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import to_double
 from mongottl.document.render import render_result, render_value
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -75,11 +77,12 @@ class PercentileExpression(NamedExpression):
         value = self.input.evaluate(ev)
         numbers: list[float] = []
         for item in value if isinstance(value, list) else [value]:
+            give_way()
             if width(item):
                 number = to_double(item)
                 if number == number:
                     numbers.append(number)
-        numbers.sort()
+        numbers = sort_in_parts(numbers)
         found: list[Value] = []
         for share in self.shares:
             found.append(percentile(numbers, share) if numbers else None)

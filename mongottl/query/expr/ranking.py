@@ -4,7 +4,7 @@ import math
 
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
-from mongottl.document.sorting import sort_in_parts
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import Value
 
 
@@ -12,10 +12,10 @@ def smallest(
     values: list[Value], count: int, greatest: bool = False, collation: Collation | None = None
 ) -> list[Value]:
     """The `count` smallest values in ascending order, or the greatest in descending order; stable."""
-    keyed: list[tuple[bytes, int]] = []
-    for i in range(len(values)):
-        keyed.append((encode_value(values[i], greatest, collation), i))
-    return [values[i] for _, i in sort_in_parts(keyed)[:count]]
+    keys: list[bytes] = []
+    for value in values:
+        keys.append(encode_value(value, greatest, collation))
+    return sorted_by_keys(values, keys)[:count]
 
 
 def percentile(ordered: list[float], p: float) -> float:

@@ -32,7 +32,11 @@ def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Va
 
 
 def _ordered(values: dict[bytes, Value]) -> list[Value]:
-    return [values[key] for key in sort_in_parts(list(values))]
+    ordered: list[Value] = []
+    for key in sort_in_parts(list(values)):
+        give_way()
+        ordered.append(values[key])
+    return ordered
 
 
 @collated_expression("$setUnion", 0, -1, grouping=COMMUTATIVE)
@@ -68,10 +72,20 @@ def set_intersection(values: list[Value], collation: Collation | None) -> Value:
             # Equal values of different types are taken from the shorter one, as by mongod.
             if len(common) > len(these):
                 common, these = these, common
-            common = {key: common[key] for key in common if key in these}
+            common = _shared(common, these)
         if not common:
             break  # what follows is not evaluated
     return [] if common is None else _ordered(common)
+
+
+def _shared(values: dict[bytes, Value], others: dict[bytes, Value]) -> dict[bytes, Value]:
+    """The values that the others have, too."""
+    shared: dict[bytes, Value] = {}
+    for key, value in values.items():
+        give_way()
+        if key in others:
+            shared[key] = value
+    return shared
 
 
 @collated_expression("$setDifference", 2)
@@ -82,15 +96,27 @@ def set_difference(values: list[Value], collation: Collation | None) -> Value:
     left = _operand(values[0], "$setDifference", "First", 17048)
     right = _operand(values[1], "$setDifference", "Second", 17049)
     without = _distinct(right, collation)
-    return [value for key, value in _distinct(left, collation).items() if key not in without]
+    found: list[Value] = []
+    for key, value in _distinct(left, collation).items():
+        give_way()
+        if key not in without:
+            found.append(value)
+    return found
 
 
 @collated_expression("$setIsSubset", 2)
 def set_is_subset(values: list[Value], collation: Collation | None) -> Value:
     left = _operand(values[0], "$setIsSubset", "First", 17046)
     right = _operand(values[1], "$setIsSubset", "Second", 17042)
-    whole = _distinct(right, collation)
-    return all(key in whole for key in _distinct(left, collation))
+    return _has_all(_distinct(right, collation), _distinct(left, collation))
+
+
+def _has_all(values: dict[bytes, Value], keys: dict[bytes, Value]) -> bool:
+    for key in keys:
+        give_way()
+        if key not in values:
+            return False
+    return True
 
 
 def _operand(value: Value, name: str, which: str, code: int) -> list[Value]:
@@ -124,7 +150,8 @@ def set_equals(values: list[Value], collation: Collation | None) -> Value:
                 17044, f"All operands of $setEquals must be arrays. One argument is of type: {type_of(array)}"
             )
         sets.append(_distinct(array, collation))
-    return all(one.keys() == sets[0].keys() for one in sets)
+    first = sets[0]
+    return all(len(other) == len(first) and _has_all(first, other) for other in sets[1:])
 
 
 def _elements(name: str, code: int, values: list[Value]) -> list[Value]:
@@ -136,9 +163,17 @@ def _elements(name: str, code: int, values: list[Value]) -> list[Value]:
 
 @expression("$allElementsTrue", 1)
 def all_elements_true(values: list[Value]) -> Value:
-    return all(is_true(value) for value in _elements("$allElementsTrue", 17040, values))
+    for value in _elements("$allElementsTrue", 17040, values):
+        give_way()
+        if not is_true(value):
+            return False
+    return True
 
 
 @expression("$anyElementTrue", 1)
 def any_element_true(values: list[Value]) -> Value:
-    return any(is_true(value) for value in _elements("$anyElementTrue", 17041, values))
+    for value in _elements("$anyElementTrue", 17041, values):
+        give_way()
+        if is_true(value):
+            return True
+    return False

@@ -9,7 +9,7 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import KeyStringBuilder, encode_raw
 from mongottl.document.numbers import whole
 from mongottl.document.path import array_index
-from mongottl.document.sorting import sort_in_parts
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, find_field_at
@@ -36,11 +36,11 @@ class SortClause:
 
     def sorted(self, items: list[Item]) -> list[Item]:
         """The elements in order, equal ones as they were; by their KeyStrings, since arrays may have a million."""
-        keyed: list[tuple[bytes, int]] = []
+        keys: list[bytes] = []
         for item in items:
             give_way()
-            keyed.append((self._key(item), len(keyed)))
-        return [items[index] for _, index in sort_in_parts(keyed)]
+            keys.append(self._key(item))
+        return sorted_by_keys(items, keys)
 
     def _key(self, item: Item) -> bytes:
         if not self.paths:
