@@ -1,4 +1,5 @@
-"""Single requests of many bytes, with pings on another connection: none may block the event loop."""
+"""Single requests of many bytes, or of much work for one document, with pings on another connection: none may block the
+event loop."""
 
 from __future__ import annotations
 
@@ -155,3 +156,52 @@ def _register_long_requests() -> None:
 
 
 _register_long_requests()
+
+
+def _evaluated(count: int) -> dict[str, Document]:
+    """Expressions over arrays of `count` elements, or texts of so many bytes, by workload name. `$n` is the count."""
+    numbers: Document = {"$range": [0, "$n"]}
+    part: Document = {"$range": [0, {"$toInt": {"$divide": ["$n", 50]}}]}  # of what grows with the square
+    mixed = {"$map": {"input": numbers, "in": {"$mod": [{"$multiply": ["$$this", 7919]}, 1_000_003]}}}
+    appended = {"$concatArrays": ["$$value", ["$$this"]]}
+    date = {"$dateToString": {"date": {"$toDate": {"$toLong": "$$this"}}, "timezone": "Europe/Paris"}}
+    return {
+        "reduce-append-pinged": {"$size": {"$reduce": {"input": part, "initialValue": [], "in": appended}}},
+        "reduce-add-pinged": {"$reduce": {"input": numbers, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}},
+        "map-dates-pinged": {"$size": {"$map": {"input": numbers, "in": date}}},
+        "filter-pinged": {"$size": {"$filter": {"input": numbers, "cond": {"$gt": ["$$this", 5]}}}},
+        "set-union-pinged": {"$size": {"$setUnion": [numbers, numbers]}},
+        "set-equals-pinged": {"$setEquals": [numbers, mixed]},
+        "sort-array-pinged": {"$size": {"$sortArray": {"input": mixed, "sortBy": 1}}},
+        "max-n-pinged": {"$size": {"$maxN": {"input": mixed, "n": 1000}}},
+        "zip-pinged": {"$size": {"$zip": {"inputs": [numbers, numbers]}}},
+        "percentile-pinged": {"$median": {"input": mixed, "method": "approximate"}},
+        "split-pinged": {"$size": {"$split": ["$text", "b"]}},
+        "regex-find-all-pinged": {"$size": {"$regexFindAll": {"input": "$text", "regex": "b"}}},
+    }
+
+
+def _register_evaluated() -> None:
+    for name in _evaluated(0):
+
+        def run(ctx: Context, name: str = name) -> Result:
+            count = ctx.scaled(1_000_000)
+            pipeline = [{"$project": {"result": _evaluated(count)[name]}}]
+            request = op_msg({"aggregate": _TARGET, "pipeline": pipeline, "cursor": {}, "$db": DATABASE})
+            with Connection(ctx.target.address()) as connection:
+                connection.insert(DATABASE, _TARGET, [[encode({"n": count, "text": "ab" * (count // 2)})]])
+
+                def call() -> int:
+                    connection.send(request)
+                    connection.receive()
+                    return 1
+
+                result = _pinged(ctx, name, call, "op")
+                connection.command({"drop": _TARGET, "$db": DATABASE})
+                return result
+
+        what = "one expression over a million elements"
+        workload(name, what, fixture=load_long, needs_socket=True, goals=_GOALS)(run)
+
+
+_register_evaluated()
