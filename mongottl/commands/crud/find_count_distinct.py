@@ -3,6 +3,7 @@
 Source: MongoDB's command reference for each.
 """
 
+from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -296,7 +297,7 @@ def _collect_distinct(
     max_bytes = min(MAX_DISTINCT_BYTES, op.service.max_page_bytes)
     values = DistinctValues(FieldPath(key), collation, max_bytes, op.service.dialect.account)
     while (batch := source.next_batch()) is not None:
-        values.add(batch)
+        op.compute(partial(values.add, batch))  # a document may have a million
         op.check_interrupt()
         yield None
     return {"values": (yield from values.in_order(op))}
