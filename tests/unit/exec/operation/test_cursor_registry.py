@@ -1,30 +1,14 @@
 """The registry of open cursors: what is closed with a session or a transaction."""
 
-from mongottl.exec.operation.cursor_registry import CursorRegistry, OpenCursor
-from mongottl.query.spill import SpillSpace
+from mongottl.exec.operation.cursor_registry import CursorRegistry
+from mongottl.exec.results.cursors import ClientCursor, ListPages
 
 SESSIONS = 2_000
 
 
-class IdleCursor(OpenCursor):
+def idle_cursor(namespace: str, session_key: bytes | None) -> ClientCursor:
     """A cursor that holds nothing."""
-
-    @property
-    def tailable(self) -> bool:
-        return False
-
-    @property
-    def await_data(self) -> bool:
-        return False
-
-    def held_bytes(self) -> int:
-        return 0
-
-    def spill(self, space: SpillSpace) -> bool:
-        return False
-
-    def close(self) -> None:
-        pass
+    return ClientCursor(namespace, ListPages([]), session_key, 0.0)
 
 
 class CountedKey(bytes):
@@ -45,7 +29,7 @@ def test_ending_many_sessions_looks_at_their_own_cursors() -> None:
     keys = [CountedKey(number.to_bytes(48, "big")) for number in range(SESSIONS)]
     ids = []
     for key in keys:
-        ids += [registry.register(IdleCursor("shop.gone", key, 0.0)), registry.register(IdleCursor("shop.c", key, 0.0))]
+        ids += [registry.register(idle_cursor("shop.gone", key)), registry.register(idle_cursor("shop.c", key))]
     registry.close_where_namespace("shop.gone")
     assert len(registry) == SESSIONS
     assert registry.find(ids[0]) is not None
@@ -59,9 +43,9 @@ def test_ending_many_sessions_looks_at_their_own_cursors() -> None:
 
 def test_a_dead_cursor_goes_with_its_session_only() -> None:
     registry = CursorRegistry()
-    one = registry.register(IdleCursor("shop.gone", b"one", 0.0))
-    other = registry.register(IdleCursor("shop.gone", b"other", 0.0))
-    without = registry.register(IdleCursor("shop.gone", None, 0.0))
+    one = registry.register(idle_cursor("shop.gone", b"one"))
+    other = registry.register(idle_cursor("shop.gone", b"other"))
+    without = registry.register(idle_cursor("shop.gone", None))
     registry.close_where_namespace("shop.gone")
     registry.close_where_session(b"one")
     assert [registry.find(cursor_id) is None for cursor_id in (one, other, without)] == [True, False, False]
