@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from mongottl.document.interrupt import begin_evaluation, clear_check, end_evaluation, set_check
+from mongottl.document.interrupt import begin_evaluation, check_often, clear_check, end_evaluation, set_check
 from mongottl.errors import CommandError, ErrorCode
 
 # CPU of this thread between two checks, interpreted: compiled it is a twentieth of that. Collections of garbage are not
@@ -42,6 +42,7 @@ def measured(ends: int = 0, evaluates: bool = True, code: ErrorCode = ErrorCode.
     gc.disable()
     gaps = Gaps(ends, code)
     set_check(gaps.check, monotonic_s=time.thread_time)
+    check_often()
     if evaluates:
         begin_evaluation()
     try:
@@ -51,5 +52,6 @@ def measured(ends: int = 0, evaluates: bool = True, code: ErrorCode = ErrorCode.
     finally:
         end_evaluation()
         clear_check()
+        check_often(False)
         if collects:
             gc.enable()

@@ -61,6 +61,8 @@ from tests.simulation.seeds import seeds
 START_MS = 1_700_000_000_500
 # More steps than any command takes that ends.
 MOST_STEPS = 5000
+# So many of them may be waits in which time passes: no document expires by them alone.
+MOST_WAITS = 400
 # How many interventions are chosen for each command. Interpreted, the server takes twice as long.
 CHOSEN = {"memory": len(INTERVENTIONS) if is_compiled() else 10, "sqlite": 3}
 # After so many steps of waiting the transaction for which something waits is aborted.
@@ -222,7 +224,7 @@ class Disturbed:
         self._read_oplog()
         try:
             step = next(steps)
-            if isinstance(step, Wait):
+            if isinstance(step, Wait) and self.taken < MOST_WAITS:
                 self._pass_time(step)
         except StopIteration as stop:
             self.steps = None

@@ -201,8 +201,9 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
             _delete_batch(recovery_unit.write(collection), records)
         collection.purges += 1
         deleted += len(records)
+        scattered = not from_backlog and _are_scattered(recovery_unit.records(collection), records)
         yield None
-        if not from_backlog and _are_scattered(recovery_unit.records(collection), records):
+        if scattered and not collection.dropped:
             backlog = yield from _due_ids(service, recovery_unit, collection)
             done = 0
 

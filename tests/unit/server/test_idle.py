@@ -40,6 +40,7 @@ class Setup:
         self.elapsed = HandMoved()
         self.clock = VirtualClock(self.elapsed)
         self.service = ServiceContext(ServerConfig(), self.clock, open_storage_engine("memory", None))
+        self.service.step_times.together_s = 0.0
         self.dispatcher = Dispatcher(self.service, Log(stream=io.StringIO()))
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
         self.run({"insert": "c", "documents": [{"_id": n, "text": str(n)} for n in range(1000)]})

@@ -40,6 +40,7 @@ class Setup:
         self.clock.freeze()
         self.engine = open_storage_engine("sqlite", str(data))
         self.service = ServiceContext(ServerConfig(), self.clock, self.engine)
+        self.service.step_times.together_s = 0.0
         self.dispatcher = Dispatcher(self.service, Log(quiet=True, stream=io.StringIO()))
 
     def run(self, command: Document, database: str = "test") -> Document:
