@@ -13,7 +13,7 @@ from mongottl.catalog.time_series import TimeSeries
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
 from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode
@@ -128,16 +128,18 @@ class IndexEntry:
         """The document's keys; none if a partial index leaves it out. CannotBuildIndexKeys (201) for too many.
 
         Those of a long document can be interrupted, as the words of 16 MB of text take seconds: the errors of
-        `check_interrupt`, also in a unit of work, which they end.
+        `check_interrupt`, also in a unit of work, which they end. No other operation runs meanwhile, since all make
+        keys by the same generator.
         """
         if len(document) < LONG_DOCUMENT_BYTES:
             return self._keys_of(document)
-        begun = begin_evaluation()
-        try:
-            return self._keys_of(document)
-        finally:
-            if begun:
-                end_evaluation()
+        with Undivided():
+            begun = begin_evaluation()
+            try:
+                return self._keys_of(document)
+            finally:
+                if begun:
+                    end_evaluation()
 
     def _keys_of(self, document: bytes) -> list[bytes]:
         partial = self.descriptor.partial_match

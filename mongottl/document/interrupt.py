@@ -34,8 +34,8 @@ _LONG_S: Final = 0.0005
 _checks: Final[dict[int, Callable[[], None]]] = {}
 # The threads that evaluate.
 _evaluating: Final[set[int]] = set()
-# Those with an open unit of work, in which nothing else may run.
-_in_unit: Final[set[int]] = set()
+# How many units of work, and other blocks in which nothing else may run, are open on a thread.
+_in_unit: Final[dict[int, int]] = {}
 
 
 class _Count:
@@ -165,14 +165,21 @@ def begin_unit() -> bool:
     """Suspends the evaluation on this thread at the beginning of a unit of work; whether there was one.
 
     An evaluation that begins within the unit may be ended, since that ends the unit, but no other operation runs there.
+    Units may be nested.
     """
-    _in_unit.add(threading.get_ident())
+    ident = threading.get_ident()
+    _in_unit[ident] = _in_unit.get(ident, 0) + 1
     return end_evaluation()
 
 
 def end_unit(suspended: bool) -> None:
     """suspended: what `begin_unit` has returned."""
-    _in_unit.discard(threading.get_ident())
+    ident = threading.get_ident()
+    left = _in_unit[ident] - 1
+    if left:
+        _in_unit[ident] = left
+    else:
+        del _in_unit[ident]
     if suspended:
         begin_evaluation()
 
@@ -184,17 +191,15 @@ def may_leave() -> bool:
 
 
 class Undivided:
-    """A block within an evaluation in which nothing else runs, and that is not ended in its middle: what it finds holds
-    until it has changed it. It should be short."""
+    """A block in which nothing else runs: what it finds holds until it has changed it. It should be short."""
 
     def __init__(self) -> None:
         self._suspended = False
 
     def __enter__(self) -> None:
-        self._suspended = end_evaluation()
+        self._suspended = begin_unit()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._suspended:
-            begin_evaluation()
+        end_unit(self._suspended)

@@ -28,7 +28,8 @@ def on_stack(op: OperationContext, steps: Steps[T], counts_waits: bool = False) 
     def check() -> None:
         """Interpreted, unlike what it calls: so Python handles signals here, and other threads get their turn."""
         op.check_interrupt()
-        op.stack.leave_if_due()
+        if not op.in_transaction and op.kept_snapshot is None:  # what these read was chosen before others write
+            op.stack.leave_if_due()
 
     return under_way(op, steps, check, counts_waits)
 

@@ -136,8 +136,8 @@ class EngineUnitOfWork(WriteUnitOfWork):
         self._suspended = False
 
     def __enter__(self) -> WriteUnitOfWork:
-        self._suspended = begin_unit()
         self._state.begin()
+        self._suspended = begin_unit()
         return self
 
     def __exit__(

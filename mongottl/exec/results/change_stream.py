@@ -123,6 +123,8 @@ class ChangeStream:
         ):
             if len(made) >= most:
                 break
+            if self._number < oplog.first:  # others may have written while an event was made
+                raise _history_lost()
             examined += 1
             events = self._events
             if events is None:

@@ -6,13 +6,13 @@ pages: sources remember a position.
 """
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Final
 
 from mongottl.account import Account
 from mongottl.catalog.collection import Collection
 from mongottl.dialect.cosmos.limits import large_reply_advice
 from mongottl.document.build import ArrayBuilder, ArraySize
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
@@ -215,13 +215,11 @@ class ClientCursor(OpenCursor):
         while True:
             conflict: ClaimedByTransaction | None = None
             more = True
-            begin_evaluation()
             try:
-                more = self.source.fill(op, page)
+                # An evaluation that is left ends where the cursor was closed meanwhile, with all that it reads.
+                more = op.compute(partial(self.source.fill, op, page), self.check_alive)
             except ClaimedByTransaction as raised:  # `$merge` and `$out` go on where they were
                 conflict = raised
-            finally:
-                end_evaluation()
             if conflict is not None:
                 yield from await_transaction(op, conflict)
                 continue

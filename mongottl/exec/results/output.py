@@ -298,9 +298,11 @@ def merge_document(
         return
     match = request.match if collection is None else _match_in_partition(collection, request)
     for _ in range(_MAX_CONFLICTS):
-        record = None if collection is None else _matching(op, collection, match, collation)
-        if collection is None or record is None:
-            break
+        with Undivided():  # nobody inserts the document while it is looked for
+            record = None if collection is None else _matching(op, collection, match, collation)
+            if collection is None or record is None:
+                _insert_unmatched(op, database, name, request)
+                return
         try:
             _update(op, collection, record, request, context, pipeline)
         except ClaimedByTransaction:
@@ -308,8 +310,10 @@ def merge_document(
         except WriteConflict:
             continue
         return
-    else:
-        raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+    raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def _insert_unmatched(op: OperationContext, database: str, name: str, request: MergeRequest) -> None:
     if request.when_not_matched == "insert":
         document = request.document
         _check_stored_fields(op, document)

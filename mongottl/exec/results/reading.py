@@ -83,7 +83,10 @@ def bytes_of(records: list[Record]) -> int:
 
 
 def _put_back(op: OperationContext, stage: PlanStage, records: list[Record]) -> bool:
-    """Puts records that `stage` has just returned back to it, if they are larger than KEPT_BYTES; whether it did."""
+    """Puts records that `stage` has just returned back to it, if they are larger than KEPT_BYTES; whether it did. Not
+    where others may have run since: the stage finds its place again by records that may be gone."""
+    if op.stack.was_left:
+        return False
     size = 0
     for record in records:
         size += len(record[1])
@@ -112,6 +115,7 @@ class RecordPages(PageSource):
         record_ids: bool = False,
     ) -> None:
         self._stage = stage
+        self._reads_now = stage.gives_current_records()
         self._collection = collection
         self._projection = projection
         self._match = match
@@ -141,6 +145,10 @@ class RecordPages(PageSource):
         if self._waiting:
             self._add_waiting(op, page)
             return self._left != 0
+        # Before the batch is read: others may write while it is tested and projected.
+        mark = None
+        if self._collection is not None:
+            mark = ReadMark(self._collection, op, self._reads_now)
         batch = self._stage.next_batch(op)
         if batch is None:
             return False
@@ -148,8 +156,7 @@ class RecordPages(PageSource):
         if given < len(batch) and self._left != 0 and not _put_back(op, self._stage, batch[given:]):
             self._waiting = batch[given:]
             self._position = 0
-            if self._collection is not None:
-                self._mark = ReadMark(self._collection, op, self._stage.gives_current_records())
+            self._mark = mark
         return self._left != 0
 
     def _add_waiting(self, op: OperationContext, page: Page) -> None:
@@ -394,6 +401,7 @@ class PlanDocuments(DocumentSource):
         self, stage: PlanStage, collection: Collection | None, pull: Pull, limit_to_page: bool, tracked: bool = False
     ) -> None:
         self._stage = stage
+        self._reads_now = stage.gives_current_records()
         self._collection = collection
         # Of the collection's indexes when the plan was last checked against them.
         self._generation = -1 if collection is None else collection.generation
@@ -435,13 +443,12 @@ class PlanDocuments(DocumentSource):
         op = self._pull.op
         waited = self._position < len(self._waiting)
         if not waited:
+            self._mark = None if collection is None else ReadMark(collection, op, self._reads_now)
             batch = self._stage.next_batch(op)
             if batch is None:
                 return None
             self._waiting = batch
             self._position = 0
-            current = self._stage.gives_current_records()
-            self._mark = None if collection is None else ReadMark(collection, op, current)
         has_ttl = collection is not None and collection.default_ttl_s != NO_TTL
         records = self._take_records(has_ttl)
         rest = self._waiting[self._position :]

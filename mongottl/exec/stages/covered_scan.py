@@ -11,6 +11,7 @@ which documents are expired, so no query is covered while the collection's TTL i
 to hold during a scan, the scan continues by reading documents.
 """
 
+from mongottl.document.interrupt import Undivided
 from mongottl.document.key_reader import KeyReader, determines_value, may_be_missing
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.bounds import IndexBounds
@@ -43,36 +44,39 @@ class CoveredScan(IndexStage):
         if at.is_at_end():
             return None
         index = self._index
-        unit = op.recovery_unit
-        data = unit.index(index)
         reader = self._reader
-        from_keys = (
-            index.type_bits == self._type_bits and not index.arrays.found and self._collection.default_ttl_s == NO_TTL
-        )
         found: list[Record] = []
         count = 0
         room_bytes = self._batch_bytes
-        for _ in range(MAX_RANGES_PER_CALL):
-            if at.is_at_end() or count >= self._size or room_bytes <= 0:
-                break
-            before = at.copy()
-            entries = reader.read(data, self._size - count, room_bytes)
-            if from_keys:
-                document = self._decoder.document
-                found.extend([(rid, document(key), op.now_s, NO_TTL) for key, rid in entries])
-                for entry in entries:
-                    room_bytes -= len(entry[0])
-            else:
-                records, taken = unit.records(self._collection).find_records([rid for _, rid in entries], room_bytes)
-                if taken < len(entries):
-                    entries = entries[:taken]
-                    at.move_to(before)
-                    at.after = entries[-1]
-                self._fetched += taken
-                found.extend(records)
-                for record in records:
-                    room_bytes -= len(record[1])
-            count += len(entries)
+        with Undivided():
+            data = op.recovery_unit.index(index)
+            store = op.recovery_unit.records(self._collection)
+            from_keys = (
+                index.type_bits == self._type_bits
+                and not index.arrays.found
+                and self._collection.default_ttl_s == NO_TTL
+            )
+            for _ in range(MAX_RANGES_PER_CALL):
+                if at.is_at_end() or count >= self._size or room_bytes <= 0:
+                    break
+                before = at.copy()
+                entries = reader.read(data, self._size - count, room_bytes)
+                if from_keys:
+                    document = self._decoder.document
+                    found.extend([(rid, document(key), op.now_s, NO_TTL) for key, rid in entries])
+                    for entry in entries:
+                        room_bytes -= len(entry[0])
+                else:
+                    records, taken = store.find_records([rid for _, rid in entries], room_bytes)
+                    if taken < len(entries):
+                        entries = entries[:taken]
+                        at.move_to(before)
+                        at.after = entries[-1]
+                    self._fetched += taken
+                    found.extend(records)
+                    for record in records:
+                        room_bytes -= len(record[1])
+                count += len(entries)
         self.examined = reader.examined
         self._out_of_bounds = reader.out_of_bounds
         self._seeks = reader.seeks

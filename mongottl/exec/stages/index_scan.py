@@ -12,6 +12,7 @@ from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.bounds import IndexBounds, bounds_of
@@ -112,7 +113,8 @@ class IndexStage(PlanStage):
 
     def with_key(self, document: bytes, key: bytes) -> bytes:
         """The document with the index key as metadata (`returnKey`)."""
-        values = self._index.keys.values_of_key(document, key)
+        with Undivided():  # the generator of keys is that of all who read the index
+            values = self._index.keys.values_of_key(document, key)
         names = [component.path.dotted for component in self._bounds.components]
         return annotated(document, INDEX_KEY, encode_fields(list(zip(names, values, strict=False))))
 
@@ -385,26 +387,27 @@ class SkippingScan(IndexScan):
         if at.is_at_end():
             return None
         self._before = at.copy()
-        store = op.recovery_unit.records(self._collection)
-        data = op.recovery_unit.index(self._index)
         reader = self._reader
         records: list[Record] = []
         room_bytes = self._batch_bytes
-        for _ in range(MAX_RANGES_PER_CALL):
-            if at.is_at_end() or len(records) >= self._size or room_bytes <= 0:
-                break
-            before = at.copy()
-            entries = reader.read(data, LARGEST_CHUNK, BATCH_BYTES)
-            found, taken = store.find_records([rid for _, rid in entries], room_bytes)
-            if taken < len(entries):
-                at.move_to(before)
-                at.after = entries[taken - 1]
-            for record in found:
-                room_bytes -= len(record[1])
-            if self.keyed:
-                keys = {rid: key for key, rid in entries}
-                found = [(rid, self.with_key(document, keys[rid]), ts, ttl) for rid, document, ts, ttl in found]
-            records.extend(found)
+        with Undivided():
+            store = op.recovery_unit.records(self._collection)
+            data = op.recovery_unit.index(self._index)
+            for _ in range(MAX_RANGES_PER_CALL):
+                if at.is_at_end() or len(records) >= self._size or room_bytes <= 0:
+                    break
+                before = at.copy()
+                entries = reader.read(data, LARGEST_CHUNK, BATCH_BYTES)
+                found, taken = store.find_records([rid for _, rid in entries], room_bytes)
+                if taken < len(entries):
+                    at.move_to(before)
+                    at.after = entries[taken - 1]
+                for record in found:
+                    room_bytes -= len(record[1])
+                if self.keyed:
+                    keys = {rid: key for key, rid in entries}
+                    found = [(rid, self.with_key(document, keys[rid]), ts, ttl) for rid, document, ts, ttl in found]
+                records.extend(found)
         self.examined = reader.examined
         self._out_of_bounds = reader.out_of_bounds
         self._seeks = reader.seeks

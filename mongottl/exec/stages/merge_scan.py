@@ -75,13 +75,14 @@ class SortMergeStage(PlanStage):
             if taken >= BATCH:
                 self._waiting.append(child)
                 continue
+            mark = ReadMark(self._collection, op, self._children[child].gives_current_records())
             batch = self._children[child].next_batch(op)
             if batch is None:
                 continue
             taken += max(len(batch), 1)
             if batch:
                 self._batches[child] = batch
-                self._marks[child] = ReadMark(self._collection, op, self._children[child].gives_current_records())
+                self._marks[child] = mark
                 self._push(child, 0)
             else:
                 self._waiting.append(child)

@@ -254,15 +254,16 @@ class NearStage(PlanStage):
             self._read = joined(self._read, cells)
 
     def _read_some(self, op: OperationContext) -> None:
-        store = op.recovery_unit.records(self._collection)
-        data = op.recovery_unit.index(self._index)
+        unit = op.recovery_unit
         room = self._size
         room_bytes = BATCH_BYTES
         visits = 0
         started_s = op.service.monotonic_s()
         while self._range_index < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
             low, high = self._ranges[self._range_index]
-            rows, more = data.scan_fetch(store, low, high, self._after, room, True, room_bytes)
+            rows, more = unit.index(self._index).scan_fetch(
+                unit.records(self._collection), low, high, self._after, room, True, room_bytes
+            )
             visits += 1
             self.examined += len(rows)
             if more:

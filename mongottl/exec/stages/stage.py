@@ -512,13 +512,16 @@ class SortStage(PlanStage):
             sorter.work()
             return []
         if self._reading:
+            mark = self._mark
+            if mark is None:
+                mark = ReadMark(self._collection, op, self._child.gives_current_records())
             batch = self._child.next_batch(op)
             if batch is None:
                 self._reading = False
                 sorter.finish()
                 return []
             if self._mark is None:
-                self._mark = ReadMark(self._collection, op, self._child.gives_current_records())
+                self._mark = mark
                 sorter.use_memory(op.memory)
             sort_key = self._pattern.sort_key
             for record_id, document, ts_s, ttl_s in batch:

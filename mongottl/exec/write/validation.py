@@ -7,6 +7,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
@@ -24,10 +25,13 @@ def check_document(op: OperationContext, collection: Collection, document: bytes
     before: the old document of an update; with `validationLevel: "moderate"` a document that failed before passes.
     """
     validator = collection.validator
-    if validator is None or op.bypass_validation or validator.accepts(document, op.now_ms):
+    if validator is None or op.bypass_validation:
         return
-    if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
-        return
+    with Undivided():  # all who write use the same validator
+        if validator.accepts(document, op.now_ms):
+            return
+        if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
+            return
     identifier = get_value(document, "_id")
     details = describe_failure(validator.filter, document, op.now_ms, validator.collation)
     info = _info(identifier, details)
@@ -54,4 +58,5 @@ def all_valid(op: OperationContext, collection: Collection, documents: list[byte
     validator = collection.validator
     if validator is None or op.bypass_validation:
         return True
-    return all(validator.accepts(document, op.now_ms) for document in documents)
+    with Undivided():
+        return all(validator.accepts(document, op.now_ms) for document in documents)

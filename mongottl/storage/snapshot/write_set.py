@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
+from mongottl.document.interrupt import begin_unit, end_unit
 from mongottl.storage.interface import (
     DuplicateKey,
     IndexEntry,
@@ -290,18 +291,23 @@ class StatementUnit(WriteUnitOfWork):
         self._committed = False
         self._commit_actions: list[Callable[[], None]] = []
         self._rollback_actions: list[Callable[[], None]] = []
+        self._suspended = False
 
     def __enter__(self) -> WriteUnitOfWork:
         self._own.begin_statement()
+        self._suspended = begin_unit()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._committed:
-            self._own.undo_statement()
-            for action in reversed(self._rollback_actions):
-                action()
+        try:
+            if not self._committed:
+                self._own.undo_statement()
+                for action in reversed(self._rollback_actions):
+                    action()
+        finally:
+            end_unit(self._suspended)
 
     def commit(self) -> None:
         self._committed = True
