@@ -67,6 +67,22 @@ def compressed_reply_pinged(ctx: Context) -> Result:
         return _pinged(ctx, "compressed-reply-pinged", call, "op")
 
 
+def _repeated(ctx: Context, name: str, command: Document, documents: list[bytes]) -> Result:
+    """The same command again and again, on a collection with these documents."""
+    request = op_msg({**command, "$db": DATABASE})
+    with Connection(ctx.target.address()) as connection:
+        connection.insert(DATABASE, _TARGET, [documents])
+
+        def call() -> int:
+            connection.send(request)
+            connection.receive()
+            return 1
+
+        result = _pinged(ctx, name, call, "op")
+        connection.command({"drop": _TARGET, "$db": DATABASE})
+        return result
+
+
 def _inserted(ctx: Context, name: str, wrap: Callable[[bytearray], bytes | bytearray]) -> Result:
     """Messages of 47 MB, full of documents without `_id`; the collection is dropped behind each."""
     document = encode({"name": "x" * 400, "values": list(range(8))})
@@ -138,19 +154,8 @@ def _register_long_requests() -> None:
     ):
 
         def run(ctx: Context, name: str = name, count: int = count) -> Result:
-            request = op_msg({**_long_requests(ctx.scaled(count))[name], "$db": DATABASE})
-            with Connection(ctx.target.address()) as connection:
-                documents = [encode({"rank": number}) for number in range(100)]
-                connection.insert(DATABASE, _TARGET, [documents])
-
-                def call() -> int:
-                    connection.send(request)
-                    connection.receive()
-                    return 1
-
-                result = _pinged(ctx, name, call, "op")
-                connection.command({"drop": _TARGET, "$db": DATABASE})
-                return result
+            documents = [encode({"rank": number}) for number in range(100)]
+            return _repeated(ctx, name, _long_requests(ctx.scaled(count))[name], documents)
 
         workload(name, what, fixture=load_long, needs_socket=True, goals=_GOALS)(run)
 
@@ -187,18 +192,8 @@ def _register_evaluated() -> None:
         def run(ctx: Context, name: str = name) -> Result:
             count = ctx.scaled(1_000_000)
             pipeline = [{"$project": {"result": _evaluated(count)[name]}}]
-            request = op_msg({"aggregate": _TARGET, "pipeline": pipeline, "cursor": {}, "$db": DATABASE})
-            with Connection(ctx.target.address()) as connection:
-                connection.insert(DATABASE, _TARGET, [[encode({"n": count, "text": "ab" * (count // 2)})]])
-
-                def call() -> int:
-                    connection.send(request)
-                    connection.receive()
-                    return 1
-
-                result = _pinged(ctx, name, call, "op")
-                connection.command({"drop": _TARGET, "$db": DATABASE})
-                return result
+            document = encode({"n": count, "text": "ab" * (count // 2)})
+            return _repeated(ctx, name, {"aggregate": _TARGET, "pipeline": pipeline, "cursor": {}}, [document])
 
         what = "one expression over a million elements"
         workload(name, what, fixture=load_long, needs_socket=True, goals=_GOALS)(run)

@@ -115,13 +115,10 @@ class Stack:
         now_s = self._monotonic_s()
         adapt(now_s - self._begun_s)
         self._begun_s = now_s
-        if now_s < self._until_s:
-            return True
-        self._entered = False
-        return False
+        return now_s < self._until_s
 
     def end_step(self, outcome: Wait | Flush | InThread | Raised | None) -> None:
-        """Called by the greenlet after each other step."""
+        """Called by the greenlet before it is left at the end of a step."""
         self._outcome = outcome
         self._entered = False
 
