@@ -16,6 +16,7 @@ import pymongo
 import pytest
 
 import mongottl
+from tests.environment import without_settings
 from tests.waiting import until
 
 HERE = Path(__file__).resolve().parent
@@ -133,3 +134,18 @@ def parts_that_work(command: list[str | Path], uri: str, **environment: str) -> 
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
     return ended.stdout.split()
+
+
+def run(folder: Path, *command: str | Path, **environment: str) -> str:
+    """What a command writes to standard output. It has to succeed."""
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        env=without_settings(**environment),
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout

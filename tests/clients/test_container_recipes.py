@@ -25,7 +25,7 @@ import mongottl
 from mongottl.cli.container import EMULATOR_DATA, translate
 from mongottl.cli.options import configuration
 from tests.children import ended_after
-from tests.clients.conftest import LIMIT_S, Installed
+from tests.clients.conftest import Installed, run
 from tests.documents import ROOT, files
 from tests.environment import without_settings
 from tests.waiting import PATIENCE_S, until
@@ -39,21 +39,6 @@ CONTAINER = [sys.executable, "-P", "-m", "mongottl", "container"]
 PORT = 27017
 # Testcontainers' own container, which removes what tests leave, is an image that no machine without a network has.
 TESTCONTAINERS = {"TESTCONTAINERS_RYUK_DISABLED": "true", "TESTCONTAINERS_CHECKS_DISABLE": "true"}
-
-
-def run(folder: Path, *command: str | Path, **environment: str) -> str:
-    """What a command writes to standard output. It has to succeed."""
-    ended = subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-        env=without_settings(**environment),
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
 
 
 def write(folder: Path, name: str) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mongottl
-from tests.clients.conftest import HERE, LIMIT_S, Installed
+from tests.clients.conftest import HERE, LIMIT_S, Installed, run
 from tests.documents import blocks
 
 pytestmark = pytest.mark.slow
@@ -95,20 +95,6 @@ def framed(language: str, frame: str) -> str:
 
 def recipes(language: str, page: str) -> list[str]:
     return [block.code for block in blocks(language) if block.where.startswith(f"{page}:")]
-
-
-def run(folder: Path, *command: str, **environment: str) -> str:
-    ended = subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
 
 
 def run_with_server(folder: Path, *command: str, dialect: str = "mongodb", **environment: str) -> str:
