@@ -40,6 +40,7 @@ COMPILED = (
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",
     "mongottl/storage/snapshot",
+    "mongottl/storage/sqlite/bounded_rows.py",
     "mongottl/storage/unit_of_work.py",
     "mongottl/ttl",
     "mongottl/wire",
@@ -80,6 +81,7 @@ HOT = (
     "mongottl/query/update/nodes.py",
     "mongottl/storage/checksums.py",
     "mongottl/storage/memory",
+    "mongottl/storage/sqlite/bounded_rows.py",
     "mongottl/storage/unit_of_work.py",
     "mongottl/wire",
 )

@@ -13,20 +13,44 @@ from mypy_extensions import i64
 _POLYNOMIAL: Final = 0x82F63B78  # 0x1EDC6F41, bits reversed
 
 
-def _make_tables() -> bytes:
-    """Eight tables of 256 int64: entry (k, b) is the CRC of byte b followed by k zero bytes."""
-    rows: list[list[int]] = []
-    first: list[int] = []
+def _first_table() -> list[int]:
+    """Entry b is the CRC of byte b, without the inversions at the begin and at the end."""
+    table: list[int] = []
     for byte in range(256):
         crc = byte
         for _ in range(8):
             crc = (crc >> 1) ^ _POLYNOMIAL if crc & 1 else crc >> 1
-        first.append(crc)
-    rows.append(first)
+        table.append(crc)
+    return table
+
+
+def _make_tables() -> bytes:
+    """Eight tables of 256 int64: entry (k, b) is the CRC of byte b followed by k zero bytes."""
+    first = _first_table()
+    rows: list[list[int]] = [first]
     for k in range(1, 8):
         before = rows[k - 1]
         rows.append([(crc >> 8) ^ first[crc & 0xFF] for crc in before])
     return b"".join([crc.to_bytes(8, "little") for row in rows for crc in row])
+
+
+def registers_before() -> bytes:
+    """Four tables of 256 int64: entry (k, b) is what the register was before four zero bytes if afterwards it has byte
+    b in its place k, and else zeros. It is also the four bytes that bring the register from 0 to there."""
+    first = _first_table()
+    # The highest bytes of the entries differ, so the entry that a step has taken can be told.
+    taken = [0] * 256
+    for byte, crc in enumerate(first):
+        taken[crc >> 24] = byte
+    registers: list[int] = []
+    for k in range(4):
+        for byte in range(256):
+            register = byte << 8 * k
+            for _ in range(4):
+                low = taken[register >> 24]
+                register = (register ^ first[low]) << 8 & 0xFFFFFFFF | low
+            registers.append(register)
+    return b"".join([register.to_bytes(8, "little") for register in registers])
 
 
 # 16 KB. Entry (k, b) stands at offset k * 2048 + b * 8.

@@ -27,6 +27,7 @@ from typing import Any, Final
 
 from mongottl.storage.checksums import crc32c_after
 from mongottl.storage.interface import MAX_RECORD_ID, DiskFull, EngineUnavailable, Record
+from mongottl.storage.sqlite.bounded_rows import rows_within
 from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 
 # Documents of the last read that are remembered: enough for a batch of small ones.
@@ -200,26 +201,18 @@ class SqliteConnection(UnitOfWorkState):
     def read_within(
         self, sql: str, parameters: tuple[object, ...], counted_at: int, max_bytes: int
     ) -> tuple[list[Any], int]:
-        """The first rows of a query, up to the one whose document or key reaches `max_bytes`, and the bytes that are
-        left: 0 or less if the limit was reached. counted_at: the index of the document or key in a row."""
-        rows: list[Any] = []
-        left = max_bytes
+        """`rows_within` of a query."""
         if self._log_row is not None:
             self._write_log_row(None)
         try:
             # A cursor of its own, because it is closed before its end, which ends the read.
             cursor = self.raw.execute(sql, parameters)
             try:
-                for row in cursor:
-                    rows.append(row)
-                    left -= len(row[counted_at])
-                    if left <= 0:
-                        break
+                return rows_within(cursor, counted_at, max_bytes)
             finally:
                 cursor.close()
         except sqlite3.Error as error:
             raise engine_error(error) from error
-        return rows, left
 
     def read_row(self, sql: str, parameters: tuple[object, ...]) -> Any:
         """The only row of a query that has one row at most, or None. (A further row would keep the read open.)"""
