@@ -28,7 +28,17 @@ from mongottl.dialect.cosmos.transactions import InactiveTransaction
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.render import render_logged
 from mongottl.document.splice import element, frame
-from mongottl.document.types import DOCUMENT, DOUBLE, INT64, MAX_DOCUMENT_BYTES, MISSING, Int64, Value
+from mongottl.document.types import (
+    BOOL,
+    DOCUMENT,
+    DOUBLE,
+    INT64,
+    MAX_DOCUMENT_BYTES,
+    MISSING,
+    STRING,
+    Int64,
+    Value,
+)
 from mongottl.document.validate import (
     MAX_DEPTH,
     MAX_MESSAGE_DEPTH,
@@ -37,7 +47,7 @@ from mongottl.document.validate import (
     validate_document,
     validate_documents,
 )
-from mongottl.document.walk import fields, find_field_at, first_field_name, get_value
+from mongottl.document.walk import ElementCursor, fields, find_field_at, first_field_name, get_value
 from mongottl.errors import (
     RETRYABLE_WRITE_LABEL,
     UNKNOWN_COMMIT_LABEL,
@@ -84,6 +94,8 @@ LONG_MESSAGE_BYTES: Final = 256 * 1024
 _ACCOUNT_FAMILIES: Final = ("roles", "users")
 # Commands up to this length are shown in errors.
 _MAX_SHOWN_BYTES: Final = 2048
+# Of a refused command at most so many fields are looked at. No command has as many that mean something.
+_MOST_FIELDS: Final = 100
 # The first field of the wrapper of a command in an OP_QUERY.
 _WRAPPERS: Final = ("$query", "query")
 # A document may have 16 MiB, the message or reply around it 16 KiB more.
@@ -204,7 +216,7 @@ class Dispatcher:
                 values = spec.parser.parse(body, sequences, generic)
             except CommandError:
                 # Who asks for help need not know what the command requires.
-                if get_value(body, "help") is not True:
+                if not _asks_help(body):
                     raise
                 generic.asks_help = True
             if features is not None and not spec.handshake:
@@ -813,8 +825,29 @@ def _named_collection(name: str, body: bytes) -> str:
     spec = COMMANDS.get(name)
     if spec is None or not spec.names_collection:
         return ""
-    database, collection = get_value(body, "$db"), fields(body)[0][1]
-    return f"{database}.{collection}" if isinstance(database, str) and isinstance(collection, str) else ""
+    collection = ElementCursor(body, 0)
+    database = _early_field(body, b"$db")
+    if not collection.next() or collection.type_code != STRING or database is None or database.type_code != STRING:
+        return ""
+    return f"{database.decoded()}.{collection.decoded()}"
+
+
+def _asks_help(body: bytes) -> bool:
+    """Whether a command that cannot be parsed asks for its help."""
+    asked = _early_field(body, b"help")
+    return asked is not None and asked.type_code == BOOL and asked.decoded() is True
+
+
+def _early_field(body: bytes, name: bytes) -> ElementCursor | None:
+    """The field of this name, if it is among the first ones: the millions that a command may have are not looked at
+    once more, nor is any of them decoded, only to tell of its refusal. Anyone may send them, before a login, too."""
+    cursor = ElementCursor(body, 0)
+    for _ in range(_MOST_FIELDS):
+        if not cursor.next():
+            break
+        if cursor.name_is(name):
+            return cursor
+    return None
 
 
 def _check_write_block(spec: CommandSpec, op: OperationContext) -> None:

@@ -1,6 +1,7 @@
 """From messages to replies: what becomes of errors, and which requests get several replies. No sockets."""
 
 import io
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from mongottl.document.types import Value
 from mongottl.errors import RETRYABLE_WRITE_CODES, CommandError, ProtocolError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Flush, Steps, Wait, run_to_end
 from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
@@ -510,3 +512,36 @@ def test_a_first_hello_fails_by_its_application_s_name(setup: Setup) -> None:
 def test_an_unknown_field_of_a_fail_point(setup: Setup) -> None:
     with pytest.raises(CommandError):
         setup.service.fail_points.configure("onPrimaryTransactionalWrite", "alwaysOn", bson.encode({"x": 1}))
+
+
+# What a stranger may send in one message.
+_LIST = list(range(1_000_000))
+_REFUSED: dict[str, dict[str, Any]] = {
+    "collection": {"find": _LIST},
+    "field": {"find": 1, "filter": {"a": _LIST}},
+    "help": {"create": 1, "help": _LIST},
+    "help, of a string": {"create": 1, "help": "x" * 15_000_000},
+    "database": {"find": 1, "$db": _LIST},
+    "many fields": {"find": 1, **{str(number): None for number in range(1_000_000)}},
+}
+
+
+@pytest.mark.parametrize("body", [bson.encode(command) for command in _REFUSED.values()], ids=list(_REFUSED))
+def test_a_refusal_does_not_cost_what_its_body_holds(setup: Setup, body: bytes) -> None:
+    """Interpreted, to decode any of these takes more than 200 ms, and to walk over them as long."""
+    setup.run({"find": 1})  # imports what the command needs
+    message = OpMsg(1, 0, 0, body, [])
+    began_s = time.thread_time()
+    reply = setup.dispatcher._handle_valid(message, body, setup.client, True)
+    assert time.thread_time() - began_s < 0.1
+    assert isinstance(reply, bytes)
+    assert bson.decode(reply)["ok"] == 0.0
+
+
+def test_a_refused_command_is_counted_for_its_collection(setup: Setup) -> None:
+    setup.service.observation = observation = Observation()
+    assert setup.run({"find": "c", "unknown": 1})["code"] == 40415
+    assert setup.run({"find": 1})["code"] == 73
+    assert [failure.namespace for failure in observation.failures()] == ["", "test.c"]  # the latest first
+    assert "help" in setup.run({"create": 1, "help": True})
+    assert setup.run({"create": 1, "help": False})["ok"] == 0.0
