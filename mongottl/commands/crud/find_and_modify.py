@@ -32,6 +32,7 @@ from mongottl.commands.request_fields import (
 )
 from mongottl.dialect.cosmos.defects import upsert_error
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
@@ -47,6 +48,7 @@ from mongottl.exec.write.modifying import (
     delete_one,
     update_one,
 )
+from mongottl.exec.write.validation import may_take_long
 from mongottl.exec.write.writes import delete_batch
 from mongottl.oplog.statements import AFTER, BEFORE, DELETED, NO_IMAGE, Executed
 from mongottl.query.context import ParseContext
@@ -120,7 +122,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         if executed is not None:
             check_same_kind(request, executed)
     context = context_of(op, request.collection, request.let, request.collation)
-    if op.is_long:
+    if op.is_long or _computes(request):
         return _modify_long(op, request, executed, context)
     projection, driver = parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
@@ -134,6 +136,11 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
             return reply
     selection = _parse_selection(request, collection, context)
     return _modify(op, request, executed, selection, driver, projection, context)
+
+
+def _computes(request: FindAndModifyRequest) -> bool:
+    """Whether there may be expressions, which may take long for a short document, also when they are parsed."""
+    return isinstance(request.update, list) or b"$" in request.fields
 
 
 def _modify_long(
@@ -247,7 +254,8 @@ def _modify_by_id(
         result = UpdateResult()
         if record is None:
             return None if request.upsert else _reply(result, request.new, None, projection)
-        if driver.needs_positional or len(record[1]) >= LARGE_DOCUMENT_BYTES:
+        size = len(record[1])
+        if driver.needs_positional or size >= LARGE_DOCUMENT_BYTES or may_take_long(op, collection, size):
             return None
         apply_update(op, collection, None, record, driver, result)
     except WriteConflict:
@@ -297,7 +305,12 @@ def _projected(document: bytes, match: MatchExpression | None, projection: Proje
     if projection is None:
         return document
     details: MatchDetails | None = None
-    if match is not None and projection.needs_positional:
-        details = MatchDetails()
-        match.matches_positional(document, details)
-    return projection.apply(document, details)
+    begun = begin_evaluation()
+    try:
+        if match is not None and projection.needs_positional:
+            details = MatchDetails()
+            match.matches_positional(document, details)
+        return projection.apply(document, details)
+    finally:
+        if begun:
+            end_evaluation()

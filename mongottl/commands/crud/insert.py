@@ -36,6 +36,7 @@ from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.modifying import LARGE_DOCUMENT_BYTES
+from mongottl.exec.write.validation import may_take_long
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
@@ -95,7 +96,8 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
         return refused
     collection = collection_for_insert(op, request.collection)
     if len(documents) == 1 and (write is None or not write.is_retry):
-        if len(documents[0]) >= LARGE_DOCUMENT_BYTES:
+        size = len(documents[0])
+        if size >= LARGE_DOCUMENT_BYTES or (collection is not None and may_take_long(op, collection, size)):
             return _insert_large(op, request, collection, write)
         reply = _insert_one(op, request, collection, write)
         if reply is not None:
@@ -131,7 +133,7 @@ def _insert_one(
 def _insert_large(
     op: OperationContext, request: InsertRequest, collection: Collection | None, write: RetryableWrite | None
 ) -> Steps[Reply]:
-    """`_insert_one` as a step, so that making the document's keys can be interrupted."""
+    """`_insert_one` as a step, so that validating the document and making its keys can be interrupted."""
     reply = _insert_one(op, request, collection, write)
     return reply if reply is not None else (yield from _insert_many(op, request, write))
 

@@ -56,6 +56,7 @@ from mongottl.exec.write.modifying import (
     update_one,
     upsert,
 )
+from mongottl.exec.write.validation import may_take_long
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.oplog.statements import REFRESHED, UPDATED, UPSERTED, Executed
 from mongottl.query.context import ParseContext
@@ -161,11 +162,13 @@ def _update_by_id(
     """The reply to one update by {_id: value} through the express path; None if that cannot execute it."""
     if statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
+    if isinstance(statement.update, list):
+        return None  # in steps, since expressions may take long for a short document
     key = express_key(collection, statement.query)
     if key is None:
         return None
     record = express_record(op, collection, key)
-    if record is None or len(record[1]) >= LARGE_DOCUMENT_BYTES:
+    if record is None or len(record[1]) >= LARGE_DOCUMENT_BYTES or may_take_long(op, collection, len(record[1])):
         return None
     errors = WriteErrors(op)
     result = UpdateResult()

@@ -15,6 +15,7 @@ Source: MongoDB's "Schema Validation" pages and its articles on validation error
 from typing import Final
 
 from mongottl.document.build import encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Value, type_code_of, type_name
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, find_field_at, get_value
@@ -155,6 +156,7 @@ def _add_first_item(
     schema: bytes, value: list[Value], start: int, operator: str, reason: str, found: list[Value]
 ) -> None:
     for index in range(start, len(value)):
+        give_way()
         if not _passes(schema, value[index]):
             details: Details = {"operatorName": operator, "reason": reason, "itemIndex": index}
             details["details"] = _failures(schema, value[index])
@@ -242,6 +244,7 @@ def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, V
             assert isinstance(schema, bytes)
             regex = CompiledRegex(encode_text(pattern), "")
             for name, value in present:
+                give_way()
                 if not regex.found_in(encode_text(name)):
                     continue
                 known.add(name)
@@ -265,6 +268,7 @@ def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, V
         )
     elif isinstance(rest, bytes):
         for name, value in others:
+            give_way()
             if not _passes(rest, value):
                 found.append(
                     {

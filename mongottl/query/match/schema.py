@@ -14,6 +14,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode_fields
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
 from mongottl.document.types import ARRAY, DOCUMENT, STRING, Decimal128, Value, is_number
@@ -51,6 +52,7 @@ class AllTests(SchemaTest):
         self.tests = tests
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        give_way()
         return all(test.passes(buf, type_code, pos) for test in self.tests)
 
 
@@ -210,6 +212,7 @@ class ItemsTest(SchemaTest):
         pos += 4
         rest = self.rest
         while True:
+            give_way()
             element_type: i64 = buf[pos]
             if element_type == 0:
                 return True
@@ -243,6 +246,7 @@ class RequiredTest(SchemaTest):
             missing = set(self.names)
             cursor = ElementCursor(buf, pos)
             while cursor.next():
+                give_way()
                 missing.discard(cursor.name_bytes())
             return not missing
         for name in self.names:
@@ -279,6 +283,7 @@ class PropertiesTest(SchemaTest):
         left = dict(self._by_name)
         cursor = ElementCursor(buf, pos)
         while cursor.next():
+            give_way()
             test = left.pop(cursor.name_bytes(), None)
             if test is not None and not test.passes(buf, cursor.type_code, cursor.value):
                 return False
@@ -305,6 +310,7 @@ class OtherPropertiesTest(SchemaTest):
             return True
         cursor = ElementCursor(buf, pos)
         while cursor.next():
+            give_way()
             name = cursor.name_bytes()
             known = name in self.named
             for i in range(len(self.patterns)):
@@ -359,6 +365,7 @@ def unordered_key(value: Value) -> bytes:
 
 def _in_order(value: Value) -> Value:
     """The value with the fields of all documents in it sorted by name."""
+    give_way()
     if isinstance(value, bytes):
         return encode_fields([(name, _in_order(member)) for name, member in sorted(fields(value), key=_name_of)])
     if isinstance(value, list):

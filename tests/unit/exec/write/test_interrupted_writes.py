@@ -95,3 +95,88 @@ def test_the_errors_of_a_batch_tell_that_it_is_to_end(running: Running) -> None:
     errors.add(1, CommandError(ErrorCode.MaxTimeMSExpired, ""))
     errors.add(2, CommandError(ErrorCode.BadValue, ""))
     assert errors.interrupted
+
+
+LONG_LIST = list(range(200_000))
+# What `$expr` computes for a short document takes as long as for a long one.
+SUM = {"$reduce": {"input": {"$range": [0, "$n"]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}}
+# Each with the fields of a document for which it takes long.
+VALIDATORS: dict[str, tuple[Document, Document]] = {
+    "expression": ({"$expr": {"$gte": [{"$sum": {"$map": {"input": "$a", "in": "$$this"}}}, 0]}}, {"a": LONG_LIST}),
+    "expression that fails": ({"$expr": {"$in": [-1, {"$map": {"input": "$a", "in": "$$this"}}]}}, {"a": LONG_LIST}),
+    "expression over a short document": ({"$expr": {"$gte": [SUM, 0]}}, {"n": 100_000}),
+    "schema": ({"$jsonSchema": {"properties": {"a": {"items": {"minimum": 0}}}}}, {"a": LONG_LIST}),
+    "schema that fails": ({"$jsonSchema": {"properties": {"a": {"not": {"items": {"minimum": 0}}}}}}, {"a": LONG_LIST}),
+    "distinct items": ({"$jsonSchema": {"properties": {"a": {"uniqueItems": True}}}}, {"a": LONG_LIST}),
+    "filter": ({"a": {"$not": {"$elemMatch": {"$lt": 0}}}}, {"a": LONG_LIST}),
+}
+VALIDATED: dict[str, Any] = {
+    "insert": lambda fields: {"insert": "c", "documents": [{"_id": 1, **fields}]},
+    "insert of several": lambda fields: {"insert": "c", "documents": [{"_id": 1, **fields}, {"_id": 2, **fields}]},
+    "update": lambda fields: {"update": "c", "updates": [{"q": {"_id": 9}, "u": {"$set": fields}}]},
+    "update of several": lambda fields: {"update": "c", "updates": [{"q": {}, "u": {"$set": fields}, "multi": True}]},
+    "upsert": lambda fields: {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": fields}, "upsert": True}]},
+    "findAndModify": lambda fields: {"findAndModify": "c", "query": {"_id": 9}, "update": fields},
+    "bulkWrite": lambda fields: {
+        "bulkWrite": 1,
+        "ops": [{"insert": 0, "document": {"_id": 1, **fields}}],
+        "nsInfo": [{"ns": "test.c"}],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", VALIDATORS)
+@pytest.mark.parametrize("name", VALIDATED)
+def test_a_write_is_interrupted_while_its_document_is_validated(running: Running, name: str, kind: str) -> None:
+    validator, fields = VALIDATORS[kind]
+    command = VALIDATED[name](fields)
+    database = "admin" if name == "bulkWrite" else "test"
+    running.insert(OTHER)
+    running.run({"collMod": "c", "validator": validator})
+    was = running.collection().store.scan(0, 1000)[0]
+    with pytest.raises(CommandError) as caught, measured(5, evaluates=False) as gaps:
+        list(running.steps(command, database))
+    assert caught.value.code == ErrorCode.MaxTimeMSExpired
+    assert gaps.longest_s <= MAX_GAP_S
+    assert running.collection().store.scan(0, 1000)[0] == was
+
+
+@pytest.mark.parametrize("moderate", [False, True])
+def test_an_update_of_a_long_document_is_interrupted_while_it_is_validated(running: Running, moderate: bool) -> None:
+    validator, fields = VALIDATORS["expression"]
+    running.insert({"_id": 9, **fields})
+    running.run({"collMod": "c", "validator": validator, "validationLevel": "moderate" if moderate else "strict"})
+    was = running.collection().store.scan(0, 1000)[0]
+    with pytest.raises(CommandError), measured(5, evaluates=False) as gaps:
+        list(running.steps({"update": "c", "updates": [{"q": {"_id": 9}, "u": {"$set": {"b": 1}}}]}))
+    assert gaps.longest_s <= MAX_GAP_S
+    assert running.collection().store.scan(0, 1000)[0] == was
+
+
+COMPUTED = {"$set": {"sum": SUM}}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        {"update": "c", "updates": [{"q": {"_id": 9}, "u": [COMPUTED]}]},
+        {"findAndModify": "c", "query": {"_id": 9}, "update": [COMPUTED]},
+        {"find": "c", "filter": {"_id": 9}, "projection": {"sum": SUM}},
+    ],
+)
+def test_what_a_short_command_by_id_computes_is_interrupted(running: Running, command: Document) -> None:
+    running.insert({"_id": 9, "n": 100_000})
+    was = running.collection().store.scan(0, 1000)[0]
+    with pytest.raises(CommandError), measured(3, evaluates=False) as gaps:
+        list(running.steps(command))
+    assert gaps.longest_s <= MAX_GAP_S
+    assert running.collection().store.scan(0, 1000)[0] == was
+
+
+def test_what_a_find_and_modify_returns_is_interrupted(running: Running) -> None:
+    """The document is written by then: it is projected afterwards."""
+    running.insert({"_id": 9, "n": 100_000})
+    command = {"findAndModify": "c", "query": {"_id": 9}, "update": {"$set": {"b": 1}}, "fields": {"sum": SUM}}
+    with pytest.raises(CommandError), measured(3, evaluates=False) as gaps:
+        list(running.steps(command))
+    assert gaps.longest_s <= MAX_GAP_S
