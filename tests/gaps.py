@@ -8,10 +8,11 @@ from typing import Final
 
 from mongottl.document.interrupt import begin_evaluation, check_often, clear_check, end_evaluation, set_check
 from mongottl.errors import CommandError, ErrorCode
+from tests.tracing import untraced
 
 # CPU of this thread between two checks, interpreted: compiled it is a twentieth of that. Collections of garbage are not
 # part of it: a process that has run thousands of tests has much more to look at than a server.
-MAX_GAP_S: Final = 0.5
+MAX_GAP_S: Final = untraced(0.5)
 # How often what takes long for each element of a long array checks at least.
 MIN_CHECKS: Final = 2
 

@@ -50,6 +50,7 @@ def test_an_older_python_is_refused_in_one_line(tmp_path: Path, script: str, pyt
 
 def test_an_installation_by_an_older_python_is_refused_by_setup_py(tmp_path: Path) -> None:
     """pip shows what setup.py says; it looks at `requires-python` later."""
+    pytest.importorskip("setuptools")  # a new environment has it up to Python 3.11
     code = "import sys; sys.version_info = (3, 10, 2); exec(compile(open('setup.py').read(), 'setup.py', 'exec'))"
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=checkout(tmp_path), capture_output=True, text=True, check=False
@@ -246,6 +247,34 @@ def test_nothing_runs_on_after_scripts_test(tmp_path: Path, step: str, fails: st
             assert script.returncode == (1 if fails else 130)
             with pytest.raises(ProcessLookupError):
                 os.kill(int(begun[1]), 0)
+
+
+@pytest.mark.parametrize(("fails", "status"), [("", 2), ("exit 1", 1)])
+def test_coverage_keeps_what_other_parts_have_measured(tmp_path: Path, fails: str, status: int) -> None:
+    """A part is measured again alone. All are reported, also if a test fails, which the script then says."""
+    folder = checkout(tmp_path)
+    (folder / ".venv/bin").mkdir(parents=True)
+    programs = {
+        "scripts/setup": "",
+        ".venv/bin/python": f"""case "$*" in
+            *"coverage run"*) echo "$*" >$COVERAGE_FILE.$$; {fails} ;;
+            *"coverage combine"*) cat .coverage-data/*/.coverage.* >combined ;;
+            *"coverage report"*) echo "TOTAL 100 40 60%"; exit 2 ;;
+        esac""",
+    }
+    for name, code in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{code}\n")
+        (folder / name).chmod(0o755)
+    measured = []
+    for parts in ([], ["tests/golden/", "tests/unit"]):
+        ended = subprocess.run(
+            [folder / "scripts/coverage", *parts], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (status, "")
+        assert ended.stdout.endswith("TOTAL 100 40 60%\n")
+        measured.append(sorted(line.split()[-1] for line in (folder / "combined").read_text().splitlines()))
+    whole = [f"tests/{part}" for part in ("conformance", "drivers", "golden", "property", "unit")]
+    assert measured == [whole, sorted({*whole, "tests/golden/"} - {"tests/golden"})]
 
 
 def test_tables_are_written_from_the_sources_by_whatever_python_starts_the_script(tmp_path: Path) -> None:

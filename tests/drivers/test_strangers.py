@@ -24,6 +24,7 @@ from mongottl.config import ServerConfig
 from mongottl.server.server import open_server
 from tests.drivers.test_process import Process
 from tests.drivers.test_protocol import OP_COMPRESSED, OP_MSG, Closed, Raw, message
+from tests.tracing import untraced
 from tests.waiting import until
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -34,7 +35,7 @@ PRE_AUTH_BYTES = 16 * 1024
 
 # Seconds of the server's thread that the work for one message may take: a millisecond, compiled, and as much again for
 # slower machines. Interpreted, BSON is checked about ten times as slowly.
-MOST_S = 0.002 if is_compiled() else 0.02
+MOST_S = untraced(0.002 if is_compiled() else 0.02)
 
 
 class LongestStep(trio.abc.Instrument):

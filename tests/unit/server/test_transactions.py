@@ -363,3 +363,39 @@ def test_killing_a_session_ends_a_command_that_waits_to_begin(
     reply = bson.decode(run_to_end(waiting))
     assert (reply["ok"], reply["code"]) == (0, 11601)
     assert setup.stored() == 1
+
+
+BUILD: Document = {"createIndexes": "c", "indexes": [{"key": {"k": 1}, "name": "k_1"}]}
+
+
+def test_an_index_that_is_built_during_a_transaction_has_what_it_writes(setup: Setup) -> None:
+    """The transaction notes no entries of an index that was not ready at its first write: its commit makes them."""
+    setup.insert(*[{"_id": i, "k": i} for i in range(5000)])
+    building = setup.steps(BUILD)
+    next(building)
+    deletes = [{"q": {"_id": 1}, "limit": 1}, {"q": {"_id": 4998}, "limit": 1}]
+    updates = [{"q": {"_id": i}, "u": {"$set": {"k": [-i, "x"]}}} for i in (2, 4999)]
+    assert setup.run({"delete": "c", "deletes": deletes}, **start(1))["n"] == 2
+    assert setup.run({"update": "c", "updates": updates}, **statement(1))["n"] == 2
+    assert setup.run({"insert": "c", "documents": [{"_id": "new", "k": -7}]}, **statement(1))["n"] == 1
+    assert setup.run({"commitTransaction": 1}, **statement(1), **{"$db": "admin"})["ok"] == 1
+    assert bson.decode(run_to_end(building))["ok"] == 1
+    found = setup.run({"find": "c", "filter": {"k": {"$lt": 0}}, "hint": "k_1"})["cursor"]["firstBatch"]
+    assert [document["_id"] for document in found] == [4999, "new", 2]
+    assert setup.run({"count": "c", "query": {"k": {"$gte": 0}}, "hint": "k_1"})["n"] == 4996
+    assert setup.run({"validate": "c"})["valid"]
+    assert setup.ended
+
+
+def test_a_unique_index_that_is_built_during_a_transaction_refuses_its_commit(setup: Setup) -> None:
+    setup.insert(*[{"_id": i, "k": i} for i in range(5000)])
+    [index] = BUILD["indexes"]
+    building = setup.steps({**BUILD, "indexes": [{**index, "unique": True}]})
+    next(building)
+    assert setup.run({"insert": "c", "documents": [{"_id": "new", "k": 0}]}, **start(1))["n"] == 1
+    reply = setup.run({"commitTransaction": 1}, **statement(1), **{"$db": "admin"})
+    assert reply["code"] == 11000
+    assert bson.decode(run_to_end(building))["ok"] == 1
+    assert setup.run({"count": "c", "query": {"_id": "new"}})["n"] == 0
+    assert setup.run({"validate": "c"})["valid"]
+    assert setup.ended

@@ -124,6 +124,12 @@ def test_rounding_to_a_place(check: Check, operator: str, number: object, place:
         ({"$add": ["$d", -0.4]}, DatetimeMS(2_000)),
         ({"$subtract": ["$d", 500]}, DatetimeMS(1_500)),
         ({"$subtract": ["$d", DatetimeMS(500)]}, Int64(1_500)),
+        # Halves of doubles are rounded away from zero, those of decimals to even.
+        ({"$add": ["$d", Decimal128("0.5")]}, DatetimeMS(2_000)),
+        ({"$add": ["$d", Decimal128("1.5")]}, DatetimeMS(2_002)),
+        ({"$subtract": ["$d", 0.5]}, DatetimeMS(1_999)),
+        ({"$subtract": ["$d", Decimal128("0.5")]}, DatetimeMS(2_000)),
+        ({"$subtract": ["$d", Decimal128("1.5")]}, DatetimeMS(1_998)),
     ],
 )
 def test_dates_are_moved_by_milliseconds(check: Check, expression: object, expected: object) -> None:
@@ -136,6 +142,15 @@ def test_dates_are_moved_by_milliseconds(check: Check, expression: object, expec
         ({"$add": [1, "x"]}, ErrorCode.TypeMismatch),
         ({"$add": ["$d", "$d"]}, 16612),
         ({"$add": ["$d", INF]}, ErrorCode.Overflow),
+        ({"$add": ["$d", NAN]}, ErrorCode.Overflow),
+        ({"$add": ["$d", Decimal128("Infinity")]}, ErrorCode.Overflow),
+        ({"$add": ["$d", LONG_MAX, 1]}, ErrorCode.Overflow),
+        ({"$add": ["$d", 1e300]}, ErrorCode.Overflow),
+        ({"$subtract": ["$d", INF]}, ErrorCode.Overflow),
+        ({"$subtract": ["$d", Decimal128("NaN")]}, ErrorCode.Overflow),
+        ({"$subtract": ["$d", -1e300]}, ErrorCode.Overflow),
+        ({"$subtract": [DatetimeMS(-2), LONG_MAX]}, ErrorCode.Overflow),
+        ({"$subtract": [DatetimeMS(-2), DatetimeMS(2**63 - 1)]}, ErrorCode.Overflow),
         ({"$subtract": ["x", 1]}, ErrorCode.TypeMismatch),
         ({"$subtract": [1, "$d"]}, ErrorCode.TypeMismatch),
         ({"$multiply": [1, True]}, ErrorCode.TypeMismatch),

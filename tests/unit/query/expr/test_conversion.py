@@ -103,6 +103,21 @@ def test_shorthands(check: Check, operator: str, value: object, expected: object
         ({"input": "aGk=", "to": {"type": "binData", "subtype": 9}, "format": "base64"}, Binary(b"hi", 9)),
         ({"input": Binary(b"hi"), "to": "string", "format": "hex"}, "6869"),
         ({"input": Binary(UUID.bytes, 4), "to": "string", "format": "auto"}, str(UUID)),
+        ({"input": Binary(UUID.bytes, 4), "to": "string", "format": "uuid"}, str(UUID)),
+        ({"input": Binary(b"hi"), "to": "string", "format": "auto"}, "aGk="),
+        ({"input": Binary(b"\xfb\xff"), "to": "string", "format": "base64url"}, "-_8"),
+        ({"input": Binary("h\u00e9".encode()), "to": "string", "format": "utf8"}, "h\u00e9"),
+        ({"input": str(UUID), "to": {"type": "binData", "subtype": 4}, "format": "uuid"}, Binary(UUID.bytes, 4)),
+        ({"input": "-_8", "to": "binData", "format": "base64url"}, Binary(b"\xfb\xff")),
+        ({"input": "h\u00e9", "to": "binData", "format": "utf8"}, Binary("h\u00e9".encode())),
+        ({"input": 1.0, "to": "binData"}, Binary(b"\0\0\0\0\0\0\xf0?")),
+        ({"input": 1.0, "to": "binData", "byteOrder": "big"}, Binary(b"?\xf0\0\0\0\0\0\0")),
+        ({"input": Int64(1), "to": "binData"}, Binary(b"\1\0\0\0\0\0\0\0")),
+        ({"input": Binary(b"\xff"), "to": "int"}, -1),
+        ({"input": Binary(b"\0\0\0\0\0\0\0\1"), "to": "long", "byteOrder": "big"}, Int64(1)),
+        ({"input": Binary(b"\0\0\x80?"), "to": "double"}, 1.0),
+        ({"input": Binary(b"?\xf0\0\0\0\0\0\0"), "to": "double", "byteOrder": "big"}, 1.0),
+        ({"input": 1, "to": {"type": "string"}}, "1"),
     ],
 )
 def test_convert(check: Check, parameters: dict[str, object], expected: object) -> None:
@@ -141,6 +156,29 @@ def test_convert(check: Check, parameters: dict[str, object], expected: object) 
         ({"$toLong": "\u0661"}, ErrorCode.ConversionFailure),
         ({"$dateFromString": {"dateString": "\u0662020-01-01", "format": "%Y-%m-%d"}}, ErrorCode.ConversionFailure),
         ({"$convert": {"input": Binary(b"x"), "to": {"type": "binData", "subtype": 4}}}, ErrorCode.ConversionFailure),
+        *[
+            ({"$convert": {"input": given, "to": to, "format": format}}, ErrorCode.ConversionFailure)
+            for given, to, format in (
+                ("6g", "binData", "hex"),
+                ("686", "binData", "hex"),
+                ("a", "binData", "base64"),
+                ("a+", "binData", "base64url"),
+                (str(UUID), "binData", "uuid"),
+                ("hi", {"type": "binData", "subtype": 4}, "utf8"),
+                ("not-a-uuid", {"type": "binData", "subtype": 4}, "uuid"),
+                (Binary(b"\xff"), "string", "utf8"),
+                (Binary(UUID.bytes), "string", "uuid"),
+            )
+        ],
+        ({"$toInt": Binary(b"\1\2\3")}, ErrorCode.ConversionFailure),
+        ({"$toInt": Binary(bytes(8))}, ErrorCode.ConversionFailure),
+        ({"$toDouble": Binary(b"\1\2")}, ErrorCode.ConversionFailure),
+        ({"$toInt": Decimal128("NaN")}, ErrorCode.ConversionFailure),
+        ({"$toLong": Decimal128("1E+30")}, ErrorCode.ConversionFailure),
+        ({"$convert": {"input": True, "to": "binData"}}, ErrorCode.ConversionFailure),
+        ({"$convert": {"input": 1, "to": {"subtype": 4}}}, ErrorCode.FailedToParse),
+        ({"$convert": {"input": 1, "to": {"type": "binData", "subtype": "x"}}}, 4341108),
+        ({"$convert": {"input": 1, "to": {"type": "binData", "subtype": 1.5}}}, 4341106),
     ],
 )
 def test_errors(failure: Failure, expression: object, code: int) -> None:

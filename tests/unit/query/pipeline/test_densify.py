@@ -3,6 +3,7 @@ from typing import Any
 
 import bson
 import pytest
+from bson.datetime_ms import DatetimeMS
 
 from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
@@ -11,6 +12,7 @@ from mongottl.query.pipeline import ListSource, RunContext, drain, open_pipeline
 from mongottl.query.pipeline.densify import DensifySource, DensifySpec
 
 Documents = list[dict[str, Any]]
+AT = datetime.datetime(2024, 1, 31)
 
 
 def run(documents: Documents, *stages: dict[str, Any]) -> Documents:
@@ -79,6 +81,14 @@ def test_partitions() -> None:
     assert sorted((doc["p"], doc["t"]) for doc in everywhere) == [(p, t) for p in "ab" for t in (1, 2, 3, 4)]
 
 
+def test_dates_beyond_all_dates() -> None:
+    stage = {"field": "t", "range": {"step": 2**62, "unit": "millisecond", "bounds": "full"}}
+    documents = [{"t": DatetimeMS(-(2**63))}, {"t": DatetimeMS(2**63 - 1)}]
+    with pytest.raises(CommandError) as caught:
+        run(documents, {"$densify": stage})
+    assert caught.value.code == 5166406
+
+
 def test_dates() -> None:
     start, end = datetime.datetime(2024, 1, 31), datetime.datetime(2024, 4, 30)
     found = densify([{"t": start}, {"t": end}], "full", unit="month")
@@ -111,6 +121,24 @@ def test_too_many() -> None:
         ({"field": "t", "range": {"step": 1, "bounds": "partition"}}, 5733408),
         ({"field": "t", "range": {"step": 1, "bounds": "full", "unit": "hour"}}, 6053600),
         ({"field": "t", "range": {"step": 1, "bounds": "full"}, "more": 1}, 40415),
+        ({"field": "t", "range": 1}, 14),
+        ({"field": "t", "range": {"bounds": "full"}}, 40414),
+        ({"field": "t", "range": {"step": 1}}, 40414),
+        ({"field": "t", "range": {"step": 1, "bounds": "all"}}, 5946800),
+        ({"field": "t", "range": {"step": 1, "bounds": 5}}, 5946800),
+        ({"field": "t", "range": {"step": 1, "bounds": [1]}}, 5733403),
+        ({"field": "t", "range": {"step": 1, "bounds": [2, 1]}}, 5733404),
+        ({"field": "t", "range": {"step": 1, "bounds": [AT, AT]}}, 5733501),
+        ({"field": "t", "range": {"step": 1, "bounds": [AT, 1]}}, 5733402),
+        ({"field": "t", "range": {"step": 1, "unit": "day", "bounds": [1, 2]}}, 5733402),
+        ({"field": "t", "range": {"step": 1.5, "unit": "day", "bounds": "full"}}, 6586400),
+        ({"field": "t", "range": {"step": 1, "unit": "days", "bounds": "full"}}, 9),
+        ({"field": "t", "partitionByFields": "p", "range": {"step": 1, "bounds": "full"}}, 14),
+        ({"field": "t", "partitionByFields": [1], "range": {"step": 1, "bounds": "full"}}, 14),
+        ({"field": "t", "partitionByFields": ["$p"], "range": {"step": 1, "bounds": "full"}}, 9),
+        ({"field": "t", "partitionByFields": ["t"], "range": {"step": 1, "bounds": "full"}}, 8993000),
+        ({"field": "t.u", "partitionByFields": ["t"], "range": {"step": 1, "bounds": "full"}}, 8993000),
+        ({"field": "t", "partitionByFields": ["t.u"], "range": {"step": 1, "bounds": "full"}}, 8993000),
     ],
 )
 def test_densify_refuses(argument: dict[str, Any], code: int) -> None:
@@ -133,6 +161,14 @@ def test_fill_by_method() -> None:
     assert [(doc["t"], doc["v"], doc["x"]) for doc in found] == [(1, 10, 0), (3, 30.0, 0), (4, 40, 0), (2, None, 0)]
 
 
+def test_fill_by_an_expression_of_the_partition() -> None:
+    for partition in ({"partitionBy": "$p"}, {"partitionBy": {"q": "$p"}}):
+        found = run(HOLES, {"$fill": {**partition, "sortBy": {"t": 1}, "output": {"v": {"method": "locf"}}}})
+        assert [(doc["t"], doc["v"]) for doc in found] == [(1, 10), (3, 10), (4, 40), (2, None)]
+    found = run(HOLES, {"$fill": {"partitionByFields": [], "sortBy": {"t": 1}, "output": {"v": {"method": "locf"}}}})
+    assert [doc["v"] for doc in found] == [10, 10, 10, 40]
+
+
 @pytest.mark.parametrize(
     ("argument", "code"),
     [
@@ -142,7 +178,18 @@ def test_fill_by_method() -> None:
         ({"output": {"v": {}}}, 6050203),
         ({"partitionBy": "$p", "partitionByFields": ["p"], "output": {"v": {"value": 1}}}, 6050204),
         ({"output": {"v": {"value": 1}}, "more": 1}, 40415),
+        (1, 6050200),
+        ({"output": 1}, 14),
+        ({"output": {"v": 1}}, 14),
+        ({"output": {"v": {"method": 1}}}, 14),
+        ({"output": {"v": {"value": 1, "method": "locf"}}}, 6050203),
+        ({"sortBy": 1, "output": {"v": {"value": 1}}}, 14),
+        ({"partitionBy": "p", "output": {"v": {"value": 1}}}, 6050205),
+        ({"partitionBy": 1, "output": {"v": {"value": 1}}}, 14),
+        ({"partitionByFields": "p", "output": {"v": {"value": 1}}}, 14),
+        ({"partitionByFields": [1], "output": {"v": {"value": 1}}}, 14),
+        ({"partitionByFields": ["$p"], "output": {"v": {"value": 1}}}, 6050206),
     ],
 )
-def test_fill_refuses(argument: dict[str, Any], code: int) -> None:
+def test_fill_refuses(argument: object, code: int) -> None:
     assert refusal({"$fill": argument}) == code
