@@ -327,6 +327,30 @@ def test_joins(root: Client, log_in: LogIn, join: Document) -> None:
     root.drop_database("shop")
 
 
+@pytest.mark.parametrize("join", JOINS, ids=lambda stage: next(iter(stage)))
+def test_joins_where_pipelines_have_none(root: Client, log_in: LogIn, join: Document) -> None:
+    """Who may not read a collection is refused before anything is said of the pipeline that names it."""
+    root.shop.carts.insert_one({"a": 1})
+    half = log_in(privileges=[on("shop", "carts", "find")])
+    whole = log_in(privileges=[on("shop", "carts", "find"), on("shop", "secret", "find")])
+    fusion = {"$rankFusion": {"input": {"pipelines": {"first": [{"$sort": {"a": 1}}, join]}}}}
+    for pipeline in ([fusion], [{"$unionWith": {"coll": "carts", "pipeline": [fusion]}}]):
+        assert refused(lambda: list(half.shop.carts.aggregate(pipeline)))  # noqa: B023
+        assert code(lambda: list(whole.shop.carts.aggregate(pipeline))) not in (None, UNAUTHORIZED)  # noqa: B023
+    root.drop_database("shop")
+
+
+def test_joins_with_other_databases(root: Client, log_in: LogIn) -> None:
+    """`{db, coll}`, which only sharded clusters know, is told of to nobody but who may read that collection."""
+    root.shop.carts.insert_one({"a": 1})
+    half = log_in(privileges=[on("shop", "carts", "find"), on("shop", "secret", "find")])
+    whole = log_in(privileges=[on("shop", "carts", "find"), on("other", "secret", "find")])
+    join = {"$lookup": {"from": {"db": "other", "coll": "secret"}, "pipeline": [], "as": "x"}}
+    assert refused(lambda: list(half.shop.carts.aggregate([join])))
+    assert code(lambda: list(whole.shop.carts.aggregate([join]))) not in (None, UNAUTHORIZED)
+    root.drop_database("shop")
+
+
 def test_pipelines_that_write(root: Client, log_in: LogIn) -> None:
     root.shop.carts.insert_one({"_id": 1})
     reader = log_in(role("read", "shop"), privileges=[on("other", "merged", "insert")])
