@@ -258,18 +258,24 @@ class MergeObjectsState(AccumulatorState):
             self.elements[cursor.name_bytes()] = cursor.raw_element()
 
     def result(self) -> Value:
-        if not self.elements:
-            return EMPTY_DOCUMENT
-        builder = DocumentBuilder()
-        for element in self.elements.values():
-            builder.append_raw_element(element)
-        return builder.finish()
+        return joined_elements(self.elements)
 
     def size(self) -> int:
         return 64 + self.bytes
 
     def grows(self) -> bool:
         return True
+
+
+def joined_elements(elements: dict[bytes, bytes]) -> bytes:
+    """The document of encoded elements."""
+    if not elements:
+        return EMPTY_DOCUMENT
+    builder = DocumentBuilder()
+    for element in elements.values():
+        give_way()
+        builder.append_raw_element(element)
+    return builder.finish()
 
 
 class StdDevState(AccumulatorState):

@@ -36,7 +36,7 @@ from mongottl.query.expr.parser import parse_arguments, parse_operand, type_of
 # From this number of constants on, `$in` looks for a value among their hashes.
 _MANY_VALUES: Final = 16
 # Elements that are copied in a microsecond, as a power of two; numbers that `$range` makes at once.
-_COPIED_BITS: Final = 6
+COPIED_BITS: Final = 6
 _RANGE_PART: Final = 1 << 16
 MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit of $range, used for all operators that build arrays
 
@@ -89,7 +89,7 @@ def concat_arrays(values: list[Value]) -> Value:
         if not isinstance(value, list):
             raise CommandError(28664, f"$concatArrays only supports arrays, not {type_of(value)}")
         _check_length("$concatArrays", len(joined) + len(value))
-        give_way(len(value) >> _COPIED_BITS)
+        give_way(len(value) >> COPIED_BITS)
         joined.extend(value)
     return joined
 
@@ -212,7 +212,7 @@ def range_(values: list[Value]) -> Value:
     result: list[Value] = []
     for at in range(0, len(numbers), _RANGE_PART):
         result.extend(numbers[at : at + _RANGE_PART])
-        give_way(_RANGE_PART >> _COPIED_BITS)
+        give_way(_RANGE_PART >> COPIED_BITS)
     return result
 
 
@@ -235,7 +235,7 @@ def reverse_array(value: Value) -> Value:
         return None
     if not isinstance(value, list):
         raise CommandError(34435, f"The argument to $reverseArray must be an array, but was of type: {type_of(value)}")
-    give_way(len(value) >> _COPIED_BITS)
+    give_way(len(value) >> COPIED_BITS)
     return value[::-1]
 
 
@@ -255,7 +255,7 @@ def slice_(values: list[Value]) -> Value:
         return None
     if not isinstance(array, list):
         raise CommandError(28724, f"First argument to $slice must be an array, but is of type: {type_of(array)}")
-    give_way(len(array) >> _COPIED_BITS)
+    give_way(len(array) >> COPIED_BITS)
     count = _slice_number(second, "Second", 28725, 28726)
     if len(values) == 2:
         return array[:count] if count >= 0 else array[count:]
@@ -396,7 +396,7 @@ def zip_(values: list[Value]) -> Value:
     rows: list[Value] = []
     for i in range(count):
         row: list[Value] = []
-        give_way(1 + (len(arrays) >> _COPIED_BITS))
+        give_way(1 + (len(arrays) >> COPIED_BITS))
         for j in range(len(arrays)):
             if i < len(arrays[j]):
                 row.append(arrays[j][i])

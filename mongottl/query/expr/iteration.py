@@ -9,6 +9,7 @@ from mongottl.document.numbers import is_true, whole_int32
 from mongottl.document.render import render_result
 from mongottl.document.types import Missing, Value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.query.expr.appending import Gathered, appending, gathering
 from mongottl.query.expr.base import (
     EvaluationContext,
     Expression,
@@ -162,6 +163,11 @@ def parse_filter(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 class ReduceExpression(NamedExpression):
+    """`$reduce`, whose `$$this` and `$$value` are in the slots `this` and `this + 1`.
+
+    body: `in`, or what appends to `$$value` in its place. gathering: what adds to `$$value` in place of `in`, or None.
+    """
+
     def __init__(
         self, parameters: dict[str, Expression], input: Expression, initial: Expression, this: int, body: Expression
     ) -> None:
@@ -170,7 +176,8 @@ class ReduceExpression(NamedExpression):
         self.initial: Final = initial
         self.this: Final[i64] = this
         self.value: Final[i64] = this + 1
-        self.body: Final = body
+        self.body: Final[Expression] = appending(body, this + 1) or body
+        self.gathering: Final = gathering(body, this + 1)
 
     def foldable(self) -> bool:
         return False
@@ -181,12 +188,24 @@ class ReduceExpression(NamedExpression):
             return None
         if not isinstance(array, list):
             raise CommandError(40080, f"$reduce requires that 'input' be an array, found: {render_result(array)}")
-        value = self.initial.evaluate(ev)
+        ev.bind(self.value, self.initial.evaluate(ev))
+        gathering = self.gathering
+        gathered: Gathered | None = None
         for item in array:
             give_way()
             ev.bind(self.this, item)
-            ev.bind(self.value, value)
-            value = self.body.evaluate(ev)
+            if gathering is not None:
+                if gathered is None:
+                    gathered = gathering.begin(ev.slots[self.value])
+                if gathered is not None:
+                    if gathering.add(gathered, ev):
+                        continue
+                    ev.bind(self.value, gathered.result())
+                    gathered = None
+            # Nothing else holds the value meanwhile, so that it can be appended to in place.
+            ev.bind(self.value, self.body.evaluate(ev))
+        value = ev.slots[self.value] if gathered is None else gathered.result()
+        ev.slots[self.value] = None
         return value
 
 

@@ -24,14 +24,19 @@ from mongottl.query.expr.parser import parse_arguments, type_of
 def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:
     """The values by their KeyStrings, which sort as the values do; of equal values the first."""
     found: dict[bytes, Value] = {}
+    add_distinct(found, array, collation)
+    return found
+
+
+def add_distinct(found: dict[bytes, Value], array: list[Value], collation: Collation | None) -> None:
+    """Adds values by their KeyStrings; of equal values the first stays."""
     for value in array:
         key = encode_value(value, False, collation)
         if key not in found:
             found[key] = value
-    return found
 
 
-def _ordered(values: dict[bytes, Value]) -> list[Value]:
+def ordered_values(values: dict[bytes, Value]) -> list[Value]:
     ordered: list[Value] = []
     for key in sort_in_parts(list(values)):
         give_way()
@@ -49,10 +54,8 @@ def set_union(values: list[Value], collation: Collation | None) -> Value:
             raise CommandError(
                 17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_of(array)}"
             )
-        for key, value in _distinct(array, collation).items():
-            give_way()
-            found.setdefault(key, value)
-    return _ordered(found)
+        add_distinct(found, array, collation)
+    return ordered_values(found)
 
 
 @collated_expression("$setIntersection", 0, -1, grouping=COMMUTATIVE)
@@ -75,7 +78,7 @@ def set_intersection(values: list[Value], collation: Collation | None) -> Value:
             common = _shared(common, these)
         if not common:
             break  # what follows is not evaluated
-    return [] if common is None else _ordered(common)
+    return [] if common is None else ordered_values(common)
 
 
 def _shared(values: dict[bytes, Value], others: dict[bytes, Value]) -> dict[bytes, Value]:
