@@ -24,7 +24,14 @@ from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError, is_interruption
 from mongottl.query.expr.accumulators import joined_elements
 from mongottl.query.expr.array import COPIED_BITS, MAX_ARRAY_BYTES, concat_arrays
-from mongottl.query.expr.base import CollatedExpression, EvaluationContext, Expression, FunctionExpression, is_nullish
+from mongottl.query.expr.base import (
+    CollatedExpression,
+    EvaluationContext,
+    Expression,
+    FunctionExpression,
+    evaluate_all,
+    is_nullish,
+)
 from mongottl.query.expr.conditional import CondExpression, SwitchExpression
 from mongottl.query.expr.parser import check_string
 from mongottl.query.expr.path import VariableExpression
@@ -47,9 +54,7 @@ class AppendExpression(Expression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         added: list[Value] = []
         try:
-            for argument in self._added:
-                give_way()
-                added.append(argument.evaluate(ev))
+            evaluate_all(self._added, ev, added)
         except CommandError as error:
             if not is_interruption(error) and self._plain.function([ev.slots[self._slot], *added]) is None:
                 return None
@@ -76,7 +81,7 @@ class AppendExpression(Expression):
         assert isinstance(array, list)
         for value in added:
             assert isinstance(value, list)
-            give_way(len(value) >> COPIED_BITS)
+            give_way(1 + (len(value) >> COPIED_BITS))
             array.extend(value)
         return array
 
@@ -228,9 +233,7 @@ class Gathering:
         """Adds for the present element; False if plain evaluation must, which raises an error or gives null."""
         values: list[Value] = []
         try:
-            for argument in self._added:
-                give_way()
-                values.append(argument.evaluate(ev))
+            evaluate_all(self._added, ev, values)
         except CommandError as error:
             if is_interruption(error):
                 raise

@@ -10,6 +10,7 @@ import math
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import DECIMAL_DIGITS, TWO_63, clamp_to_long, decimal_of, to_double, whole
 from mongottl.document.render import render_result
 from mongottl.document.types import INT64_MIN, Date, Decimal128, Int64, Value
@@ -19,6 +20,7 @@ from mongottl.query.expr.base import (
     EvaluationContext,
     Expression,
     Scope,
+    evaluate_all,
     expression,
     expression_parser,
     is_nullish,
@@ -150,8 +152,7 @@ class AddExpression(Expression):
             return add_values([a, b])
         values: list[Value] = []
         try:
-            for argument in arguments:
-                values.append(argument.evaluate(ev))
+            evaluate_all(arguments, ev, values)
         except CommandError as error:
             if values and not is_interruption(error) and add_values(values) is None:
                 return None
@@ -170,6 +171,7 @@ def add_values(values: list[Value]) -> Value:
     total = Sum()
     has_date = False
     for value in values:
+        give_way()
         if total.add(value):
             continue
         if isinstance(value, Date):
@@ -271,6 +273,7 @@ def multiply(values: list[Value]) -> Value:
     exact = decimal.Decimal(1)
     widest = INT
     for value in values:
+        give_way()
         kind = width(value)
         if kind == 0:
             if is_nullish(value):

@@ -89,7 +89,7 @@ def concat_arrays(values: list[Value]) -> Value:
         if not isinstance(value, list):
             raise CommandError(28664, f"$concatArrays only supports arrays, not {type_of(value)}")
         _check_length("$concatArrays", len(joined) + len(value))
-        give_way(len(value) >> COPIED_BITS)
+        give_way(1 + (len(value) >> COPIED_BITS))
         joined.extend(value)
     return joined
 

@@ -96,6 +96,19 @@ class Expression:
         return True
 
 
+# After so many operands others may run, as a mask, and the work that they count as.
+OPERANDS_MASK: Final = 63
+OPERANDS_WEIGHT: Final = 8
+
+
+def evaluate_all(operands: list[Expression], ev: EvaluationContext, values: list[Value]) -> None:
+    """Appends the values of operands; if one fails, those before it."""
+    for operand in operands:
+        values.append(operand.evaluate(ev))
+        if len(values) & OPERANDS_MASK == 0:
+            give_way(OPERANDS_WEIGHT)
+
+
 class Constant(Expression):
     def __init__(self, value: Value) -> None:
         self.value: Final = value
@@ -125,6 +138,7 @@ class Scope:
         """The scope inside an expression that binds these names, to slots from `self.next_slot` on."""
         inner = Scope(self.ctx, self)
         for name in names:
+            give_way()
             inner.slots[name] = inner.next_slot
             inner.next_slot += 1
         return inner
@@ -132,7 +146,10 @@ class Scope:
     def reserve(self, count: int) -> "Scope":
         """A scope with the same names that leaves `count` slots free for variables bound around the inner
         expressions."""
-        inner = Scope(self.ctx, self)
+        inner = Scope(self.ctx)
+        inner.slots = self.slots
+        inner.constants = self.constants
+        inner.next_slot = self.next_slot
         inner.next_slot += count
         return inner
 
@@ -272,8 +289,7 @@ class FunctionExpression(Expression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         give_way()
         values: list[Value] = []
-        for argument in self.arguments:
-            values.append(argument.evaluate(ev))
+        evaluate_all(self.arguments, ev, values)
         return self.function(values)
 
     def operands(self) -> list[Expression]:
@@ -292,8 +308,7 @@ class InOrderExpression(FunctionExpression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         values: list[Value] = []
         try:
-            for argument in self.arguments:
-                values.append(argument.evaluate(ev))
+            evaluate_all(self.arguments, ev, values)
         except CommandError as error:
             if values and not is_interruption(error) and self.function(values) is None:
                 return None
@@ -314,8 +329,7 @@ class CollatedExpression(FunctionExpression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         give_way()
         values: list[Value] = []
-        for argument in self.arguments:
-            values.append(argument.evaluate(ev))
+        evaluate_all(self.arguments, ev, values)
         return self.collated(values, self.collation)
 
 
@@ -325,8 +339,7 @@ class CollatedInOrderExpression(CollatedExpression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         values: list[Value] = []
         try:
-            for argument in self.arguments:
-                values.append(argument.evaluate(ev))
+            evaluate_all(self.arguments, ev, values)
         except CommandError as error:
             if values and not is_interruption(error) and self.collated(values, self.collation) is None:
                 return None

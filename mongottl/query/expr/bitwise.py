@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -18,6 +19,7 @@ def _combine(name: str, values: list[Value], operator: int) -> Value:
     result = -1 if operator == AND else 0
     long = False
     for value in values:
+        give_way()
         if is_nullish(value):
             return None
         kind = width(value)

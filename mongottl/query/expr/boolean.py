@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
 from mongottl.query.expr.base import (
@@ -21,7 +22,11 @@ class AndExpression(Expression):
         self.arguments: Final = arguments
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        return all(is_true(argument.evaluate(ev)) for argument in self.arguments)
+        for argument in self.arguments:
+            give_way()
+            if not is_true(argument.evaluate(ev)):
+                return False
+        return True
 
     def operands(self) -> list[Expression]:
         return self.arguments
@@ -35,7 +40,11 @@ class OrExpression(Expression):
         self.arguments: Final = arguments
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        return any(is_true(argument.evaluate(ev)) for argument in self.arguments)
+        for argument in self.arguments:
+            give_way()
+            if is_true(argument.evaluate(ev)):
+                return True
+        return False
 
     def operands(self) -> list[Expression]:
         return self.arguments

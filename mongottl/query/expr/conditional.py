@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -59,6 +60,7 @@ class IfNullExpression(Expression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         value: Value = None
         for argument in self.arguments:
+            give_way()
             value = argument.evaluate(ev)
             if not is_nullish(value):
                 break
@@ -93,6 +95,7 @@ class SwitchExpression(Expression):
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         for i in range(len(self.cases)):
+            give_way()
             if is_true(self.cases[i].evaluate(ev)):
                 return self.thens[i].evaluate(ev)
         default = self.default

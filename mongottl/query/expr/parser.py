@@ -19,6 +19,8 @@ from mongottl.query.expr.base import (
     ALL_FIRST,
     ASSOCIATIVE,
     EXPRESSIONS,
+    OPERANDS_MASK,
+    OPERANDS_WEIGHT,
     CollatedExpression,
     CollatedInOrderExpression,
     Constant,
@@ -46,6 +48,8 @@ class ArrayExpression(Expression):
         for item in self.items:
             value = item.evaluate(ev)
             values.append(None if isinstance(value, Missing) else value)
+            if len(values) & OPERANDS_MASK == 0:
+                give_way(OPERANDS_WEIGHT)
         return values
 
     def operands(self) -> list[Expression]:
@@ -68,6 +72,8 @@ class ObjectExpression(Expression):
         names = self.name_bytes
         values = self.values
         for i in range(len(names)):
+            if i & OPERANDS_MASK == OPERANDS_MASK:
+                give_way(OPERANDS_WEIGHT)
             builder.append_named(names[i], values[i].evaluate(ev))
         return builder.finish()
 

@@ -44,6 +44,7 @@ def _values_in_array(buf: bytes, start: i64, parts: list[bytes], index: i64) -> 
         type_code: i64 = buf[pos]
         if type_code == 0:
             return found
+        give_way()
         pos = cstring_end(buf, pos + 1) + 1
         if type_code == DOCUMENT:
             value = value_at(buf, type_code, pos, parts, index)
@@ -61,6 +62,7 @@ def value_in(value: Value, parts: list[bytes], index: i64) -> Value:
     if isinstance(value, list):
         found: list[Value] = []
         for item in value:
+            give_way()
             if isinstance(item, bytes):
                 inner = value_in(item, parts, index)
                 if not isinstance(inner, Missing):

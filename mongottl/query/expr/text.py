@@ -66,6 +66,7 @@ def coerce_to_string(value: Value) -> str:
 def concat(values: list[Value]) -> Value:
     parts: list[str] = []
     for value in values:
+        give_way()
         if isinstance(value, str):
             parts.append(value)
         elif is_nullish(value):
@@ -78,13 +79,13 @@ def concat(values: list[Value]) -> Value:
 def _ascii_lower(text: str) -> str:
     if text.isascii():
         return text.lower()
-    return "".join([char.lower() if char.isascii() else char for char in text])
+    return decode_text(encode_text(text).lower())  # that of bytes are ASCII letters
 
 
 def _ascii_upper(text: str) -> str:
     if text.isascii():
         return text.upper()
-    return "".join([char.upper() if char.isascii() else char for char in text])
+    return decode_text(encode_text(text).upper())
 
 
 @unary_expression("$toLower")
@@ -287,11 +288,38 @@ def split(values: list[Value]) -> Value:
         )
     if delimiter == "":
         raise CommandError(40087, "$split requires a non-empty separator")
-    parts: list[Value] = []
     if is_valid_text(delimiter):
-        parts.extend(text.split(delimiter))
-    else:  # bytes that may be in the middle of a character
-        parts.extend([decode_text(part) for part in encode_text(text).split(encode_text(delimiter))])
+        return _split_in_windows(text, delimiter)
+    # Bytes that may be in the middle of a character.
+    parts: list[Value] = []
+    for part in encode_text(text).split(encode_text(delimiter)):
+        give_way()
+        parts.append(decode_text(part))
+    return parts
+
+
+# Characters of a text that are split or gathered at once, and about how many microseconds that takes.
+_WINDOW: Final = 1 << 16
+_WINDOW_WEIGHT: Final = 512
+
+
+def _split_in_windows(text: str, delimiter: str) -> list[Value]:
+    parts: list[Value] = []
+    start = 0
+    while len(text) - start > _WINDOW:
+        found = text[start : start + _WINDOW].split(delimiter)
+        rest = found.pop()  # goes on in the next window
+        if found:
+            parts.extend(found)
+            start += _WINDOW - len(rest)
+        else:
+            end = text.find(delimiter, start + max(0, _WINDOW - len(delimiter)))
+            if end < 0:
+                break
+            parts.append(text[start:end])
+            start = end + len(delimiter)
+        give_way(_WINDOW_WEIGHT)
+    parts.extend(text[start:].split(delimiter))
     return parts
 
 
@@ -325,10 +353,18 @@ def _trimmed(name: str, values: list[Value], left: bool, right: bool) -> Value:
         return text
     if not is_valid_text(chars):
         return decode_text(_trimmed_bytes(encode_text(text), _characters(name, encode_text(chars)), left, right))
-    distinct = "".join(dict.fromkeys(chars))
+    distinct = _distinct_characters(chars)
     if left:
         text = text[_trimmed_on_the_left(text, distinct) :]
     return text[: _trimmed_on_the_right(text, distinct)] if right else text
+
+
+def _distinct_characters(text: str) -> str:
+    found: dict[str, None] = {}
+    for start in range(0, len(text), _WINDOW):
+        found.update(dict.fromkeys(text[start : start + _WINDOW]))
+        give_way(_WINDOW_WEIGHT)
+    return "".join(found)
 
 
 def _trimmed_on_the_left(text: str, chars: str) -> int:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode, encode_array, encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError
@@ -21,6 +22,7 @@ class LetExpression(Expression):
     def evaluate(self, ev: EvaluationContext) -> Value:
         # The values cannot read each other's variables: the slots are above all slots in scope for them.
         for i in range(len(self.slots)):
+            give_way()
             ev.bind(self.slots[i], self.values[i].evaluate(ev))
         return self.body.evaluate(ev)
 

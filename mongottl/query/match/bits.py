@@ -10,8 +10,10 @@ from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.compare import bracket_of_type
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import (
     BINARY,
     DECIMAL128,
@@ -51,6 +53,7 @@ class BitsExpression(PathExpression):
         self._low = 0
         self._high: list[int] = []
         for position in positions:
+            give_way()
             if position < 64:
                 self._low |= 1 << position
             else:
@@ -83,6 +86,7 @@ class BitsExpression(PathExpression):
         some_set = common != 0
         some_clear = common != self._low
         for position in self._high:
+            give_way()
             if position >> 3 < len(data) and data[position >> 3] >> (position & 7) & 1:
                 some_set = True
             else:
@@ -113,6 +117,7 @@ def _positions(operand: Value, name: str) -> list[int]:
     if isinstance(operand, list):
         positions: set[int] = set()
         for index, position in enumerate(operand):
+            give_way()
             fault = whole_number_fault(position)
             bit = whole(position)
             if not fault and (bit is None or bit > INT_MAX):
@@ -120,7 +125,7 @@ def _positions(operand: Value, name: str) -> list[int]:
             if fault or bit is None:
                 raise bad_value(f"Failed to parse bit position. {fault}: {element_text(str(index), position)}")
             positions.add(bit)
-        return sorted(positions)
+        return sort_in_parts(list(positions))
     if is_number(operand):
         fault = whole_number_fault(operand)
         number = whole(operand)
@@ -128,8 +133,13 @@ def _positions(operand: Value, name: str) -> list[int]:
             raise CommandError(ErrorCode.FailedToParse, f"{fault}: {element_text(name, operand)}")
         return [bit for bit in range(63) if number >> bit & 1]
     if isinstance(operand, BinData):
-        data = operand.data
-        return [bit for bit in range(8 * len(data)) if data[bit >> 3] >> (bit & 7) & 1]
+        set_bits: list[int] = []
+        for at, byte in enumerate(operand.data):
+            give_way()
+            for bit in range(8):
+                if byte >> bit & 1:
+                    set_bits.append(8 * at + bit)
+        return set_bits
     raise bad_value(f"{name} takes an Array, a number, or a BinData but received: {element_text(name, operand)}")
 
 

@@ -345,21 +345,31 @@ class InExpression(PathExpression):
             # Less common types, some of which can equal a value of a common one: decimals, symbols.
             return self._matches_rare(buf, type_code, pos)
         for other in self._others:
+            give_way()
             if other.matches_single(buf, type_code, pos):
                 return True
-        return any(regex.matches_single(buf, type_code, pos) for regex in self.regexes)
+        return self._matches_regex(buf, type_code, pos)
+
+    def _matches_regex(self, buf: bytes, type_code: i64, pos: i64) -> bool:
+        for regex in self.regexes:
+            give_way()
+            if regex.matches_single(buf, type_code, pos):
+                return True
+        return False
 
     def _matches_rare(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         value = decode_value(buf, type_code, pos)
         bracket = bracket_of_type(type_code)
         if bracket == BRACKET_NUMBER or bracket == BRACKET_STRING:
             for candidate in self.values:
+                give_way()
                 if bracket_of(candidate) == bracket and compare_values(candidate, value, self.collation) == 0:
                     return True
         for other in self._others:
+            give_way()
             if other.matches_single(buf, type_code, pos):
                 return True
-        return any(regex.matches_single(buf, type_code, pos) for regex in self.regexes)
+        return self._matches_regex(buf, type_code, pos)
 
     def simplify(self) -> MatchExpression:
         if not self.values and not self.regexes:
@@ -379,9 +389,14 @@ class InExpression(PathExpression):
     def intervals(self) -> list[Interval] | None:
         if self._is_plain and not self.regexes:
             # Already ascending and disjoint.
-            return [point(with_keys(value, self.collation)) for value in self.values]
+            points: list[Interval] = []
+            for value in self.values:
+                give_way()
+                points.append(point(with_keys(value, self.collation)))
+            return points
         found: list[Interval] = []
         for value in self.values:
+            give_way()
             one = comparison_intervals(EQ, with_keys(value, self.collation))
             if one is None:
                 return None
@@ -428,8 +443,12 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
         else:
             rest.append(value)
     ordered: list[Value] = sort_in_parts(list(numbers.values()))
-    ordered.extend([decode_text(text) for text in sort_in_parts(list(texts))])
-    ordered.extend([ObjectId(oid) for oid in sort_in_parts(list(oids))])
+    for text in sort_in_parts(list(texts)):
+        give_way()
+        ordered.append(decode_text(text))
+    for oid in sort_in_parts(list(oids)):
+        give_way()
+        ordered.append(ObjectId(oid))
     if not rest:
         return ordered
     distinct: list[Value] = []

@@ -52,8 +52,11 @@ class AllTests(SchemaTest):
         self.tests = tests
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
-        give_way()
-        return all(test.passes(buf, type_code, pos) for test in self.tests)
+        for test in self.tests:
+            give_way()
+            if not test.passes(buf, type_code, pos):
+                return False
+        return True
 
 
 class CountedTests(SchemaTest):
@@ -66,6 +69,7 @@ class CountedTests(SchemaTest):
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         count = 0
         for test in self.tests:
+            give_way()
             if test.passes(buf, type_code, pos):
                 count += 1
                 if not self.exactly_one:
@@ -96,7 +100,10 @@ class TypeTest(SchemaTest):
 class EnumTest(SchemaTest):
     def __init__(self, values: list[Value]) -> None:
         self.values = values
-        self._keys: set[bytes] = {unordered_key(value) for value in values}
+        self._keys: set[bytes] = set()
+        for value in values:
+            give_way()
+            self._keys.add(unordered_key(value))
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         return unordered_key(decode_value(buf, type_code, pos)) in self._keys
@@ -216,6 +223,7 @@ class ItemsTest(SchemaTest):
             element_type: i64 = buf[pos]
             if element_type == 0:
                 return True
+            give_way()
             pos = cstring_end(buf, pos + 1) + 1
             if index < len(self.first):
                 if not self.first[index].passes(buf, element_type, pos):
@@ -244,6 +252,7 @@ class RequiredTest(SchemaTest):
             return True
         if len(self.names) > FEW_NAMES:
             missing = set(self.names)
+            give_way(len(missing) >> 4)
             cursor = ElementCursor(buf, pos)
             while cursor.next():
                 give_way()
@@ -354,7 +363,11 @@ class JsonSchemaExpression(WholeDocumentExpression):
 
 def all_different(values: list[Value]) -> bool:
     """Whether no two of the values are equal, ignoring the order of fields in them."""
-    return len({unordered_key(value) for value in values}) == len(values)
+    keys: set[bytes] = set()
+    for value in values:
+        give_way()
+        keys.add(unordered_key(value))
+    return len(keys) == len(values)
 
 
 def unordered_key(value: Value) -> bytes:

@@ -8,6 +8,7 @@ a `pattern` that does not.
 
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value, is_number
@@ -337,6 +338,7 @@ def _distinct_names(operand: Value, keyword: str) -> list[str]:
         raise _failed_to_parse(f"$jsonSchema keyword '{keyword}' cannot be an empty array")
     names: dict[str, None] = {}
     for entry in operand:
+        give_way()
         if not isinstance(entry, str):
             raise _type_mismatch(f"$jsonSchema keyword '{keyword}' must hold strings")
         if entry in names:

@@ -717,6 +717,7 @@ def combined_equalities(children: list[MatchExpression]) -> list[MatchExpression
             continue
         keys: set[bytes] = set()
         for equality in equalities:
+            give_way()
             keys.add(equality.equality_key())
         tests.append(AnyEquality(equalities[0].path, keys))
     return tests
@@ -748,10 +749,15 @@ class AndParts:
                 continue
             self._firsts.append(first)
             self._paths.append(first.path)
-            self._wanted.append({equality.equality_key() for equality in equalities})
+            wanted: set[bytes] = set()
+            for equality in equalities:
+                give_way()
+                wanted.add(equality.equality_key())
+            self._wanted.append(wanted)
 
     def match_at(self, buf: bytes, start: i64) -> bool:
         for child in self._others:
+            give_way()
             if not child.matches_at(buf, start):
                 return False
         for i in range(len(self._firsts)):
@@ -763,6 +769,7 @@ class AndParts:
 
     def match_value(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         for child in self._others:
+            give_way()
             if not child.matches_value(buf, type_code, pos):
                 return False
         for i in range(len(self._firsts)):

@@ -14,6 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value, index_name
+from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING
 from mongottl.document.utf8 import encode_text
@@ -207,6 +208,7 @@ class ProjectionNode:
 
 def compute(entry: Entry, ev: EvaluationContext) -> bytes:
     """The element of a computed entry; b"" if there is no value."""
+    give_way()
     expression = entry.expression
     if expression is not None:
         value = expression.evaluate(ev)

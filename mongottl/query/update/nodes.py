@@ -25,6 +25,7 @@ from mypy_extensions import i64
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
 from mongottl.document.interrupt import give_way
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, MAX_DOCUMENT_BYTES, NULL
 from mongottl.document.utf8 import compare_texts, encode_text
@@ -380,6 +381,7 @@ class ObjectNode(UpdateNode):
         last: i64 = pos + 4
         ended = False
         for child in children:
+            give_way()
             index: i64 = child.index
             while not ended and size <= index:
                 if cursor.next():
@@ -439,9 +441,10 @@ def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]
     appended."""
     parts: list[bytes] = []
     if len(edits) > 1:
-        edits.sort()
+        edits = sort_in_parts(edits)
     last: i64 = start
     for edit in edits:
+        give_way()
         parts.append(buf[last : edit[0]])
         parts.append(edit[2])
         last = edit[1]

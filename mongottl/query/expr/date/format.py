@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_result
 from mongottl.document.types import Date, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -37,6 +38,9 @@ from mongottl.query.expr.parser import type_of
 _TO_STRING: Final = Syntax(18629, 18534, [("date", 18628)], ["format", "timezone", "onNull"])
 _DEFAULT_UTC_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%LZ"
 _DEFAULT_LOCAL_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%L"
+# After so many characters others may run, as a mask, and the work that they count as.
+_PARTS_MASK: Final = 127
+_PARTS_WEIGHT: Final = 16
 _LETTERS: Final = "dGHjLmMSUuVwYzZ%bB"
 
 
@@ -47,6 +51,8 @@ def format_date(format: str, utc_ms: int, zone: TimeZone) -> str:
     parts: list[str] = []
     i = 0
     while i < len(format):
+        if len(parts) & _PARTS_MASK == _PARTS_MASK:
+            give_way(_PARTS_WEIGHT)
         char = format[i]
         if char != "%":
             parts.append(char)

@@ -8,6 +8,7 @@ import re
 from functools import cache
 from typing import Final
 
+from mongottl.document.interrupt import give_way
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.date.calendar import (
     MONTH_NAMES,
@@ -238,6 +239,7 @@ def check_format(format: str, letters: str) -> None:
     """18535 for a `%` at the end, 18536 for one with a letter that is not in `letters`."""
     i = 0
     while i < len(format):
+        give_way()
         if format[i] == "%":
             i += 1
             if i >= len(format):
@@ -254,6 +256,7 @@ def parse_formatted(text: str, format: str, zone: TimeZone | None) -> int:
     seen: list[str] = []
     i = 0
     while i < len(format):
+        give_way()
         char = format[i]
         if char != "%":
             pattern += re.escape(char)

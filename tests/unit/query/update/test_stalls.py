@@ -1,0 +1,124 @@
+"""No modifier goes on for long without a check, whatever number of fields, elements or paths a client sends.
+
+Each registered modifier has examples.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import bson
+import pytest
+
+from mongottl.query.context import ParseContext
+from mongottl.query.update import parse_update
+from mongottl.query.update.registry import modifiers
+from tests.gaps import STALL_S, longest_stall_s
+
+LENGTH = 100_000
+NUMBERS = [*range(LENGTH)]
+FIELDS = [f"f{number}" for number in NUMBERS]
+LONG: dict[str, Any] = {
+    "a": NUMBERS,
+    "docs": [{"n": number, "list": [number]} for number in NUMBERS],
+    "wide": dict.fromkeys(FIELDS, 1),
+    "text": "ab" * (1 << 19),
+    "one": 1,
+}
+NEW_FIELDS: dict[str, Any] = dict.fromkeys(FIELDS, 1)
+OLD_FIELDS: dict[str, Any] = {f"wide.{field}": 2 for field in FIELDS}
+ELEMENTS: dict[str, Any] = {f"a.{number}": 2 for number in NUMBERS}
+
+# By name, updates of a document with the fields of `LONG` that they name first.
+EXAMPLES: dict[str, list[Any]] = {
+    "$addToSet": [
+        {"$addToSet": {"a": -1}},
+        {"$addToSet": {"a": {"$each": [-number for number in NUMBERS]}}},
+        {"$addToSet": {"docs": {"$each": [{"n": -number} for number in NUMBERS]}}},
+        {"$addToSet": {f"x{field}": 1 for field in FIELDS}},
+    ],
+    "$bit": [{"$bit": {"a.$[]": {"or": 1 << 20}}}, {"$bit": {field: {"or": 1} for field in FIELDS}}],
+    "$currentDate": [{"$currentDate": NEW_FIELDS}, {"$currentDate": {"docs.$[].at": True}}],
+    "$inc": [{"$inc": {"a.$[]": 1}}, {"$inc": OLD_FIELDS}, {"$inc": {"docs.$[].n": 1}}, {"$inc": ELEMENTS}],
+    "$max": [{"$max": {"a.$[]": LENGTH}}, {"$max": {"one": NUMBERS}}],
+    "$min": [{"$min": {"a.$[]": -1}}, {"$min": {"a": [*range(LENGTH - 1), -1]}}],
+    "$mul": [{"$mul": {"a.$[]": 2}}, {"$mul": NEW_FIELDS}],
+    "$pop": [{"$pop": {"a": -1}}, {"$pop": {"docs": 1}}, {"$pop": {"docs.$[].list": 1}}],
+    "$pull": [
+        {"$pull": {"a": {"$gt": 5}}},
+        {"$pull": {"docs": {"n": {"$in": [-number for number in NUMBERS]}}}},
+        {"$pull": {"a": 7}},
+    ],
+    "$pullAll": [
+        {"$pullAll": {"a": [-number for number in NUMBERS]}},
+        {"$pullAll": {"docs": [{"n": -number} for number in range(1_000)]}},
+    ],
+    "$push": [
+        {"$push": {"a": -1}},
+        {"$push": {"a": {"$each": NUMBERS, "$position": 0}}},
+        {"$push": {"a": {"$each": NUMBERS, "$sort": -1, "$slice": 100}}},
+        {"$push": {"docs": {"$each": [], "$sort": {"n": -1}}}},
+        {"$push": {"docs.$[].list": 1}},
+    ],
+    "$pushAll": [],
+    "$rename": [{"$rename": {f"wide.{field}": f"x.{field}" for field in FIELDS[:200]}}, {"$rename": {"wide": "x"}}],
+    "$set": [
+        {"$set": NEW_FIELDS},
+        {"$set": OLD_FIELDS},
+        {"$set": ELEMENTS},
+        {"$set": {"one": NUMBERS}},
+        {"$set": {"docs.$[].n": 5}},
+        {"$set": {f"x.{field}.y": 1 for field in FIELDS}},
+        {"$set": {"text": "b"}},
+    ],
+    "$setOnInsert": [{"$setOnInsert": NEW_FIELDS}],
+    "$unset": [{"$unset": OLD_FIELDS}, {"$unset": ELEMENTS}, {"$unset": {"docs.$[].n": 1}}],
+}
+EXAMPLES.pop("$pushAll")
+# Other forms of updates. An array filter stands in `_filters`.
+FORMS: dict[str, Any] = {
+    "replacement": NEW_FIELDS,
+    "array filter": {"$set": {"a.$[e]": 0}, "_filters": [{"e": {"$gt": 5}}]},
+    "array filter of documents": {"$inc": {"docs.$[e].n": 1}, "_filters": [{"e.n": {"$lt": 50_000}}]},
+    "pipeline": [{"$set": {"a": {"$map": {"input": "$a", "in": {"$add": ["$$this", 1]}}}}}],
+    "pipeline of new fields": [{"$set": NEW_FIELDS}],
+    "pipeline that removes fields": [{"$unset": [f"wide.{field}" for field in FIELDS]}],
+    "pipeline that replaces": [{"$replaceWith": {"$arrayToObject": {"$objectToArray": "$wide"}}}],
+    "pipeline that projects": [{"$project": {"docs.n": 1}}],
+}
+CASES = {
+    **{f"{name} {i}": each for name, examples in EXAMPLES.items() for i, each in enumerate(examples)},
+    **FORMS,
+}
+
+
+@functools.cache
+def document_with(fields: tuple[str, ...]) -> bytes:
+    return bson.encode({"_id": 1, **{name: LONG[name] for name in fields}})
+
+
+def test_every_modifier_has_examples() -> None:
+    assert EXAMPLES.keys() == set(modifiers.names())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_update_stalls_others(name: str) -> None:
+    assert longest_stall_s(computation(name)) <= STALL_S
+
+
+def computation(name: str) -> Callable[[], object]:
+    update = CASES[name]
+    text = repr(update)[:2_000]
+    named = [name for name in LONG if f"'{name}" in text or f"${name}" in text]
+    document = document_with(tuple(named))
+    filters: Any = []
+    if isinstance(update, dict):
+        filters = [bson.encode(filter) for filter in update.get("_filters", [])]
+        update = {key: value for key, value in update.items() if key != "_filters"}
+    raw: Any = [bson.encode(stage) for stage in update] if isinstance(update, list) else bson.encode(update)
+
+    def compute() -> object:
+        driver = parse_update(raw, ParseContext(1_700_000_000_123), array_filters=filters)
+        return driver, driver.apply(document, None, False)
+
+    return compute
