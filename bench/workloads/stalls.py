@@ -166,12 +166,15 @@ _register_long_requests()
 def _evaluated(count: int) -> dict[str, Document]:
     """Expressions over arrays of `count` elements, or texts of so many bytes, by workload name. `$n` is the count."""
     numbers: Document = {"$range": [0, "$n"]}
-    part: Document = {"$range": [0, {"$toInt": {"$divide": ["$n", 50]}}]}  # of what grows with the square
     mixed = {"$map": {"input": numbers, "in": {"$mod": [{"$multiply": ["$$this", 7919]}, 1_000_003]}}}
     appended = {"$concatArrays": ["$$value", ["$$this"]]}
+    joined = {"$concat": ["$$value", {"$toString": "$$this"}]}
+    united = {"$setUnion": ["$$value", ["$$this"]]}
     date = {"$dateToString": {"date": {"$toDate": {"$toLong": "$$this"}}, "timezone": "Europe/Paris"}}
     return {
-        "reduce-append-pinged": {"$size": {"$reduce": {"input": part, "initialValue": [], "in": appended}}},
+        "reduce-append-pinged": {"$size": {"$reduce": {"input": numbers, "initialValue": [], "in": appended}}},
+        "reduce-concat-pinged": {"$strLenCP": {"$reduce": {"input": numbers, "initialValue": "", "in": joined}}},
+        "reduce-union-pinged": {"$size": {"$reduce": {"input": numbers, "initialValue": [], "in": united}}},
         "reduce-add-pinged": {"$reduce": {"input": numbers, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}},
         "map-dates-pinged": {"$size": {"$map": {"input": numbers, "in": date}}},
         "filter-pinged": {"$size": {"$filter": {"input": numbers, "cond": {"$gt": ["$$this", 5]}}}},

@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.catalog.array_paths import NO_ARRAYS, ArrayPaths
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
-from mongottl.catalog.keys import KeyGenerator
+from mongottl.catalog.keys import KeyGenerator, check_count
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
 from mongottl.catalog.shard_key import PARTITION_ID_INDEX, ShardKey
@@ -16,14 +16,11 @@ from mongottl.document.collation import Collation
 from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
 from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
-from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.collation import parse_collation
 from mongottl.query.icu import icu_version
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
-# Keys that one document may have in one index: MongoDB's default for `indexMaxNumGeneratedKeysPerDocument`.
-MAX_KEYS: Final = 100_000
 # Making the keys of a document that is at least this long can be interrupted.
 LONG_DOCUMENT_BYTES: Final = 64 * 1024
 
@@ -147,11 +144,7 @@ class IndexEntry:
             self.keys.begin()
             return []
         keys = self.keys.keys_of(document)
-        if len(keys) > MAX_KEYS:
-            raise CommandError(
-                ErrorCode.CannotBuildIndexKeys,
-                f"Index key generation produced {len(keys)} keys; at most {MAX_KEYS} are allowed for a document",
-            )
+        check_count(len(keys))
         return keys
 
     def entry_document(self) -> dict[str, Value]:

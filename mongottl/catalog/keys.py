@@ -31,6 +31,8 @@ from mongottl.document.walk import ElementCursor, decode_value, find_field_at
 from mongottl.errors import CommandError, ErrorCode
 
 AMBIGUOUS_FIELD_NAME: Final = 16746
+# Keys that one document may have in one index: MongoDB's default for `indexMaxNumGeneratedKeysPerDocument`.
+MAX_KEYS: Final = 100_000
 
 # The depth of a component whose value is known.
 _SETTLED: Final = -1
@@ -165,6 +167,7 @@ class BtreeKeyGenerator(KeyGenerator):
         cursor = ElementCursor(buf, array_at)
         while cursor.next():
             found[encode_raw(buf, cursor.type_code, cursor.value, descending, self._collation)] = True
+            check_count(len(found))
         return list(found) if found else [encode_value(Undefined(), descending)]
 
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
@@ -292,10 +295,20 @@ class BtreeKeyGenerator(KeyGenerator):
             builder.append_raw(buf, types[i] or NULL, places[i], self._descending[i])
         key = builder.finish()
         found[key] = True
+        check_count(len(found))
         if key == self._wanted:
             self._values = [
                 None if types[i] == 0 else decode_value(buf, types[i], places[i]) for i in range(len(types))
             ]
+
+
+def check_count(count: i64) -> None:
+    """CannotBuildIndexKeys (201) for more keys than a document may have; called before more of them are made."""
+    if count > MAX_KEYS:
+        raise CommandError(
+            ErrorCode.CannotBuildIndexKeys,
+            f"Index key generation produced more than {MAX_KEYS} keys, which is the limit for a document",
+        )
 
 
 def _ambiguous(path: FieldPath, depth: i64) -> CommandError:

@@ -24,7 +24,7 @@ from mongottl.catalog.index_kinds.wildcard_paths import (
     parse_wildcard_projection,
     signature,
 )
-from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator
+from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator, check_count
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import KeyStringBuilder, encode_key, encode_raw
 from mongottl.document.numbers import is_true
@@ -212,6 +212,7 @@ class WildcardKeyGenerator(KeyGenerator):
     def _finish(self, builder: KeyStringBuilder) -> None:
         builder.append_component(self._after_key)
         self._keys[builder.finish()] = True
+        check_count(len(self._keys))
 
 
 def _regular(paths: list[FieldPath], descending: list[bool], collation: Collation | None) -> KeyGenerator | None:

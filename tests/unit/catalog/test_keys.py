@@ -12,7 +12,7 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_key
 from mongottl.document.types import Undefined, Value
 from mongottl.document.walk import get_value
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, ErrorCode
 
 UNDEFINED = Undefined()
 
@@ -226,3 +226,17 @@ def test_an_array_on_the_way_makes_an_index_multikey(
     assert keys_of.saw_array is saw_array
     keys_of.keys_of(bson.encode({"z": 1}))
     assert keys_of.saw_array is False
+
+
+@pytest.mark.parametrize(
+    ("pattern", "document"),
+    [
+        ({"a": 1}, {"a": [*range(300_000)]}),
+        ({"a.b": 1}, {"a": [{"b": number} for number in range(150_000)]}),
+    ],
+)
+def test_no_more_keys_are_made_than_a_document_may_have(pattern: dict[str, Any], document: dict[str, Any]) -> None:
+    keys = generator(pattern)
+    with pytest.raises(CommandError) as caught:
+        keys.keys_of(bson.encode(document))
+    assert caught.value.code == ErrorCode.CannotBuildIndexKeys
