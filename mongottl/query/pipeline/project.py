@@ -4,6 +4,7 @@ from typing import Final
 
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.utf8 import decode_text
 from mongottl.errors import CommandError
@@ -40,7 +41,11 @@ class ProjectSpec(StageSpec):
 
 def projection_effect(projection: Projection) -> Effect | None:
     if isinstance(projection, RootProjection):
-        return Effect([decode_text(name) for name in projection.names], exclusive=projection.inclusive)
+        names: list[str] = []
+        for name in projection.names:
+            give_way()
+            names.append(decode_text(name))
+        return Effect(names, exclusive=projection.inclusive)
     if not isinstance(projection, TreeProjection):
         return None
     paths: list[str] = []

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_result, render_value
 from mongottl.document.types import ARRAY, DOCUMENT, Value
@@ -69,6 +70,7 @@ class FieldTree:
         return builder.finish()
 
     def _computed(self, i: int, buf: bytes, type_code: i64, pos: i64, ev: EvaluationContext) -> Value:
+        give_way()
         expression = self.expressions[i]
         if expression is not None:
             return expression.evaluate(ev)

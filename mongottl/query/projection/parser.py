@@ -284,7 +284,11 @@ class ProjectionParser:
                 root.remove(id_entry)
         kind = "inclusion" if inclusive else "exclusion"
         if not self.steps and not self.has_computed and all(entry.kind != NODE for entry in root.entries):
-            names = [entry.name for entry in root.entries if (entry.kind == INCLUDE) == inclusive]
+            names: list[str] = []
+            for entry in root.entries:
+                give_way()
+                if (entry.kind == INCLUDE) == inclusive:
+                    names.append(entry.name)
             return RootProjection(spec, names, inclusive)
         root.finish(inclusive)
         projection = TreeProjection(spec, kind, root, self.steps)

@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.splice import finish_document, start_document
 from mongottl.document.types import Value
 from mongottl.document.utf8 import decode_text, encode_text
@@ -58,7 +59,10 @@ class RootProjection(Projection):
 
     def __init__(self, spec: bytes, names: list[str], inclusive: bool) -> None:
         super().__init__(spec, "inclusion" if inclusive else "exclusion")
-        self.names: list[bytes] = [encode_text(name) for name in names]
+        self.names: list[bytes] = []
+        for name in names:
+            give_way()
+            self.names.append(encode_text(name))
         self.inclusive: bool = inclusive
         # One bit for each name; with more names than bits, the scan of a document never ends early.
         self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 31 else -1

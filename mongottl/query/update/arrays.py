@@ -229,11 +229,14 @@ class AddToSetNode(ModifierNode):
     def _missing_from(self, buf: bytes, pos: i64) -> list[Item]:
         """The values that the array at `pos` does not contain."""
         if len(self.values) >= _MANY:
-            present = ValueSet(cut_items(buf, pos), self.collation)
+            present: set[bytes] = set()
+            elements = ElementCursor(buf, pos)
+            while elements.next():
+                present.add(encode_raw(buf, elements.type_code, elements.value, False, self.collation))
             missing: list[Item] = []
             for item in self.values:
                 give_way()
-                if not present.contains(item.value, item.type_code, 0):
+                if encode_raw(item.value, item.type_code, 0, False, self.collation) not in present:
                     missing.append(item)
             return missing
         added: list[Item] = []

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from mongottl.document.bson_field import read_fields
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
@@ -77,6 +78,7 @@ class WindowAccumulator(WindowFunction):
         self.steps = 1
         argument = self.spec.argument
         while self._end < end:
+            give_way()
             ev.root = partition.document(self._end)
             self._state.add(argument.evaluate(ev))
             if self._state.grows():

@@ -11,6 +11,7 @@ from mypy_extensions import i64
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.disjoint_paths import DisjointPaths
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.set_path import PathValues
@@ -186,6 +187,7 @@ class WindowSource(SortingSource):
             doc = partition.document(position)
             values: list[Value] = []
             for function in self._functions:
+                give_way()
                 value = function.value(partition, position, self._ev)
                 steps += function.steps
                 values.append(None if isinstance(value, Missing) else value)

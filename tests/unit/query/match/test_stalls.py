@@ -39,7 +39,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "$all": [{"a": {"$all": [-1, -2]}}, {"one": {"$all": NUMBERS}}, {"a": {"$all": [-5, *NUMBERS[:50]]}}],
     "$and": [{"$and": [{"one": 1}] * LENGTH}, {"$and": [{"one": {"$gt": -number}} for number in NUMBERS]}],
     "$bitsAllClear": [{"a": {"$bitsAllClear": [*range(50)]}}, {"binary": {"$bitsAllClear": NUMBERS}}],
-    "$bitsAllSet": [{"a": {"$bitsAllSet": 1 << 40}}, {"binary": {"$bitsAllSet": b"a" * TEXT_BYTES}}],
+    "$bitsAllSet": [{"a": {"$bitsAllSet": 1 << 40}}, {"binary": {"$bitsAllSet": b"a" * LENGTH}}],
     "$bitsAnyClear": [{"a": {"$bitsAnyClear": [0]}}, {"binary": {"$bitsAnyClear": NUMBERS}}],
     "$bitsAnySet": [{"a": {"$bitsAnySet": 1 << 40}}, {"binary": {"$bitsAnySet": [7] * LENGTH}}],
     "$elemMatch": [
