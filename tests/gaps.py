@@ -15,10 +15,12 @@ from tests.tracing import untraced
 # CPU of this thread between two checks, interpreted: compiled it is a twentieth of that. Collections of garbage are not
 # part of it: a process that has run thousands of tests has much more to look at than a server.
 MAX_GAP_S: Final = untraced(0.5)
-# The same as a server paces it, over a hundred thousand elements of anything whose number a client decides.
-STALL_S: Final = 0.02 if is_compiled() else 0.1
+# The same as a server paces it, over so many elements of anything whose number a client decides: fewer where they are
+# interpreted, so that the tests do not take minutes.
+STALL_S: Final = untraced(0.02 if is_compiled() else 0.05)
+ELEMENTS: Final = 100_000 if is_compiled() else 20_000
 # What takes longer is interrupted.
-MEASURED_S: Final = 4.0
+MEASURED_S: Final = 1.0
 # A machine under load makes single gaps longer, so the best of so many runs counts.
 _RUNS: Final = 4
 # How often what takes long for each element of a long array checks at least.

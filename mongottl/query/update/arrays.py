@@ -11,7 +11,7 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.numbers import whole
 from mongottl.document.render import render_value
-from mongottl.document.splice import element, frame
+from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, REGEX, is_number, type_name
 from mongottl.document.walk import ElementCursor, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -42,13 +42,13 @@ def cut_items(buf: bytes, pos: i64) -> list[Item]:
 
 def join_items(items: list[Item]) -> bytes:
     """The encoded array of these elements."""
-    parts: list[bytes] = []
+    writer = start_document()
     index: i64 = 0
     for item in items:
         give_way()
-        parts.append(element(item.type_code, index_name(index), item.value))
+        writer.write(element(item.type_code, index_name(index), item.value))
         index += 1
-    return frame(b"".join(parts))
+    return finish_document(writer)
 
 
 def append_items(buf: bytes, pos: i64, end: i64, items: list[Item]) -> bytes:
@@ -57,12 +57,13 @@ def append_items(buf: bytes, pos: i64, end: i64, items: list[Item]) -> bytes:
     cursor = ElementCursor(buf, pos)
     while cursor.next():
         index += 1
-    parts: list[bytes] = [buf[pos + 4 : end - 1]]
+    writer = start_document()
+    writer.write(buf[pos + 4 : end - 1])
     for item in items:
         give_way()
-        parts.append(element(item.type_code, index_name(index), item.value))
+        writer.write(element(item.type_code, index_name(index), item.value))
         index += 1
-    return frame(b"".join(parts))
+    return finish_document(writer)
 
 
 # From this number of values on they are looked up by their KeyStrings, which are equal if the values are.

@@ -14,9 +14,9 @@ from mongottl.document.walk import get_value
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, parse_expression
 from mongottl.query.expr.base import EXPRESSIONS
-from tests.gaps import STALL_S, longest_stall_s
+from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 
-LENGTH = 100_000
+LENGTH = ELEMENTS
 TEXT_BYTES = 1 << 20
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]

@@ -13,9 +13,9 @@ import pytest
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.match.registry import match_operators, root_operators
-from tests.gaps import STALL_S, longest_stall_s
+from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 
-LENGTH = 100_000
+LENGTH = ELEMENTS
 TEXT_BYTES = 1 << 20
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]

@@ -17,13 +17,13 @@ from mongottl.query.pipeline import ListSource, open_pipeline, optimise, parse_p
 from mongottl.query.pipeline.accumulators import ACCUMULATORS
 from mongottl.query.pipeline.stage import STAGES
 from mongottl.query.pipeline.window.function import WINDOW_FUNCTIONS
-from tests.gaps import STALL_S, longest_stall_s
+from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 from tests.unit.query.pipeline.conftest import NOW_MS, InMemory
 
-LENGTH = 100_000
+LENGTH = ELEMENTS
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]
-MANY = 10_000  # documents
+MANY = ELEMENTS // 10  # documents
 LONG: dict[str, Any] = {
     "a": NUMBERS,
     "docs": [{"n": number} for number in NUMBERS],

@@ -13,9 +13,9 @@ import pytest
 from mongottl.query.context import ParseContext
 from mongottl.query.update import parse_update
 from mongottl.query.update.registry import modifiers
-from tests.gaps import STALL_S, longest_stall_s
+from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 
-LENGTH = 100_000
+LENGTH = ELEMENTS
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]
 LONG: dict[str, Any] = {
@@ -27,7 +27,7 @@ LONG: dict[str, Any] = {
 }
 NEW_FIELDS: dict[str, Any] = dict.fromkeys(FIELDS, 1)
 OLD_FIELDS: dict[str, Any] = {f"wide.{field}": 2 for field in FIELDS}
-ELEMENTS: dict[str, Any] = {f"a.{number}": 2 for number in NUMBERS}
+EACH_ELEMENT: dict[str, Any] = {f"a.{number}": 2 for number in NUMBERS}
 
 # By name, updates of a document with the fields of `LONG` that they name first.
 EXAMPLES: dict[str, list[Any]] = {
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, list[Any]] = {
     ],
     "$bit": [{"$bit": {"a.$[]": {"or": 1 << 20}}}, {"$bit": {field: {"or": 1} for field in FIELDS}}],
     "$currentDate": [{"$currentDate": NEW_FIELDS}, {"$currentDate": {"docs.$[].at": True}}],
-    "$inc": [{"$inc": {"a.$[]": 1}}, {"$inc": OLD_FIELDS}, {"$inc": {"docs.$[].n": 1}}, {"$inc": ELEMENTS}],
+    "$inc": [{"$inc": {"a.$[]": 1}}, {"$inc": OLD_FIELDS}, {"$inc": {"docs.$[].n": 1}}, {"$inc": EACH_ELEMENT}],
     "$max": [{"$max": {"a.$[]": LENGTH}}, {"$max": {"one": NUMBERS}}],
     "$min": [{"$min": {"a.$[]": -1}}, {"$min": {"a": [*range(LENGTH - 1), -1]}}],
     "$mul": [{"$mul": {"a.$[]": 2}}, {"$mul": NEW_FIELDS}],
@@ -65,14 +65,14 @@ EXAMPLES: dict[str, list[Any]] = {
     "$set": [
         {"$set": NEW_FIELDS},
         {"$set": OLD_FIELDS},
-        {"$set": ELEMENTS},
+        {"$set": EACH_ELEMENT},
         {"$set": {"one": NUMBERS}},
         {"$set": {"docs.$[].n": 5}},
         {"$set": {f"x.{field}.y": 1 for field in FIELDS}},
         {"$set": {"text": "b"}},
     ],
     "$setOnInsert": [{"$setOnInsert": NEW_FIELDS}],
-    "$unset": [{"$unset": OLD_FIELDS}, {"$unset": ELEMENTS}, {"$unset": {"docs.$[].n": 1}}],
+    "$unset": [{"$unset": OLD_FIELDS}, {"$unset": EACH_ELEMENT}, {"$unset": {"docs.$[].n": 1}}],
 }
 EXAMPLES.pop("$pushAll")
 # Other forms of updates. An array filter stands in `_filters`.
