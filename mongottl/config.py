@@ -248,7 +248,7 @@ class Setting:
                 raise self._wrong("a whole number", text)
             value = int(text)
         elif self.value == "switch":
-            if text.lower() not in ("1", "0", "true", "false", "yes", "no"):
+            if text.lower() not in SWITCH_TEXTS:
                 raise self._wrong("true or false", text)
             value = text.lower() in ("1", "true", "yes")
         elif self.value == "names":
@@ -332,6 +332,8 @@ class Setting:
 
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,30}")
+# What sets a switch, in any case of letters.
+SWITCH_TEXTS: Final = ("1", "0", "true", "false", "yes", "no")
 _CONTROL_CHARACTERS: Final = frozenset(map(chr, (*range(32), 127)))
 
 

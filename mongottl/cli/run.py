@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from mongottl.cli.options import REMARKS, configuration, option_lines
 from mongottl.cli.processes import Process, exit_status, from_terminal, process_tree, send_signal, still_running
 from mongottl.cli.subcommands import FAILURE, SUBCOMMANDS, UsageError
-from mongottl.config import SETTINGS, ServerConfig, config_from
+from mongottl.config import SETTINGS, SWITCH_TEXTS, ServerConfig, config_from
 from mongottl.server.uri import uri_for_database
 
 if TYPE_CHECKING:
@@ -93,20 +93,26 @@ def _number_of_workers(text: str, config: ServerConfig) -> int:
 
 
 def split(arguments: list[str]) -> tuple[list[str], bool, list[str]]:
-    """The arguments before the first `--`, whether there is one, and those behind it.
+    """The arguments before the `--` that ends the options, whether there is one, and the command.
 
-    Without `--` the command begins at the first word that is no option and no option's value, unless that word could
-    have been meant as a value.
+    Without it the command begins at the first word that is no option and no option's value; a `--` behind that is the
+    command's own, as in `npm test -- --watch`. UsageError if that word may have been meant as the value of a switch,
+    since `true` would succeed without a test.
     """
-    if "--" in arguments:
-        place = arguments.index("--")
-        return arguments[:place], True, arguments[place + 1 :]
     switches = {setting.option for setting in SETTINGS if setting.value == "switch"}
     place = 0
     while place < len(arguments) and arguments[place].startswith("-"):
         option = arguments[place]
-        is_alone = "=" in option or option in switches or option.startswith("--no-") or option in ("--help", "-h")
-        place += 1 if is_alone else 2
+        place += 1
+        if option == "--":
+            return arguments[: place - 1], True, arguments[place:]
+        negated = option.startswith("--no-")
+        if option in switches or negated:
+            if not negated and place < len(arguments) and arguments[place].lower() in SWITCH_TEXTS:
+                value = arguments[place]
+                raise UsageError(f"{option} takes no value; {option}={value} if {value} is meant")
+        elif "=" not in option and option not in ("--help", "-h") and arguments[place : place + 1] != ["--"]:
+            place += 1
     return arguments[:place], False, arguments[place:]
 
 

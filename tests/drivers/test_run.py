@@ -186,6 +186,12 @@ def test_settings_come_from_the_environment_too() -> None:
         (["false"], 1, ""),
         (["--dialect", "cosmos", "--quiet", "sh", "-c", "exit 7"], 7, ""),
         (["--env=SHOP_URI", "sh", "-c", 'test -n "$SHOP_URI" && exit 8'], 8, ""),
+        # A `--` behind the command's first word is the command's.
+        (["--quiet", "sh", "-c", 'test "$0 $1 $2" = "test -- --watch" && exit 9', "test", "--", "--watch"], 9, ""),
+        # `true` would succeed without a test.
+        (["--quiet", "true", "sh", "-c", "exit 7"], 2, "--quiet takes no value; --quiet=true if true is meant"),
+        (["--quiet", "true", "--", "sh", "-c", "exit 7"], 2, "--quiet takes no value"),
+        (["--quiet", "--", "true"], 0, ""),
         (["--port", "x", "--", "true"], 2, "--port"),
         (["--nonsense", "--", "true"], 2, "unknown option --nonsense"),
         (["--env", "A=B", "--", "true"], 2, "--env"),
