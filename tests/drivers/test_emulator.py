@@ -141,7 +141,7 @@ def test_ports_that_are_taken_are_told(tmp_path: Path) -> None:
             env=without_settings(XDG_CACHE_HOME=str(tmp_path)),
         )
     assert ended.returncode == 1
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in ended.stderr
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; --certificate-port N takes" in ended.stderr
 
 
 def run_trust(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -161,6 +161,19 @@ def test_trust_names_the_certificate_that_the_emulator_has_made(emulator: tuple[
         assert ended.stdout.startswith(f"{language}:\n")
         assert ca_file in ended.stdout
     assert run_trust(XDG_CACHE_HOME=str(tmp_path)).stdout.count(":\n") >= len(RECIPES)
+
+
+def test_trust_takes_the_certificate_for_another_name(spawn: Callable[..., Process], tmp_path: Path) -> None:
+    """The one that is made for an account's own host name lies elsewhere than the one for this machine."""
+    account = ("--dialect", "cosmos", "--cosmos-account", "shop", "--tls-self-signed", "--port", "0")
+    caches = {"XDG_CACHE_HOME": str(tmp_path)}
+    environment = {**caches, "MONGOTTL_COSMOS_KEY": KEY}
+    here = spawn(*account, environment=environment)
+    named = spawn(*account, "--advertise-host", "shop.mongo.cosmos.azure.com:10255", environment=environment)
+    files = [process.uri.partition("tlsCAFile=")[2] for process in (here, named)]
+    assert files[0] in run_trust("python", **caches).stdout
+    assert files[1] not in run_trust("python", **caches).stdout
+    assert files[1] in run_trust("python", "--certificate", files[1], **caches).stdout
 
 
 def test_trust_says_that_there_is_no_certificate_yet(tmp_path: Path) -> None:

@@ -34,7 +34,12 @@ class CertificateSite:
             raise OSError("certificate_port: there is no certificate for clients to trust")
         self._pem = Path(tls.ca_file).read_bytes()
         self._log = log
-        self.listeners: list[socket.socket] = open_listeners(config.host, config.certificate_port)
+        try:
+            self.listeners: list[socket.socket] = open_listeners(config.host, config.certificate_port)
+        except OSError as error:
+            # Nobody has asked for this port: it comes with the emulator's place.
+            advice = "--certificate-port N takes another, 0 none"
+            raise OSError(error.errno, f"{error.strerror or error}; {advice}") from error
         self.url = f"https://localhost:{port_of(self.listeners)}{PATH}"
         self._http = HttpServer(self._answer, self._log_failure, tls.context)
 
