@@ -82,10 +82,12 @@ def account_login(name: str, key: str) -> str:
     return f"{quote(name, safe='')}:{quote(key, safe='')}@"
 
 
-def account_options(name: str) -> str:
-    """The options of a connection string, as the portal shows them."""
-    app_name = f"@{quote(name, safe='')}@"
-    return f"ssl=true&replicaSet=globaldb&retrywrites=false&maxIdleTimeMS=120000&appName={app_name}"
+def account_options(name: str, replica_set: str | None, is_encrypted: bool) -> list[str]:
+    """The options of a connection string, as the portal shows them. replica_set: None for a server without one."""
+    options = ["ssl=true"] if is_encrypted else []
+    if replica_set is not None:
+        options.append(f"replicaSet={quote(replica_set, safe='')}")
+    return [*options, "retrywrites=false", "maxIdleTimeMS=120000", f"appName=@{quote(name, safe='')}@"]
 
 
 def create_account_user(service: ServiceContext, keys: AccountKeys) -> None:

@@ -149,10 +149,8 @@ class Server:
         """The connection string of the Cosmos DB account with one of its keys, as the portal shows it."""
         name = self.config.cosmos_account
         assert name is not None
-        options = account_options(name)
-        if self.config.is_sharded:
-            options = options.replace("replicaSet=globaldb&", "")
-        return self._uri(account_login(name, key), [options if self._tls is not None else options[len("ssl=true&") :]])
+        replica_set = None if self.config.is_sharded else self.config.replica_set
+        return self._uri(account_login(name, key), account_options(name, replica_set, self._tls is not None))
 
     def _uri(self, login: str, wanted: list[str] | None = None) -> str:
         """login: `name:password@`, `name@` or nothing. wanted: options, by default those that the dialect needs."""

@@ -178,6 +178,14 @@ def test_over_tls_the_string_is_the_portals(tmp_path: Path) -> None:
             client.shop.orders.insert_one({"_id": 1})
 
 
+def test_the_string_names_the_replica_set_that_the_server_shows() -> None:
+    settings: dict[str, Any] = {"dialect": "cosmos", "cosmos_account": "a", "cosmos_key": KEY}
+    with mongottl.start_server(replica_set="rs&0", **settings) as running:
+        assert "?replicaSet=rs%260&" in running.uri
+        with Client(running.uri) as client:
+            assert client.admin.command("hello")["setName"] == "rs&0"
+
+
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256", None])
 @pytest.mark.parametrize("database", ["shop", "admin", "test"])
 def test_the_connection_string_may_name_any_database(mechanism: str | None, database: str) -> None:
