@@ -56,7 +56,7 @@ _ROWS: Final = (
     ),
     Subcommand(
         "run",
-        "[options] -- COMMAND [ARGUMENT…]",
+        "[options] [--env NAME] [--database NAME] [--per-worker N] -- COMMAND [ARGUMENT…]",
         "Runs a command, such as a test suite, with a server of its own, whose URI is in MONGODB_URI.",
         "run",
         "testing.md",

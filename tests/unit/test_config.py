@@ -555,6 +555,12 @@ def test_mistakes_in_a_file_are_told_with_its_name(text: str, said: str, tmp_pat
         (["serve", "--dialect", "c"], {"cosmos"}),
         (["--data-d"], {"--data-dir"}),
         (["run", "--no-such"], set()),
+        (["run", "--per"], {"--per-worker"}),
+        (["serve", "--per"], set()),
+        (["trust", "--tr"], {"--trust-store"}),
+        (["trust", "j"], {"java"}),
+        (["help", "emu"], {"emulator"}),
+        (["completion", ""], {"bash", "zsh", "fish"}),
         (["serve", "--port", ""], set()),
     ],
 )
