@@ -14,7 +14,6 @@ from mongottl.document.walk import get_value
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.plan.planner import QueryPlan, plan_query
 from mongottl.exec.results.counting import count_documents
 from mongottl.exec.results.explain import Wrapper, explain_plan
@@ -93,12 +92,12 @@ class Bench:
         return found
 
     def count(self, filter: dict[str, Any], **options: Any) -> int:
-        return run_to_end(count_documents(self.op, self.collection, match_of(filter), **options))
+        return count_documents(self.op, self.collection, match_of(filter), **options)
 
     def explain(self, plan: QueryPlan, verbosity: str = "queryPlanner", *wrappers: Wrapper) -> dict[str, Any]:
         command = bson_encode({"find": "c"})
         description = plan.match.describe()
-        return run_to_end(explain_plan(self.op, plan, "db.c", description, verbosity, command, wrappers))
+        return explain_plan(self.op, plan, "db.c", description, verbosity, command, wrappers)
 
 
 def ids(documents: list[bytes]) -> list[Value]:

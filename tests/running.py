@@ -3,7 +3,6 @@
 The engine asserts the storage contract on both sides of every call.
 """
 
-from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import bson
@@ -11,7 +10,7 @@ import pytest
 
 from mongottl.catalog.collection import Collection
 from mongottl.clock import VirtualClock
-from mongottl.commands import COMMANDS
+from mongottl.commands import COMMANDS, CommandSpec
 from mongottl.commands.request import GenericArguments
 from mongottl.config import ServerConfig
 from mongottl.document.build import encode
@@ -19,11 +18,11 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.operation.stack import Steps
 from mongottl.exec.write.expiry import reap_due
-from mongottl.server.driving import on_stack
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
+from tests.steps import run_to_end, steps_of
 
 Document: TypeAlias = dict[str, Any]
 
@@ -47,9 +46,9 @@ class Running:
         self.service = ServiceContext(ServerConfig(dialect=dialect), clock, self.engine)
         # Requests count as so long at least, for tests of what is done only for long ones.
         self.least_request_bytes = 0
-        # Whether steps run on stacks, as in a server: evaluations are left in the middle, and the work that a step does
-        # is adapted to the time that it takes.
-        self.on_stacks = False
+        # Operations are left wherever they give way; whether in the middle of evaluations, too, as in a server.
+        self.service.stacks.times.together_s = 0.0
+        self.leaves_evaluations = False
         self.client = ClientInfo(1, "localhost:27017", "localhost:1")
 
     def op(self, database: str = "test") -> OperationContext:
@@ -69,10 +68,12 @@ class Running:
             op.set_await_ms(max_time_ms)
         elif max_time_ms:
             op.set_max_time_ms(max_time_ms)
-        outcome = spec.function(op, request)
-        if isinstance(outcome, Generator):
-            return _decoded_steps(on_stack(op, outcome) if self.on_stacks else outcome)
-        return _decoded(outcome)
+        return self.service.stacks.begin(lambda: _decoded(self._execute(spec, op, request)))
+
+    def _execute(self, spec: CommandSpec, op: OperationContext, request: Any) -> Any:
+        if self.leaves_evaluations:
+            self.service.stacks.carry(op)
+        return spec.function(op, request)
 
     def encoded(self, command: Document) -> bytes:
         """A command as drivers send it. Surrogates in its texts stand for bytes that are no UTF-8."""
@@ -82,15 +83,13 @@ class Running:
             return encode(command)
 
     def steps(self, command: Document, database: str = "test", max_time_ms: int = 0) -> Steps[Document]:
-        """The steps of a command that has some."""
-        outcome = self.start(command, database, max_time_ms)
-        assert isinstance(outcome, Generator)
-        return outcome
+        """The steps of a command."""
+        return steps_of(self.start(command, database, max_time_ms))
 
     def run(self, command: Document, database: str = "test") -> Document:
         """A command's reply, without `ok`."""
         outcome = self.start(command, database)
-        return run_to_end(outcome) if isinstance(outcome, Generator) else outcome
+        return run_to_end(outcome)
 
     def refusal(self, command: Document, database: str = "test") -> CommandError:
         """The error with which a command is refused."""
@@ -137,7 +136,7 @@ class Running:
 
     def reap(self) -> int:
         """Purges what is due; how many documents that were."""
-        return run_to_end(reap_due(self.service))
+        return reap_due(self.service)
 
 
 def _decoded(reply: Any) -> Document:
@@ -145,7 +144,3 @@ def _decoded(reply: Any) -> Document:
     decoded: Document = bson.decode(raw, _ANY_TEXT)
     decoded.pop("ok", None)
     return decoded
-
-
-def _decoded_steps(steps: Steps[Any]) -> Steps[Document]:
-    return _decoded((yield from steps))

@@ -24,8 +24,7 @@ class Validator:
     """The filter of `validator`, with `validationLevel` and `validationAction`.
 
     collation: the collection's. moderate: a document that did not match before an update need not match after it.
-    refuses: whether the write of a document that does not match fails. logs: whether it is logged. computes: whether it
-    has expressions, which may take long for a short document.
+    refuses: whether the write of a document that does not match fails. logs: whether it is logged.
     """
 
     def __init__(self, filter: bytes, level: str, action: str, collation: Collation | None) -> None:
@@ -34,7 +33,6 @@ class Validator:
         self.moderate = level == "moderate"
         self.refuses = action != "warn"
         self.logs = action != "error"
-        self.computes = b"$expr" in filter
         self._asks_time = any(name in filter for name in _TIMES)
         self._now_ms: int = 0
         self.match = self._parsed(ParseContext(collation=collation))

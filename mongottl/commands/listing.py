@@ -8,7 +8,6 @@ from mongottl.document.types import Decimal128, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
 
@@ -18,11 +17,11 @@ _ALL: Final = 2**31 - 1
 
 def listing_reply(
     op: OperationContext, command: str, namespace: str, documents: list[bytes], options: bytes
-) -> Steps[dict[str, Value]]:
+) -> dict[str, Value]:
     """A cursor over documents. options: the command's `cursor`, `{batchSize}`, for the first batch."""
     batch_size = read_batch_size(f"{command}.cursor", options, _ALL)
     cursor = ClientCursor(namespace, ListPages(documents), op.session_key, op.service.clock.monotonic_s())
-    return (yield from first_reply(op, cursor, batch_size))
+    return first_reply(op, cursor, batch_size)
 
 
 def read_batch_size(name: str, options: bytes, absent: int) -> int:

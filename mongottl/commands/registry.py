@@ -19,13 +19,12 @@ from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, find_field
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.usage import LatencyGroup
 from mongottl.versions import COMMAND, since
 
 # A reply without its `ok`, or a complete raw reply document.
 Reply: TypeAlias = dict[str, Value] | bytes
-CommandFunction: TypeAlias = Callable[[OperationContext, Any], Reply | Steps[Reply]]
+CommandFunction: TypeAlias = Callable[[OperationContext, Any], Reply]
 
 
 # The read concern levels that a command supports; the others are refused with InvalidOptions (72).

@@ -57,9 +57,9 @@ class _Count:
         self.looked_s = 0.0
         self.check_s = 0.0
 
-    def begin_step(self, monotonic_s: Callable[[], float]) -> None:
+    def begin_step(self, monotonic_s: Callable[[], float], now_s: float) -> None:
         self.monotonic_s = monotonic_s
-        self.looked_s = monotonic_s()
+        self.looked_s = now_s
         self.check_s = self.looked_s + self.every_s
         self.looked_work = min(self.looked_work, min(_FIRST_WORK, self.most_work))
 
@@ -91,16 +91,18 @@ def _count_threads() -> None:
         _count.threads = threads
 
 
-def set_check(check: Callable[[], None], monotonic_s: Callable[[], float] | None = None) -> None:
+def set_check(
+    check: Callable[[], None], monotonic_s: Callable[[], float] | None = None, now_s: float = -1.0, ident: int = 0
+) -> None:
     """Sets the check for computations on this thread: a function that raises the error that ends the operation, and
     may let others run.
 
     monotonic_s: of the clock by which evaluations of the step that begins now know when to check; None for one that
-    goes on as before.
+    goes on as before. now_s: the time by it, if it is known. ident: of this thread, if it is known.
     """
-    _checks[threading.get_ident()] = check
+    _checks[ident or threading.get_ident()] = check
     if monotonic_s is not None:
-        _count.begin_step(monotonic_s)
+        _count.begin_step(monotonic_s, monotonic_s() if now_s < 0.0 else now_s)
 
 
 def check_often(often: bool = True) -> None:
@@ -110,11 +112,14 @@ def check_often(often: bool = True) -> None:
     _count.looked_work = min(_FIRST_WORK, _count.most_work)
 
 
-def clear_check() -> None:
-    ident = threading.get_ident()
+def clear_check(ident: int = 0) -> None:
+    """ident: of this thread, if it is known."""
+    if not ident:
+        ident = threading.get_ident()
     _checks.pop(ident, None)
-    _evaluating.discard(ident)
-    _count_threads()
+    if ident in _evaluating:
+        _evaluating.discard(ident)
+        _count_threads()
 
 
 def check_interrupt() -> None:
@@ -182,6 +187,11 @@ def end_unit(suspended: bool) -> None:
         del _in_unit[ident]
     if suspended:
         begin_evaluation()
+
+
+def in_unit() -> bool:
+    """Whether a unit of work, or another block in which nothing else may run, is open on this thread."""
+    return threading.get_ident() in _in_unit
 
 
 def may_leave() -> bool:

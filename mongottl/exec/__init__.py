@@ -7,6 +7,7 @@
     results    from a plan to replies and pipelines: batches, cursors, counts, pipelines, views, explain
 
 A package imports those above it in this list. The stages also import the modules of `plan` about index bounds and
-predicates, which use no other module of it. Work that may take long is written as a generator of steps: at each `yield`
-the server may run other clients' operations, so no unit of work is open across a `yield`.
+predicates, which use no other module of it. Work that may take long is cut into steps. Between two of them, at each
+`give_way` and `wait` of an operation, the server may run other clients' operations, so no unit of work is open there
+(`operation.stack`).
 """

@@ -14,7 +14,6 @@ import base64
 import hashlib
 import hmac
 import os
-from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -25,7 +24,6 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.security.names import UserName
 from mongottl.security.scram import MECHANISMS, make_credentials, salt_of
 from mongottl.server.first_user import FirstUserError
@@ -129,8 +127,6 @@ def _put_user(service: ServiceContext, name: str, key: str, role: str) -> None:
 
     op = OperationContext(service, ClientInfo(0, "", ""), _DATABASE)
     if service.accounts.user_record(UserName(name, _DATABASE)) is None:
-        outcome = create_user(op, CreateUserRequest(name, [role], key))
+        create_user(op, CreateUserRequest(name, [role], key))
     else:
-        outcome = update_user(op, UpdateUserRequest(name, key))
-    if isinstance(outcome, Generator):
-        run_to_end(outcome)
+        update_user(op, UpdateUserRequest(name, key))

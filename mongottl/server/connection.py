@@ -24,7 +24,8 @@ import trio
 
 from mongottl.errors import HttpRequestError, ProtocolError
 from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
+from mongottl.exec.operation.stack import Steps
+from mongottl.exec.operation.steps import Flush, InThread, Wait
 from mongottl.server.driving import SLICE_S, perform
 from mongottl.server.incoming import Incoming
 from mongottl.server.poller import Pause
@@ -105,6 +106,9 @@ class Connection:
         self._outcome: bytes | Steps[bytes] | None = None
         self._step: Wait | Flush | InThread | None = None
         self._unsent = b""
+        # What the poller answers now, and whether the client may have sent more.
+        self._handled: Request | None = None
+        self._full = True
         # Set while that answer waits in the poller.
         self._pause: Pause | None = None
 
@@ -257,7 +261,7 @@ class Connection:
 
     async def _wait_in_poller(self) -> None:
         """Waits until there is something to do for this task: a message to read or to go on with."""
-        await self._server.poller.wait(self._socket, self.answer_ready)
+        await self._server.poller.wait(self._socket, self.answer_ready, self.answer_left)
         if self._error is not None:
             raise self._error from None
 
@@ -305,16 +309,30 @@ class Connection:
             if server.durability.holds_writers and dispatcher.may_write(message):
                 self._message = message
                 return False
+            self._handled = message
+            self._full = full
             outcome = dispatcher.handle(message, self._client)
             if not isinstance(outcome, bytes):
-                outcome = self._begin(outcome)
-                if not full and self._pauses(message, outcome):
-                    return True
+                return self.answer_left(outcome)
             if not self._send_at_once(message, outcome):
                 return False
             if wire.unread_size == 0 and not full:
                 return True
         return wire.unread_size == 0
+
+    def answer_left(self, steps: Steps[bytes]) -> bool:
+        """Goes on with a command that was left while `answer_ready` answered; answers as that."""
+        message = self._handled
+        assert message is not None
+        try:
+            outcome = self._begin(steps)
+            if not self._full and self._pauses(message, outcome):
+                return True
+            sent = self._send_at_once(message, outcome)
+        except Exception as error:
+            self._error = error
+            return False
+        return sent and self._wire.unread_size == 0 and not self._full
 
     def _send_at_once(self, message: Request, outcome: bytes | Steps[bytes]) -> bool:
         """Sends the only reply to a message; False if the connection's task has to."""

@@ -1,11 +1,12 @@
 """From a message to a command, and from its result to the reply. Only here errors become replies (`error_replies`).
 
-A command's function returns its reply at once, or a generator of steps that ends with it; so does `Dispatcher.handle`.
+A command's function returns its reply. `Dispatcher.handle` returns it at once, or what is left of a command that lets
+others run, or waits (`exec.operation.stack`).
 Any exception becomes an error reply: a `CommandError` has its own code, every other exception is InternalError (1) and
 is logged with its trace.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,13 +66,15 @@ from mongottl.exec.operation.registry import RunningOperation
 from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.session_ids import session_key
+from mongottl.exec.operation.sessions import Session
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Flush, Steps, Wait
+from mongottl.exec.operation.stack import Stacks, Steps
+from mongottl.exec.operation.steps import Wait
+from mongottl.exec.operation.transactions import Transaction
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
 from mongottl.security.privileges import CLUSTER
 from mongottl.server import transactions, waits
-from mongottl.server.driving import on_stack
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
@@ -110,6 +113,8 @@ class Dispatcher:
         self.dialect = service.dialect
         self.log = log
         features = service.features
+        service.describe_operation = self._describe
+        service.stacks.check = self._check_interrupt
         self._takes_legacy_opcodes = features is not None and features.takes_legacy_opcodes
         # A clock that stands still from the first command on: of those that drivers and health checks do not send.
         clock = service.clock
@@ -129,27 +134,45 @@ class Dispatcher:
 
             self.last_errors = last_errors.LastErrors()
 
+    def _check_interrupt(self) -> None:
+        """Interpreted, unlike what it calls: so Python handles signals here, and other threads get their turn."""
+        self.service.stacks.check_present()
+
+    def _describe(self, op: OperationContext) -> RunningOperation:
+        """Registers an operation for currentOp and killOp, without passwords."""
+        spec = op.spec
+        assert isinstance(spec, CommandSpec)
+        stack = self.service.stacks.present
+        started_s = self.service.clock.monotonic_s() if stack is None else stack.started_s
+        return self.service.operations.begin(op, spec.shown(op), spec.counter, started_s, not spec.handshake)
+
     def handle(self, message: Request, client: ClientInfo) -> bytes | Steps[bytes]:
-        """The reply document to a request, or steps that end with it.
+        """The reply document to a request, or what is left of the way to it.
 
         Raises only ProtocolError: a fail point is to close the connection, or a message that has no reply is refused.
         """
-        if self.service.restoring:
-            return self._handle_later(message, client)
-        self.service.metrics.requests += 1
+        return self.service.stacks.call(self._answer, message, client)
+
+    def _answer(self, message: Request, client: ClientInfo) -> bytes:
+        service = self.service
+        if service.restoring:
+            waits.until_restored(service)
+        service.metrics.requests += 1
         if isinstance(message, OpKillCursors):
             message = self._as_command(message)
         try:
             if not isinstance(message, OpMsg):
                 message = _command_message(message)
             document = message.body if isinstance(message, OpMsg) else message.query
-            if message.size_bytes > LONG_MESSAGE_BYTES:
-                return self._handle_long(message, document, client)
             _check_size(document)
-            validate_document(document, MAX_MESSAGE_DEPTH)
+            is_long = message.size_bytes > LONG_MESSAGE_BYTES
+            if is_long:
+                self._validate_long(message, document)
+            else:
+                validate_document(document, MAX_MESSAGE_DEPTH)
         except Exception as error:
             return self._failed("", error, None)
-        return self._handle_valid(message, document, client, False)
+        return self._answer_valid(message, document, client, is_long)
 
     def _as_command(self, message: OpKillCursors) -> OpMsg:
         """OP_KILL_CURSORS as the command. ProtocolError if the announced version does not take the message."""
@@ -159,35 +182,22 @@ class Dispatcher:
         body = encode({"killCursors": "$cmd", "cursors": cursors, "$db": "admin"})
         return OpMsg(message.request_id, message.response_to, MORE_TO_COME, body, [], message.compressor)
 
-    def _handle_later(self, message: Request, client: ClientInfo) -> Steps[bytes]:
-        """Handles a message once a saved state has been restored."""
-        yield from waits.until_restored(self.service)
-        outcome = self.handle(message, client)
-        return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    def _validate_long(self, message: OpMsg | OpQuery, document: bytes) -> None:
+        """Validates a long message; others run meanwhile, and may begin to restore a saved state."""
+        stacks = self.service.stacks
+        _validate(document, MAX_MESSAGE_DEPTH, stacks)
+        for _, documents in message.sequences if isinstance(message, OpMsg) else ():
+            position = 0
+            while position < len(documents):
+                if len(documents[position]) > SLICE_BYTES:
+                    _validate(documents[position], MAX_DEPTH, stacks)
+                    position += 1
+                else:
+                    position = validate_documents(documents, position, SLICE_BYTES)
+                    stacks.give_way()
+        waits.until_restored(self.service)
 
-    def _handle_long(self, message: OpMsg | OpQuery, document: bytes, client: ClientInfo) -> Steps[bytes]:
-        """Validates a long message in steps, so that other operations can run in between, and then handles it."""
-        try:
-            _check_size(document)
-            yield from _validated(document, MAX_MESSAGE_DEPTH)
-            for _, documents in message.sequences if isinstance(message, OpMsg) else ():
-                position = 0
-                while position < len(documents):
-                    if len(documents[position]) > SLICE_BYTES:
-                        yield from _validated(documents[position], MAX_DEPTH)
-                        position += 1
-                    else:
-                        position = validate_documents(documents, position, SLICE_BYTES)
-                        yield None
-            yield from waits.until_restored(self.service)
-        except Exception as error:
-            return self._failed("", error, None)
-        outcome = self._handle_valid(message, document, client, True)
-        return (yield from outcome) if isinstance(outcome, Generator) else outcome
-
-    def _handle_valid(
-        self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, sequences_valid: bool
-    ) -> bytes | Steps[bytes]:
+    def _answer_valid(self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, sequences_valid: bool) -> bytes:
         """The reply to a request whose document is valid BSON.
 
         body: that document. sequences_valid: whether the documents of its document sequences have been validated.
@@ -238,9 +248,14 @@ class Dispatcher:
             if generic.cluster_time_at and (client.login is not None or not self.service.authorizes):
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
             op.body = body
+            op.spec = spec
+            self.service.stacks.carry(op)
             return self._run(spec, values, generic, op)
         except Exception as error:
             return self._failed(name, error, op, client, _named_collection(name, body) if op is None else "")
+        finally:
+            if op is not None:
+                op.end()
 
     def has_more(self, message: OpMsg, reply: bytes) -> bool:
         """Whether a request that allows several replies gets another one after `reply`.
@@ -308,9 +323,7 @@ class Dispatcher:
             refused.advice = features.advice(COMMAND, command) if command in COMMANDS else NOT_SUPPORTED
             raise refused
 
-    def _run(
-        self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext
-    ) -> bytes | Steps[bytes]:
+    def _run(self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext) -> bytes:
         service = self.service
         if service.profiler.attentive or service.observation is not None:
             op.began_s = service.clock.monotonic_s()
@@ -325,32 +338,47 @@ class Dispatcher:
             op.uses(request.collection)
             if generic.raw_data:
                 check_raw_data(op, op.database, request.collection)
-        carry_out = partial(self._carry_out, spec, request, generic, op, concern)
-        if spec.exclusive and len(service.transactions) and not op.in_transaction and spec.is_write(op.body):
-            self._join_session(generic, op)
-            return self._begin_later(transactions.await_users(op, request), spec, op, carry_out, is_queued=True)
-        if service.transactions.waiting_changes and op.in_transaction:
-            named = transactions.statement_namespaces(spec, op, request)
-            if transactions.change_ahead(service, generic, op, named) is not None:
+        fail_point: FailCommand | None = None
+        if service.fail_points.fails_commands():
+            fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, op.body))
+            if fail_point is not None:
                 self._join_session(generic, op)
-                return self._begin_later(
-                    transactions.await_change(generic, op, named), spec, op, carry_out, is_queued=spec.is_write(op.body)
-                )
-        if (service.exclusive or service.fsync_locks) and waits.is_locked(op) and spec.is_write(op.body):
-            self._join_session(generic, op)
-            return self._begin_later(waits.until_unlocked(op), spec, op, carry_out, is_queued=True)
+                _begin_failing(fail_point, op)
+        self._wait_turn(spec, request, generic, op)
         if service.write_block.reason is not None and spec.is_write(op.body):
             _check_write_block(spec, op)
         if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
             raise refused_write()
         if waits.is_published(op.used_namespace or op.database):
-            return self._begin_later(waits.until_published(op), spec, op, carry_out, is_queued=False)
-        if service.fail_points.fails_commands():
-            fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, op.body))
-            if fail_point is not None:
-                self._join_session(generic, op)
-                return self._failing(fail_point, spec, op, carry_out)
-        return carry_out()
+            self._join_session(generic, op)
+            waits.until_published(op)
+            op.refresh_now()
+        reply = self._carry_out(spec, request, generic, op, concern)
+        return reply if fail_point is None else _with_additions(fail_point, spec, op, reply)
+
+    def _wait_turn(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> None:
+        """Waits for those that go before the command. Its time is the one at which the wait ends."""
+        service = self.service
+        if (service.exclusive or service.fsync_locks) and waits.is_locked(op) and spec.is_write(op.body):
+            self._wait(generic, op, partial(waits.until_unlocked, op), is_queued=True)
+        if spec.exclusive and len(service.transactions) and not op.in_transaction and spec.is_write(op.body):
+            self._wait(generic, op, partial(transactions.await_users, op, request), is_queued=True)
+        elif service.transactions.waiting_changes and op.in_transaction:
+            named = transactions.statement_namespaces(spec, op, request)
+            if transactions.change_ahead(service, generic, op, named) is not None:
+                wait = partial(transactions.await_change, generic, op, named)
+                self._wait(generic, op, wait, is_queued=spec.is_write(op.body))
+
+    def _wait(self, generic: GenericArguments, op: OperationContext, wait: Callable[[], None], is_queued: bool) -> None:
+        """is_queued: whether the command counts meanwhile as a writer that waits for others."""
+        metrics = self.service.metrics
+        self._join_session(generic, op)
+        metrics.queued_writers += is_queued
+        try:
+            wait()
+        finally:
+            metrics.queued_writers -= is_queued
+        op.refresh_now()
 
     def _apply_arguments(
         self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext
@@ -409,41 +437,6 @@ class Dispatcher:
             concern.error = None  # Cosmos DB takes any number of members and any mode, and waits for its own quorum
         return concern if concern.durable or concern.silent or concern.error is not None else None
 
-    def _failing(
-        self,
-        fail_point: FailCommand,
-        spec: CommandSpec,
-        op: OperationContext,
-        carry_out: Callable[[], bytes | Steps[bytes]],
-    ) -> Steps[bytes]:
-        """Runs a command for which a fail point is set. Its session does not record it, so a retry runs again."""
-        if fail_point.labels is not None:
-            op.adds_labels = False  # only the labels that the fail point names are set
-        try:
-            if fail_point.block_s > 0:
-                running = self._register(spec, op)
-                try:
-                    op.waits_for = Signal()
-                    yield Wait(fail_point.block_s, op.waits_for)
-                    op.waits_for = None
-                    op.check_interrupt()
-                finally:
-                    self.service.operations.end(running)
-            fail_point.fail()
-            outcome = carry_out()
-            reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
-        except Exception as error:
-            return self._failed(spec.name, error, op)
-        additions = fail_point.reply_additions()
-        if not additions or _is_error(reply):
-            return reply
-        failed = additions.get("writeConcernError")
-        if isinstance(failed, bytes):
-            code = get_value(failed, "code")
-            if isinstance(code, int) and RETRYABLE_WRITE_LABEL in labels_of(spec.name, op, code):
-                additions["errorLabels"] = [RETRYABLE_WRITE_LABEL]
-        return encode_fields([*fields(reply), *additions.items()])
-
     def _carry_out(
         self,
         spec: CommandSpec,
@@ -451,73 +444,49 @@ class Dispatcher:
         generic: GenericArguments,
         op: OperationContext,
         concern: WriteConcern | None,
-    ) -> bytes | Steps[bytes]:
-        if generic.lsid is not None:
-            if self._is_under_way(generic, op):
-                carry_out = partial(self._carry_out, spec, request, generic, op, concern)
-                return self._await_first_attempt(spec, generic, op, carry_out)
-            try:
-                self._enter_session(spec, generic, op)
-            except InactiveTransaction as error:
-                if spec.batch_at < 0 or self.gateway is None:
-                    raise
-                return self._reply(spec, op, self.gateway.failed_batch(spec, op, request, error))
-        elif generic.txn_number is not None:
-            raise CommandError(
-                ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
-            )
-        if concern is not None:
-            return self._under_way(spec, op, self._with_concern(spec, op, request, concern))
-        gateway = self.gateway
-        outcome = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
-        if isinstance(outcome, Generator):
-            return self._under_way(spec, op, self._finish_steps(spec, op, outcome))
-        return self._reply(spec, op, outcome)
-
-    def _under_way(self, spec: CommandSpec, op: OperationContext, steps: Steps[bytes]) -> Steps[bytes]:
-        """Runs the steps of a command; meanwhile the operation is registered for currentOp and killOp, and its session
-        as in use."""
-        if op.txn_number is not None and op.session_key is not None:
-            steps = self._keep_busy(op.session_key, steps)
-        transaction = op.transaction
-        if transaction is not None:
-            transaction.busy = True
-        running = self._register(spec, op)
-        sessions = self.service.sessions
-        session = None if op.session_key is None else sessions.begin_operation(op.session_key)
+    ) -> bytes:
+        """Runs the command's function, in its session. A retried write waits until its first attempt has ended."""
+        session: Session | None = None
+        transaction: Transaction | None = None
         ended = False
         try:
-            reply = yield from on_stack(op, steps, spec.handshake)
+            if generic.lsid is not None:
+                if self._is_under_way(generic, op):
+                    self._await_first_attempt(generic, op)
+                try:
+                    session = self._enter_session(spec, generic, op)
+                except InactiveTransaction as error:
+                    if spec.batch_at < 0 or self.gateway is None:
+                        raise
+                    ended = True
+                    return self._reply(spec, op, self.gateway.failed_batch(spec, op, request, error))
+                if session is not None:
+                    session.busy = True
+                transaction = op.transaction
+                if transaction is not None:
+                    transaction.busy = True
+            elif generic.txn_number is not None:
+                raise CommandError(
+                    ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
+                )
+            if concern is not None:
+                reply = self._with_concern(spec, op, request, concern)
+            else:
+                gateway = self.gateway
+                outcome = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
+                reply = self._reply(spec, op, outcome)
             ended = True
             return reply
+        except Exception as error:
+            ended = True
+            return self._failed(spec.name, error, op)
         finally:
-            if op.script_steps is not None:
-                op.script_steps.end()
-                op.script_steps = None
-            op.settle_memory()
-            self.service.operations.end(running)
+            if session is not None:
+                session.busy = False
             if transaction is not None:
                 transaction.busy = False
                 if not ended:
                     transactions.leave(self.service, op, None)  # the client has disconnected
-            if session is not None:
-                sessions.end_operation(session, self.service.clock.monotonic_s())
-
-    def _register(self, spec: CommandSpec, op: OperationContext) -> RunningOperation:
-        """Registers an operation for currentOp and killOp, without passwords."""
-        operations = self.service.operations
-        started_s = self.service.clock.monotonic_s()
-        return operations.begin(op, spec.shown(op), spec.counter, started_s, not spec.handshake)
-
-    def _keep_busy(self, key: bytes, steps: Steps[bytes]) -> Steps[bytes]:
-        session = self.service.sessions.find(key)
-        if session is None:
-            return (yield from steps)
-        session.busy = True
-        try:
-            return (yield from steps)
-        finally:
-            session.busy = False
 
     def _is_under_way(self, generic: GenericArguments, op: OperationContext) -> bool:
         """Whether this is a retryable write or a statement of a transaction, and an earlier one of its session, or its
@@ -528,54 +497,12 @@ class Dispatcher:
         session = self.service.sessions.find(key)
         return (session is not None and session.busy) or transactions.is_busy(self.service, key)
 
-    def _await_first_attempt(
-        self,
-        spec: CommandSpec,
-        generic: GenericArguments,
-        op: OperationContext,
-        carry_out: Callable[[], bytes | Steps[bytes]],
-    ) -> Steps[bytes]:
-        """Runs a retried write after its first attempt has ended."""
-        try:
-            while self._is_under_way(generic, op):
-                op.check_interrupt()
-                yield Wait(_RETRY_POLL_S)
-        except Exception as error:
-            return self._failed(spec.name, error, op)
-        return (yield from self._carry_out_later(spec, op, carry_out))
-
-    def _begin_later(
-        self,
-        wait: Steps[None],
-        spec: CommandSpec,
-        op: OperationContext,
-        carry_out: Callable[[], bytes | Steps[bytes]],
-        is_queued: bool,
-    ) -> Steps[bytes]:
-        """Runs a command after a wait, during which it is registered for currentOp and killOp. is_queued: whether it
-        counts as a writer that waits for others."""
-        metrics = self.service.metrics
-        running = self._register(spec, op)
-        metrics.queued_writers += is_queued
-        try:
-            yield from wait
-        except Exception as error:
-            return self._failed(spec.name, error, op)
-        finally:
-            metrics.queued_writers -= is_queued
-            self.service.operations.end(running)
-        return (yield from self._carry_out_later(spec, op, carry_out))
-
-    def _carry_out_later(
-        self, spec: CommandSpec, op: OperationContext, carry_out: Callable[[], bytes | Steps[bytes]]
-    ) -> Steps[bytes]:
-        """Runs a command that has waited: its time is the one at which the wait ended."""
-        try:
-            op.refresh_now()
-            outcome = carry_out()
-            return (yield from outcome) if isinstance(outcome, Generator) else outcome
-        except Exception as error:
-            return self._failed(spec.name, error, op)
+    def _await_first_attempt(self, generic: GenericArguments, op: OperationContext) -> None:
+        self._join_session(generic, op)
+        while self._is_under_way(generic, op):
+            op.check_interrupt()
+            op.wait(_RETRY_POLL_S)
+        op.refresh_now()
 
     def _join_session(self, generic: GenericArguments, op: OperationContext) -> None:
         """Records the session of a command that waits to begin, so that killing the session ends the wait."""
@@ -583,8 +510,9 @@ class Dispatcher:
             op.session_key = session_key(generic.lsid, op.client.login)
             self.service.sessions.touch(op.session_key, op.now_ms, self.service.clock.monotonic_s())
 
-    def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> None:
-        """Registers the use of the session, and begins its retryable write if the command has a `txnNumber`."""
+    def _enter_session(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> Session | None:
+        """Registers the use of the session, and begins its retryable write if the command has a `txnNumber`: then the
+        session."""
         assert generic.lsid is not None
         key = session_key(generic.lsid, op.client.login)
         op.session_key = key
@@ -592,9 +520,9 @@ class Dispatcher:
         txn_number = generic.txn_number
         if op.in_transaction:
             transactions.enter(self.service, spec, generic, op)
-            return
+            return None
         if txn_number is None:
-            return
+            return None
         if txn_number < 0:
             raise CommandError(ErrorCode.InvalidOptions, "Transaction number cannot be negative")
         if not spec.retryable:
@@ -607,19 +535,19 @@ class Dispatcher:
         transactions.before_retryable_write(self.service, key, txn_number)
         op.txn_number = txn_number
         op.recovery_unit.retryable_write = self.service.sessions.begin_write(session, txn_number)
+        return session
 
     def _with_concern(
         self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...], concern: WriteConcern
-    ) -> Steps[bytes]:
+    ) -> bytes:
         """Runs a command whose write concern delays its reply (`j: true`) or changes it (`w: 0`, one that fails)."""
         name = spec.name
         try:
             gateway = self.gateway
-            outcome = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
-            reply = (yield from outcome) if isinstance(outcome, Generator) else outcome
+            reply = spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)
             if concern.durable:
                 try:
-                    yield Flush()
+                    op.flush()
                 except EngineUnavailable as error:
                     reply = self._with_failed_flush(spec, reply, error)
             executed = reply
@@ -647,12 +575,6 @@ class Dispatcher:
         if spec.name == "commitTransaction":
             added["errorLabels"] = [UNKNOWN_COMMIT_LABEL]
         return {**reply, **added} if isinstance(reply, dict) else encode_fields([*fields(reply), *added.items()])
-
-    def _finish_steps(self, spec: CommandSpec, op: OperationContext, steps: Steps[Reply]) -> Steps[bytes]:
-        try:
-            return self._reply(spec, op, (yield from steps))
-        except Exception as error:
-            return self._failed(spec.name, error, op)
 
     def _reply(self, spec: CommandSpec, op: OperationContext, reply: Reply, executed: Reply | None = None) -> bytes:
         """The reply of a command that has succeeded, as bytes. executed: what it was before it was made silent."""
@@ -873,11 +795,37 @@ def _shown(spec: CommandSpec, body: bytes) -> str:
     return render_logged(spec.without_secrets(body))
 
 
-def _validated(document: bytes, max_depth: int) -> Steps[None]:
-    """The document if it is valid BSON; the errors are those of `validate_document`."""
+def _validate(document: bytes, max_depth: int, stacks: Stacks) -> None:
+    """`validate_document`; others run meanwhile."""
     check = SlicedValidation(document, max_depth)
     while not check.advance():
-        yield None
+        stacks.give_way()
+
+
+def _begin_failing(fail_point: FailCommand, op: OperationContext) -> None:
+    """Does what a fail point that is set for the command does before it: its session does not record it, so that a
+    retry runs again."""
+    if fail_point.labels is not None:
+        op.adds_labels = False  # only the labels that the fail point names are set
+    if fail_point.block_s > 0:
+        op.waits_for = Signal()
+        op.service.stacks.wait(Wait(fail_point.block_s, op.waits_for))  # which counts as its work
+        op.waits_for = None
+        op.check_interrupt()
+    fail_point.fail()
+
+
+def _with_additions(fail_point: FailCommand, spec: CommandSpec, op: OperationContext, reply: bytes) -> bytes:
+    """The reply to a command for which a fail point is set."""
+    additions = fail_point.reply_additions()
+    if not additions or _is_error(reply):
+        return reply
+    failed = additions.get("writeConcernError")
+    if isinstance(failed, bytes):
+        code = get_value(failed, "code")
+        if isinstance(code, int) and RETRYABLE_WRITE_LABEL in labels_of(spec.name, op, code):
+            additions["errorLabels"] = [RETRYABLE_WRITE_LABEL]
+    return encode_fields([*fields(reply), *additions.items()])
 
 
 def _check_size(body: bytes) -> None:

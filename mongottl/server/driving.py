@@ -1,7 +1,7 @@
-"""Driving steps (`exec.operation.steps`): what a command waits for is done, and other tasks run in between.
+"""Going on with operations that were left (`exec.operation.stack`): what they wait for is done, and other tasks run.
 
 Connections decide by themselves when other tasks run, since they also answer clients that wait (`connection`); all
-others use `drive`. What a step waits for is done here for both.
+others use `drive`. What an operation waits for is done here for both.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,9 +10,8 @@ from typing import Final, TypeVar
 import trio
 
 from mongottl.clock import Clock
-from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait, WithoutWriters
-from mongottl.exec.operation.under_way import under_way
+from mongottl.exec.operation.stack import Steps
+from mongottl.exec.operation.steps import Flush, InThread, Wait, WithoutWriters
 from mongottl.server.durability import Durability
 from mongottl.storage.interface import EngineUnavailable
 
@@ -22,25 +21,17 @@ T = TypeVar("T")
 SLICE_S: Final = 0.002
 
 
-def on_stack(op: OperationContext, steps: Steps[T], counts_waits: bool = False) -> Steps[T]:
-    """`exec.operation.under_way.under_way`, with the check for interruption within evaluations."""
-
-    def check() -> None:
-        """Interpreted, unlike what it calls: so Python handles signals here, and other threads get their turn."""
-        op.check_interrupt()
-        if not op.in_transaction and op.kept_snapshot is None:  # what these read was chosen before others write
-            op.stack.leave_if_due()
-
-    return under_way(op, steps, check, counts_waits)
-
-
 async def drive(
-    steps: Steps[T], clock: Clock, durability: Durability, slice_s: float = SLICE_S, writes: bool = True
+    outcome: T | Steps[T], clock: Clock, durability: Durability, slice_s: float = SLICE_S, writes: bool = True
 ) -> T:
-    """Runs steps to their end, for no client; other tasks run after every `slice_s` seconds.
+    """The result of an operation, which has begun; other tasks run after every `slice_s` seconds.
 
-    writes: whether the steps may write, and so have to wait while maintenance of the engine's log holds writers up.
+    outcome: what `Stacks.begin` has returned.
+    writes: whether the operation may write, and so has to wait while maintenance of the engine's log holds writers up.
     """
+    if not isinstance(outcome, Steps):
+        return outcome
+    steps: Steps[T] = outcome
     slice_end = clock.monotonic_s() + slice_s
     error: EngineUnavailable | None = None
     try:

@@ -1,13 +1,10 @@
 """The user that `--user` names: made at start with the role `root`, to log in with and to make the others."""
 
-from collections.abc import Generator
-
 from mongottl.config import ServerConfig
 from mongottl.errors import CommandError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.security.names import UserName
 from mongottl.server.log import Log
 
@@ -33,9 +30,7 @@ def create_first_user(service: ServiceContext, log: Log) -> None:
 
     op = OperationContext(service, ClientInfo(0, "", ""), _DATABASE)
     try:
-        outcome = create_user(op, CreateUserRequest(config.user, ["root"], password))
-        if isinstance(outcome, Generator):
-            run_to_end(outcome)
+        create_user(op, CreateUserRequest(config.user, ["root"], password))
     except CommandError as error:
         raise FirstUserError(f"cannot make the user {config.user}: {error.message}") from error
 

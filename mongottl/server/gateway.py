@@ -8,7 +8,6 @@
 In the dialect `mongodb` there is none.
 """
 
-from collections.abc import Generator
 from typing import Any, Final
 
 from mongottl.account import ENFORCED, OFF, Account
@@ -27,7 +26,6 @@ from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.statement_gate import RequestBudget, StatementGate
-from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
@@ -62,7 +60,7 @@ class Request:
         self.budget: RequestBudget | None = None
         self.began_s = op.service.clock.monotonic_s()
 
-    def run(self) -> Reply | Steps[Reply]:
+    def run(self) -> Reply:
         return self.spec.function(self.op, self.arguments)
 
     def refuse(self, error: CommandError, item: int, is_throttled: bool) -> None:
@@ -84,7 +82,7 @@ class Gateway:
         # With configureFailPoint itself a fail point that always acts could not be taken back.
         service.fail_points.command_names = frozenset(name for name in COMMANDS if name != "configureFailPoint")
 
-    def execute(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> Reply | Steps[Reply]:
+    def execute(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> Reply:
         """What the command's function returns, unless the command is refused; CommandError if it is."""
         on_documents = spec.latency != "commands"
         if op.txn_number is not None:
@@ -110,7 +108,7 @@ class Gateway:
         count = 1 if arguments.ordered else len(arguments[spec.batch_at])
         return _failed_statements(op, spec, error, count)
 
-    def _metered(self, request: Request, is_enforced: bool) -> Reply | Steps[Reply]:
+    def _metered(self, request: Request, is_enforced: bool) -> Reply:
         """Runs a command with a meter, and settles what it has cost."""
         op = request.op
         meter = RequestMeter(op.now_s, request.spec.counter == "getmore")
@@ -120,20 +118,9 @@ class Gateway:
         op.step_records = _STEP_RECORDS
         if is_enforced and op.used_namespace:
             request.budget = RequestBudget(op, self._account, meter)
-        try:
-            outcome = self._admit(request)
-        except BaseException:
-            self._settle(request, meter, None)
-            raise
-        if isinstance(outcome, Generator):
-            return self._finish(request, meter, outcome)
-        self._settle(request, meter, outcome)
-        return outcome
-
-    def _finish(self, request: Request, meter: RequestMeter, steps: Steps[Reply]) -> Steps[Reply]:
         reply: Reply | None = None
         try:
-            reply = yield from steps
+            reply = self._admit(request)
             return reply
         finally:
             self._settle(request, meter, reply)
@@ -163,7 +150,7 @@ class Gateway:
         duration_ms = max(elapsed_ms, delay_ms)
         op.client.last_request = LastRequest(request.spec.name, total, duration_ms, delay_ms, waited)
 
-    def _admit(self, request: Request) -> Reply | Steps[Reply]:
+    def _admit(self, request: Request) -> Reply:
         """Runs a command as far as it is not refused."""
         budget = request.budget
         meter = request.meter
@@ -176,21 +163,9 @@ class Gateway:
         if request.refusal is None and budget is not None:
             wait_ms = budget.wait_ms()
             if wait_ms and budget.waits:
-                return self._admit_later(request, budget)
+                wait_ms = budget.wait()  # not 0 when the account's requests do not wait any more
             if wait_ms:
                 request.throttle(wait_ms)
-        return self._run_or_refuse(request)
-
-    def _admit_later(self, request: Request, budget: RequestBudget) -> Steps[Reply]:
-        """Runs a command as soon as something is left of its budget, or refuses it when the account's requests do not
-        wait any more."""
-        wait_ms = yield from budget.wait()
-        if wait_ms:
-            request.throttle(wait_ms)
-        outcome = self._run_or_refuse(request)
-        return (yield from outcome) if isinstance(outcome, Generator) else outcome
-
-    def _run_or_refuse(self, request: Request) -> Reply | Steps[Reply]:
         error = request.refusal
         meter = request.meter
         if error is None:
@@ -245,10 +220,10 @@ def _failed_statements(op: OperationContext, spec: CommandSpec, error: CommandEr
     return errors.add_to(reply)
 
 
-def _empty_page(op: OperationContext, cursor: ClientCursor) -> Steps[Reply]:
+def _empty_page(op: OperationContext, cursor: ClientCursor) -> Reply:
     """The reply to a throttled getMore of a change stream, after as long as it would wait for an event."""
     op.waits_for = Signal()
-    yield Wait(op.await_s if op.await_s >= 0.0 else DEFAULT_AWAIT_S, op.waits_for)
+    op.wait(op.await_s if op.await_s >= 0.0 else DEFAULT_AWAIT_S, op.waits_for)
     op.waits_for = None
     if op.killed or op.service.stopping:
         op.check_interrupt()

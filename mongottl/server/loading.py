@@ -27,7 +27,6 @@ from mongottl.dump.folder import DEFAULT_DATABASE, CollectionFiles, DumpFolder
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.results.views import drop_view
 from mongottl.exec.write.loading import LoadingCatalog, NotLoaded, load_documents, loading_operation
 from mongottl.security.accounts import DATABASE, ROLES, USERS
@@ -125,7 +124,7 @@ class _Loading:
             wanted = CreateIndexesRequest._make(
                 _parsed("createIndexes", encode_fields([("createIndexes", name), ("indexes", specs)]))
             )
-            run_to_end(create_requested(op, wanted, with_collection=True))
+            create_requested(op, wanted, with_collection=True)
         return collection
 
     def _define_views(self) -> None:

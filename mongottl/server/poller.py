@@ -27,6 +27,7 @@ import trio
 
 from mongottl.clock import Clock
 from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.stack import Stacks, Steps
 
 # After so long other tasks run before the next connection is answered.
 SLICE_S: Final = 0.001
@@ -70,14 +71,24 @@ class Pause:
             self._poller.pauses -= 1
 
 
+def _give_up(steps: Steps[bytes]) -> bool:
+    steps.close()
+    return True
+
+
 class Poller:
     """The readiness of the sockets of one server's connections. pauses: how many commands pause."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, stacks: Stacks) -> None:
         self._clock = clock
         self._epoll = select.epoll() if sys.platform == "linux" else None
-        # By file descriptor: the task to wake, and what to call first.
-        self._waiting: dict[int, tuple[trio.lowlevel.Task, Callable[[], bool]]] = {}
+        self._stacks = stacks
+        # By file descriptor: the task to wake, what to call first, and what to call with a command that was left in it.
+        self._waiting: dict[int, tuple[trio.lowlevel.Task, Callable[[], bool], Callable[[Steps[bytes]], bool]]] = {}
+        # What epoll has said and is not answered yet; when to let other tasks run; which connection is answered now.
+        self._events: deque[tuple[int, int]] = deque()
+        self._slice_end = 0.0
+        self._number = -1
         self.pauses: int = 0
         # Of them, those whose clients have closed their side, which are not registered: others go before them.
         self._left: dict[int, None] = {}
@@ -87,20 +98,24 @@ class Poller:
         self._begun: int = 0
         # Whether `run` answers now, and will resume what is woken. Else `resume_due` does, which sleeps in a scope.
         self._answering = False
+        self._tasks_woken: int = 0
         self._wakes_at = inf
         self._sleep: trio.CancelScope | None = None
 
-    async def wait(self, sock: socket.socket, answer: Callable[[], bool]) -> None:
+    async def wait(
+        self, sock: socket.socket, answer: Callable[[], bool], go_on: Callable[[Steps[bytes]], bool] = _give_up
+    ) -> None:
         """Waits until `sock` is readable and there is something to do for the calling task.
 
-        answer: called whenever the socket is readable, for as long as it answers True; must not raise.
+        answer: called whenever the socket is readable, for as long as it answers True; must not raise. go_on: called
+        with the steps of a command that was left within `answer`; answers as that.
         """
         if self._epoll is None:
             await trio.lowlevel.wait_readable(sock)
             return
         number = sock.fileno()
         self._epoll.register(number, _EVENTS)
-        self._waiting[number] = (trio.lowlevel.current_task(), answer)
+        self._waiting[number] = (trio.lowlevel.current_task(), answer, go_on)
 
         def abort(_: object) -> trio.lowlevel.Abort:
             self._forget(number)
@@ -190,15 +205,48 @@ class Poller:
             return False
         woken = False
         slice_end = self._clock.monotonic_s() + SLICE_S
-        for ready, mask in events:
-            if mask & _LEFT_EVENTS:
-                # It stays registered, so that `run` wakes for it: nothing else may come that would wake it.
-                woken = True
-            elif not self._answer(ready):
-                woken = True
-            if self._clock.monotonic_s() >= slice_end:
-                return True
+        left = self._events  # of `run`, if that lets others run now
+        self._events = deque()
+        try:
+            for ready, mask in events:
+                if mask & _LEFT_EVENTS:
+                    # It stays registered, so that `run` wakes for it: nothing else may come that would wake it.
+                    woken = True
+                else:
+                    self._events.append((ready, mask))
+            while self._events:
+                woken |= self._answer_events(slice_end)
+                if self._clock.monotonic_s() >= slice_end:
+                    return True
+        finally:
+            self._events = left
         return woken or bool(self._woken)
+
+    def _answer_events(self, slice_end: float) -> bool:
+        """Answers clients until one has a command that is left, or to the end of a slice; whether a task was woken."""
+        woken = self._tasks_woken
+        self._slice_end = slice_end
+        steps = self._stacks.host(self._answer_on_stack)
+        if steps is not None:
+            number = self._number
+            if number in self._waiting:
+                self._settle(number, self._waiting[number][2](steps))
+            else:
+                steps.close()
+        return self._tasks_woken != woken
+
+    def _answer_on_stack(self) -> None:
+        events = self._events
+        monotonic_s = self._clock.monotonic_s
+        while events:
+            number, mask = events.popleft()
+            if mask & _LEFT_EVENTS:
+                self._put_last(number)
+            else:
+                self._number = number
+                self._answer(number)
+            if monotonic_s() >= self._slice_end:
+                return
 
     async def run(self) -> None:
         """Answers for as long as the server runs."""
@@ -215,11 +263,9 @@ class Poller:
                 await trio.lowlevel.wait_readable(number)
             self._answering = True
             slice_end = monotonic_s() + SLICE_S
-            for ready, mask in epoll.poll(0, _MAX_EVENTS):
-                if mask & _LEFT_EVENTS:
-                    self._put_last(ready)
-                else:
-                    self._answer(ready)
+            self._events.extend(epoll.poll(0, _MAX_EVENTS))
+            while self._events:
+                self._answer_events(slice_end)
                 if monotonic_s() >= slice_end:
                     await trio.lowlevel.checkpoint()
                     slice_end = monotonic_s() + SLICE_S
@@ -236,13 +282,13 @@ class Poller:
         entry = self._waiting.get(number)
         if entry is None:
             return True  # it ended while others ran
-        _, answer = entry
-        return self._settle(number, answer())
+        return self._settle(number, entry[1]())
 
     def _settle(self, number: int, done: bool) -> bool:
         """Wakes the task of a connection unless it is `done`; returns that."""
         if not done:
-            task, _ = self._waiting[number]
+            task = self._waiting[number][0]
+            self._tasks_woken += 1
             self._forget(number)
             trio.lowlevel.reschedule(task)
         return done

@@ -8,12 +8,13 @@ before that is done, since readers ask the policy and not the wheel.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
 
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
@@ -35,7 +36,7 @@ class Reaper:
         self._durability = durability
         self._log = log
         self._wake = trio.Event()
-        self._refill: Steps[None] | None = None
+        self._must_refill = False
         # Collection and record id of each damaged record that was logged.
         self._damaged: set[tuple[str, int]] = set()
         service.wake_reaper = self.wake
@@ -46,17 +47,20 @@ class Reaper:
 
     def refill(self) -> None:
         """Makes `run` begin by filling the wheel from the expiry indexes."""
-        self._refill = refill_wheel(self._service)
+        self._must_refill = True
+
+    async def _drive(self, work: Callable[[ServiceContext], object]) -> None:
+        outcome = self._service.stacks.begin(partial(work, self._service))
+        await drive(outcome, self._service.clock, self._durability)
 
     async def run(self) -> None:
-        clock = self._service.clock
         while True:
             self._wake = trio.Event()
             try:
-                if self._refill is not None:
-                    await drive(self._refill, clock, self._durability)
-                    self._refill = None
-                await drive(reap_due(self._service), clock, self._durability)
+                if self._must_refill:
+                    await self._drive(refill_wheel)
+                    self._must_refill = False
+                await self._drive(reap_due)
             except DiskFull:
                 self._durability.note_full_disk()
                 await self._rest()
@@ -94,8 +98,6 @@ class Reaper:
             passed_s += 1
 
     async def _rest(self) -> None:
-        if self._refill is not None:
-            self.refill()  # from the beginning
         await trio.sleep(RETRY_S)
 
     def _sleep_s(self) -> float:

@@ -45,7 +45,7 @@ class Shell:
         self.durability = durability
         self.log = log
         self.clock = service.clock
-        self.poller = Poller(service.clock)
+        self.poller = Poller(service.clock, service.stacks)
         self.incoming = IncomingMessages(service.limits, service.metrics, service.clock, self._log_slow)
         self.stopping = trio.Event()
         self.tls_hosts = TlsHosts(service.clock)

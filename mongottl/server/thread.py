@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from numbers import Real
 from typing import Final, TypeVar, TypeVarTuple
 from weakref import WeakSet
@@ -101,7 +102,8 @@ class ServerClock:
     async def _moved(self, move: Callable[[], int]) -> int:
         move()
         server = self._thread.server
-        return await drive(reap_after_clock_change(server.service), server.clock, server.durability)
+        outcome = server.service.stacks.begin(partial(reap_after_clock_change, server.service))
+        return await drive(outcome, server.clock, server.durability)
 
     async def _freeze(self, frozen: bool) -> None:
         self._thread.clock.freeze(frozen)
@@ -209,7 +211,8 @@ class RunningServer:
     async def _restore(self, name: str | None, drop: bool = False) -> None:
         """Restores a saved state, without a name the first one. drop: whether to forget it then."""
         server = self._thread.server
-        await drive(restore_state(server.service, name), server.clock, server.durability)
+        outcome = server.service.stacks.begin(partial(restore_state, server.service, name))
+        await drive(outcome, server.clock, server.durability)
         if name is not None and drop:
             drop_state(server.service, name)
 

@@ -39,11 +39,11 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.session_ids import session_key
 from mongottl.exec.operation.sessions import Session
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.transaction_unit import abort, abort_expired, abort_open, begin
 from mongottl.exec.operation.transaction_unit import enter as enter_transaction
 from mongottl.exec.operation.transactions import COMMITTED, Transaction, WaitingChange
-from mongottl.exec.write.waiting import wait_to_look
+from mongottl.exec.write.waiting import seconds_to_look
 
 # How long a later statement of a transaction waits for a command that changes a collection.
 LOCK_WAIT_S: Final = 0.005
@@ -186,7 +186,7 @@ def _committed(number: int) -> CommandError:
     )
 
 
-def await_users(op: OperationContext, request: Any) -> Steps[None]:
+def await_users(op: OperationContext, request: Any) -> None:
     """Waits until no transaction uses a collection that the command names, or of its database if it names none; or any
     collection, if its request says `whole_server`. Transactions that begin meanwhile wait for the command.
 
@@ -208,7 +208,7 @@ def await_users(op: OperationContext, request: Any) -> Steps[None]:
             users[0].own.on_release(signal.notify)
             op.waits_for = signal
             op.check_interrupt()
-            yield wait_to_look(op, signal)
+            service.stacks.wait(Wait(seconds_to_look(op), signal))
             op.waits_for = None
     finally:
         op.waits_for = None
@@ -256,7 +256,7 @@ def change_ahead(
     return None
 
 
-def await_change(generic: GenericArguments, op: OperationContext, namespaces: set[str]) -> Steps[None]:
+def await_change(generic: GenericArguments, op: OperationContext, namespaces: set[str]) -> None:
     """Waits for the commands that go before a statement of a transaction.
 
     The first statement waits as long as they do. A later one, whose transaction holds others up meanwhile, waits
@@ -271,7 +271,7 @@ def await_change(generic: GenericArguments, op: OperationContext, namespaces: se
         op.waits_for = signal
         try:
             if generic.start_transaction:
-                yield wait_to_look(op, signal)
+                service.stacks.wait(Wait(seconds_to_look(op), signal))
             else:
                 left_s = given_up_s - service.clock.monotonic_s()
                 if left_s <= 0.0:
@@ -283,7 +283,7 @@ def await_change(generic: GenericArguments, op: OperationContext, namespaces: se
                         f"Unable to acquire a lock on '{wanted}' within {int(LOCK_WAIT_S * 1000)}ms: a"
                         " command that changes the collection waits",
                     )
-                yield Wait(left_s, signal)
+                service.stacks.wait(Wait(left_s, signal))
         finally:
             op.waits_for = None
             change.signals.remove(signal)

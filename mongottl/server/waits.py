@@ -1,15 +1,14 @@
-"""What commands wait for before they begin. Each wait is a generator of steps; it raises if the command may not
-begin any more.
+"""What commands wait for before they begin. Each wait raises if the command may not begin any more.
 
 Commands that change collections also wait for transactions: `transactions.await_users`.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Final
 
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.steps import Wait
 
 # How often a command that waits for the restore of a saved state looks whether it is over.
 _RESTORE_POLL_S: Final = 0.0005
@@ -17,10 +16,10 @@ _RESTORE_POLL_S: Final = 0.0005
 _COPY_POLL_S: Final = 0.005
 
 
-def until_restored(service: ServiceContext) -> Steps[None]:
+def until_restored(service: ServiceContext) -> None:
     """Waits until no saved state is being restored."""
     while service.restoring:
-        yield Wait(_RESTORE_POLL_S)
+        service.stacks.wait(Wait(_RESTORE_POLL_S))
 
 
 def is_locked(op: OperationContext) -> bool:
@@ -29,11 +28,11 @@ def is_locked(op: OperationContext) -> bool:
     return service.fsync_locks > 0 or op.used_namespace in service.exclusive
 
 
-def until_unlocked(op: OperationContext) -> Steps[None]:
+def until_unlocked(op: OperationContext) -> None:
     """Waits as long as `is_locked`."""
     while is_locked(op):
         op.check_interrupt()
-        yield Wait(_COPY_POLL_S)
+        op.wait(_COPY_POLL_S)
 
 
 def is_published(namespace: str) -> bool:
@@ -44,21 +43,21 @@ def is_published(namespace: str) -> bool:
     return namespace in _PUBLISHED
 
 
-def until_published(op: OperationContext) -> Steps[None]:
+def until_published(op: OperationContext) -> None:
     """Brings the collection that the command names, or shows among others, up to date."""
-    yield from _PUBLISHED[op.used_namespace or op.database](OperationContext(op.service, op.client, op.database))
+    _PUBLISHED[op.used_namespace or op.database](OperationContext(op.service, op.client, op.database))
 
 
 # What publishes is imported then: few clients read these collections.
 
 
-def _publish_transactions(op: OperationContext) -> Generator[None, None, None]:
+def _publish_transactions(op: OperationContext) -> None:
     from mongottl.exec.write.transaction_records import publish
 
     return publish(op)
 
 
-def _publish_replica_set(op: OperationContext) -> Generator[None, None, None]:
+def _publish_replica_set(op: OperationContext) -> None:
     from mongottl.commands.admin.replica_set import publish
 
     return publish(op)
@@ -66,7 +65,7 @@ def _publish_replica_set(op: OperationContext) -> Generator[None, None, None]:
 
 # Collections whose documents are made from the server's own state right before a command uses them, and databases in
 # which commands about the whole database show them.
-_PUBLISHED: Final[dict[str, Callable[[OperationContext], Generator[None, None, None]]]] = {
+_PUBLISHED: Final[dict[str, Callable[[OperationContext], None]]] = {
     "config": _publish_transactions,
     "config.transactions": _publish_transactions,
     "local.system.replset": _publish_replica_set,

@@ -17,11 +17,12 @@ from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Wait, run_to_end
+from mongottl.exec.operation.steps import Wait
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import open_storage_engine
 from mongottl.wire.messages import OpMsg
+from tests.steps import run_to_end
 
 Client = pymongo.MongoClient[dict[str, Any]]
 MB = 1024 * 1024

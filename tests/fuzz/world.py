@@ -16,7 +16,6 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +29,8 @@ from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
 from mongottl.errors import CommandError
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Wait, run_to_end
+from mongottl.exec.operation.stack import Steps
+from mongottl.exec.operation.steps import Wait
 from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
@@ -100,7 +100,7 @@ class Round:
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
         self.client = ClientInfo(1, "localhost:27017", "localhost:1")
-        run_to_end(refill_wheel(self.service))
+        refill_wheel(self.service)
         self.pool: list[Node] = []
         self.answers: set[str] = set()
         self.beginnings = beginnings
@@ -134,7 +134,7 @@ class Round:
         while self.sent < commands and time.monotonic() < deadline_s:
             self.send(self.next_command())
             if self.rng.random() < 0.01:
-                run_to_end(reap_due(self.service))
+                reap_due(self.service)
         self.check_end()
 
     def next_command(self) -> Node:
@@ -192,7 +192,7 @@ class Round:
 
     def _answer(self, message: bytes) -> bytes:
         outcome = self.dispatcher.handle(OpMsg(1, 0, 0, message, []), self.client)
-        if not isinstance(outcome, Generator):
+        if not isinstance(outcome, Steps):
             return outcome
         started_s = time.monotonic()
         waited_s = 0.0

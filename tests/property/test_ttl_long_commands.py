@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mongottl.errors import CommandError
-from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.operation.stack import Steps
 from mongottl.exec.write.expiry import reap_due
 from mongottl.storage.interface import Record, open_storage_engine
 from mongottl.ttl.policy import is_expired
@@ -104,7 +104,7 @@ class LongCommands(RuleBasedStateMachine):
 
     @rule()
     def reap(self) -> None:
-        run_to_end(reap_due(self.server.service))
+        reap_due(self.server.service)
 
     @rule(numbers=st.lists(NUMBERS, max_size=20))
     def touch(self, numbers: list[int]) -> None:

@@ -32,8 +32,8 @@ from mongottl.document.interrupt import check_often
 from mongottl.errors import ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import StepTimes
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.stack import Steps, StepTimes
+from mongottl.exec.operation.steps import Wait
 from mongottl.oplog.entry import is_logged
 from mongottl.oplog.log import OPLOG_NUMBER
 from mongottl.oplog.records import OplogRecords
@@ -130,7 +130,7 @@ class Disturbed:
         self.engine = SlowEngine(open_storage_engine(kind, None), random.Random(seed))
         config = ServerConfig(enable_test_commands=True, quiet=True, dialect=case.dialect)
         self.service = ServiceContext(config, VirtualClock(self.time), self.engine)
-        self.service.step_times = StepTimes(left_after_s=0.0 if leaves else math.inf, together_s=0.0)
+        self.service.stacks.times = StepTimes(left_after_s=0.0 if leaves else math.inf, together_s=0.0)
         self.log_text = io.StringIO()
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
@@ -205,10 +205,10 @@ class Disturbed:
         self.time.elapsed_s += min(step.seconds, 0.05)
 
     def begin(self) -> None:
-        """Sends the command. As in the server, its first step follows at once."""
+        """Sends the command, and runs it until it is left."""
         outcome = self._send(self._command, self.client)
+        self._note_written()
         if isinstance(outcome, bytes):
-            self._note_written()
             self.reply = bson.decode(outcome)
         else:
             self.steps = outcome

@@ -30,8 +30,8 @@ from mongottl.config import ServerConfig
 from mongottl.errors import ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import StepTimes
-from mongottl.exec.operation.steps import Flush, Steps, run_to_end
+from mongottl.exec.operation.stack import Steps, StepTimes
+from mongottl.exec.operation.steps import Flush
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S
 from mongottl.exec.write.expiry import count_expired, reap_due, refill_wheel
@@ -50,6 +50,7 @@ from mongottl.wire.messages import OpMsg
 from tests.oplog_replay import Replay
 from tests.simulation.disk import Disk
 from tests.simulation.faults import FaultyEngine
+from tests.steps import run_to_end
 
 Document: TypeAlias = dict[str, Any]
 START_MS = 4_102_444_800_000
@@ -204,14 +205,14 @@ class World:
             inner = SqliteEngine(directory, CHECKPOINT_BYTES, LONG_LOG_BYTES, self.disk.sync)
         self.engine = FaultyEngine(inner, self.random, self._failure_rate)
         self.service = ServiceContext(ServerConfig(quiet=True, data_dir=data_dir), self.clock, self.engine)
-        self.service.step_times = StepTimes(left_after_s=self.random.choice((0.0, math.inf)), together_s=0.0)
+        self.service.stacks.times = StepTimes(left_after_s=self.random.choice((0.0, math.inf)), together_s=0.0)
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
         self.durability = Durability(self.engine, self.clock, self.log, self.disk.run_blocking, self.service.compaction)
         self.service.compaction.turn_on(RECLAIMED_BYTES, False)
         self.engine.set_commit_listener(self.durability.note_commit)
         self._outer_nursery.start_soon(self._run_tasks)
-        self._background = refill_wheel(self.service)
+        self._background = None
         self._refilled = False
         self._forget_replay()
         self.check_catalog()
@@ -322,15 +323,27 @@ class World:
         if self.durability.holds_writers:
             return  # as the server's reaper does
         if self._background is None:
-            self._background = reap_due(self.service)
+            self._begin_background()
         try:
-            next(self._background)
+            if self._background is not None:
+                next(self._background)
         except StopIteration:
             self._background = None
             self._refilled = True
         except (EngineUnavailable, WriteConflict):
-            # The server's reaper begins again after a rest, with the refill if that was not done.
-            self._background = None if self._refilled else refill_wheel(self.service)
+            self._background = None  # the server's reaper begins again after a rest, with the refill if it was not done
+
+    def _begin_background(self) -> None:
+        """Begins a purge, or the refill of the wheel if that was not done."""
+        work = reap_due if self._refilled else refill_wheel
+        try:
+            outcome = self.service.stacks.begin(lambda: work(self.service))
+        except (EngineUnavailable, WriteConflict):
+            return
+        if isinstance(outcome, Steps):
+            self._background = outcome
+        else:
+            self._refilled = True
 
     def step(self, seat: Seat) -> None:
         request = seat.request
@@ -507,9 +520,9 @@ class World:
             return
         armed, enabled = self.engine.armed, self.service.ttl_monitor_enabled
         self.engine.armed, self.service.ttl_monitor_enabled = False, True
-        while self._background is not None:
+        while self._background is not None or not self._refilled:
             self._background_step()
-        run_to_end(reap_due(self.service))
+        reap_due(self.service)
         for collection in self.service.catalog.all_collections():
             left = count_expired(collection.store, collection, self.now_s)
             left -= self._expired_claimed(collection)

@@ -12,7 +12,6 @@ from mongottl.commands.request import ONE, Field
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import InThread, Steps
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.database_copy import DatabaseCopy, DatabaseCopyPages
 from mongottl.exec.results.reading import first_reply
@@ -44,7 +43,7 @@ def _backup_needs(op: OperationContext, request: BackupRequest) -> list[Need]:
     help="Returns a copy of the stored database as of one moment, as a cursor; for `mongottl backup`.",
     admin_only=True,
 )
-def backup(op: OperationContext, request: BackupRequest) -> Steps[Reply]:
+def backup(op: OperationContext, request: BackupRequest) -> Reply:
     """A cursor over {file: <name>, bytes: <length>, sha256: <hex>} and then {offset, data}, in order.
 
     IllegalOperation (20) without a data directory. OutOfDiskSpace (14031) if the copy does not fit beside the data.
@@ -57,13 +56,11 @@ def backup(op: OperationContext, request: BackupRequest) -> Steps[Reply]:
         )
     copy = DatabaseCopy(op, folder)
     try:
-        making = InThread(copy.make)
-        yield making
-        making.result()
+        op.in_thread(copy.make)
         op.check_interrupt()
         pages = DatabaseCopyPages(copy)
     except BaseException:
         copy.close()
         raise
     cursor = ClientCursor(_NAMESPACE, pages, op.session_key, op.service.clock.monotonic_s())
-    return (yield from first_reply(op, cursor, 1))
+    return first_reply(op, cursor, 1)

@@ -18,7 +18,6 @@ from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cosmos_fail_points import COSMOS_FAIL_POINTS
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.write.expiry import reap_after_clock_change
 
@@ -42,7 +41,7 @@ def _virtual_clock(op: OperationContext) -> VirtualClock:
     admin_only=True,
     test_only=True,
 )
-def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Steps[Reply]:
+def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Reply:
     """`{advanceClock: seconds}` → `{now, ttlDeleted}`. BadValue (2) if the clock would leave the allowed years.
 
     seconds: any number, also fractional or negative. ttlDeleted: documents purged because of this command.
@@ -51,7 +50,7 @@ def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Steps[R
         _virtual_clock(op).advance(to_double(request.seconds))
     except ValueError as error:
         raise CommandError(ErrorCode.BadValue, f"advanceClock: {error}") from None
-    return (yield from _moved(op))
+    return _moved(op)
 
 
 class SetClockRequest(NamedTuple):
@@ -66,7 +65,7 @@ class SetClockRequest(NamedTuple):
     admin_only=True,
     test_only=True,
 )
-def set_clock(op: OperationContext, request: SetClockRequest) -> Steps[Reply]:
+def set_clock(op: OperationContext, request: SetClockRequest) -> Reply:
     """`{setClock: date}` → `{now, ttlDeleted}`, as advanceClock. TypeMismatch (14), BadValue (2) for other years."""
     if not isinstance(request.date, Date):
         raise wrong_type("setClock.setClock", request.date, "date")
@@ -74,7 +73,7 @@ def set_clock(op: OperationContext, request: SetClockRequest) -> Steps[Reply]:
         _virtual_clock(op).set_wall(request.date.ms)
     except ValueError as error:
         raise CommandError(ErrorCode.BadValue, f"setClock: {error}") from None
-    return (yield from _moved(op))
+    return _moved(op)
 
 
 class ResetClockRequest(NamedTuple):
@@ -90,16 +89,16 @@ class ResetClockRequest(NamedTuple):
     admin_only=True,
     test_only=True,
 )
-def reset_clock(op: OperationContext, request: ResetClockRequest) -> Steps[Reply]:
+def reset_clock(op: OperationContext, request: ResetClockRequest) -> Reply:
     """`{resetClock: 1}` → `{now, ttlDeleted}`, as advanceClock."""
     _virtual_clock(op).reset()
-    return (yield from _moved(op))
+    return _moved(op)
 
 
-def _moved(op: OperationContext) -> Steps[Reply]:
+def _moved(op: OperationContext) -> Reply:
     """Deletes what has expired on a clock that was moved, and replies."""
     op.latest_ms = 0  # the time by which the clock was moved is not the command's
-    deleted = yield from reap_after_clock_change(op.service)
+    deleted = reap_after_clock_change(op.service)
     op.check_interrupt()
     return {"now": Date(op.service.clock.now_ms()), "ttlDeleted": deleted if deleted < 2**31 else Int64(deleted)}
 

@@ -15,7 +15,6 @@ from mongottl.commands.request import BOOL_FIELD, COLLECTION, INTEGER, STRICT_BO
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.compaction import DEFAULT_TARGET_MB
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps, WithoutWriters
 from mongottl.storage.interface import DiskFull
 
 _BYTES_PER_MB: Final = 1 << 20
@@ -38,7 +37,7 @@ class CompactRequest(NamedTuple):
     help="Gives unused space of the database file back to the system.",
     writes=True,
 )
-def compact(op: OperationContext, request: CompactRequest) -> Steps[Reply]:
+def compact(op: OperationContext, request: CompactRequest) -> Reply:
     """`{bytesFreed}`, or `{estimatedBytesFreed}` with `dryRun`: of the whole file; 0 if less than `freeSpaceTargetMB`
     (20) is unused. Other operations go on meanwhile. A folder of a version that could not give back space is rewritten
     once, during which commands that write wait.
@@ -65,30 +64,26 @@ def compact(op: OperationContext, request: CompactRequest) -> Steps[Reply]:
         return {"estimatedBytesFreed": unused_bytes if unused_bytes >= target_bytes else 0}
     while engine.drop_some(_DROP_BATCH):
         op.check_interrupt()
-        yield None
+        op.give_way()
     if not 0 < engine.unused_bytes >= target_bytes:
         return {"bytesFreed": 0}
-    return {"bytesFreed": (yield from _give_back(op))}
+    return {"bytesFreed": _give_back(op)}
 
 
-def _give_back(op: OperationContext) -> Steps[int]:
+def _give_back(op: OperationContext) -> int:
     """Gives all unused space back; how many bytes that were."""
     engine = op.service.engine
     if engine.must_rewrite:
-        rewriting = WithoutWriters(partial(engine.rewrite, op.check_interrupt))
-        yield rewriting
         try:
-            result = rewriting.result()
+            return op.in_thread(partial(engine.rewrite, op.check_interrupt), without_writers=True)
         except DiskFull as error:
             # Nothing that clients write has failed.
             raise CommandError(ErrorCode.OutOfDiskSpace, f"compact: {error}") from error
-        assert isinstance(result, int)
-        return result
     given_bytes = 0
     while given := op.service.compaction.reclaim():
         given_bytes += given
         op.check_interrupt()
-        yield None
+        op.give_way()
     if not given_bytes:
         raise CommandError(ErrorCode.ObjectIsBusy, "compact: a backup is being made, or the disk is full; try again")
     return given_bytes

@@ -14,7 +14,6 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.planner import plan_query
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
@@ -33,7 +32,7 @@ class DbHashRequest(NamedTuple):
     aliases=("dbhash",),
     strict=False,
 )
-def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
+def db_hash(op: OperationContext, request: DbHashRequest) -> Reply:
     """`{host, collections: {name: MD5}, capped: [name], uuids: {name: UUID}, md5, timeMillis}`.
 
     Each digest covers the documents that are not expired, by `_id`, or in natural order in a capped collection; `md5`
@@ -57,7 +56,7 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Steps[Reply]:
         collection = named[name]
         if wanted and name not in wanted:
             continue
-        digest = yield from _digest(op, collection)
+        digest = _digest(op, collection)
         digests[name] = digest
         uuids[name] = collection.uuid
         if collection.options.capped:
@@ -78,7 +77,7 @@ def _shown_name(collection: Collection) -> str:
     return collection.name if collection.time_series is None else f"system.buckets.{collection.name}"
 
 
-def _digest(op: OperationContext, collection: Collection) -> Steps[str]:
+def _digest(op: OperationContext, collection: Collection) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     everything = parse_match(EMPTY_DOCUMENT, ParseContext())
     in_place = collection.options.capped or collection.id_index is None
@@ -87,5 +86,5 @@ def _digest(op: OperationContext, collection: Collection) -> Steps[str]:
         for record in batch:
             digest.update(record[1])
         op.check_interrupt()
-        yield None
+        op.give_way()
     return digest.hexdigest()

@@ -16,7 +16,6 @@ from mongottl.document.bson_field import missing_field
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.query.expr.base import is_nullish
 from mongottl.versions import COMMAND
 
@@ -179,14 +178,14 @@ class ListCommandsRequest(NamedTuple):
 
 
 @command("listCommands", ListCommandsRequest, access=ANYONE, help="Lists the commands of this server.", strict=False)
-def list_commands(op: OperationContext, request: ListCommandsRequest) -> Steps[Reply]:
+def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
     """Modules of commands that were not needed yet are imported in steps: anybody may ask for the list, also before a
     login, and all of them together take a tenth of a second."""
     features = op.service.features
     described: dict[str, Value] = {}
     for name in sorted(COMMANDS):
         if not COMMANDS.is_imported(name):
-            yield None
+            op.give_way()
         spec = COMMANDS[name]
         if features is not None and features.lacks(COMMAND, name):
             continue

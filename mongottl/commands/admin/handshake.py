@@ -27,7 +27,7 @@ from mongottl.document.walk import ElementCursor, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.signal import Signal
 from mongottl.security.names import EXTERNAL, UserName
 from mongottl.security.scram import MECHANISMS
 from mongottl.versions import COMPRESSOR, HELLO_FIELD, MECHANISM, OPTION, REPLY_FIELD, Features
@@ -82,7 +82,7 @@ def without_unknown(body: bytes, features: Features) -> bytes:
     handshake=True,
     by_op_query=True,
 )
-def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
+def hello(op: OperationContext, request: HelloRequest) -> Reply:
     """With `topologyVersion` and `maxAwaitTimeMS` the reply waits for a topology change; there is never one.
 
     CommandNotSupported (115) in an account of Cosmos DB without it (`account.VARIANTS`); drivers then use isMaster,
@@ -105,7 +105,7 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
     handshake=True,
     by_op_query=True,
 )
-def is_master(op: OperationContext, request: HelloRequest) -> Reply | Steps[Reply]:
+def is_master(op: OperationContext, request: HelloRequest) -> Reply:
     return _answer(op, request, "ismaster")
 
 
@@ -114,7 +114,7 @@ def _is_without_hello(op: OperationContext) -> bool:
     return account is not None and account.refuses("hello")
 
 
-def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply | Steps[Reply]:
+def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply:
     if request.client is not None:
         _take_metadata(op, request.client)
     user = None if request.sasl_user is MISSING else _user_name(request.sasl_user)
@@ -231,8 +231,8 @@ def _process_id(topology_version: bytes) -> Value:
     return process_id
 
 
-def _wait_for_change(op: OperationContext, request: HelloRequest, primary_field: str, seconds: float) -> Steps[Reply]:
-    yield Wait(seconds)
+def _wait_for_change(op: OperationContext, request: HelloRequest, primary_field: str, seconds: float) -> Reply:
+    op.wait(seconds, Signal())  # nothing changes; the wait counts as one for news
     return _describe(op, request, primary_field)
 
 

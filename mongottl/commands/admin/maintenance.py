@@ -15,7 +15,6 @@ from mongottl.document.bson_field import wrong_type
 from mongottl.document.types import Int64, Value, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Flush, Steps
 
 _SEE_ALSO: Final = "https://www.mongodb.com/docs/manual/reference/command/fsync/"
 _LOCAL: Final = ("127.", "[::1]", "::1")
@@ -35,13 +34,13 @@ class FsyncRequest(NamedTuple):
     help="Puts all data on disk; with lock: true, writes then wait for fsyncUnlock.",
     admin_only=True,
 )
-def fsync(op: OperationContext, request: FsyncRequest) -> Steps[Reply]:
+def fsync(op: OperationContext, request: FsyncRequest) -> Reply:
     """`{numFiles: 1}`, or `{info, lockCount, seeAlso}` with `lock`."""
     service = op.service
     if request.lock:
         service.fsync_locks += 1
     try:
-        yield Flush()
+        op.flush()
     except BaseException:
         if request.lock:
             release_fsync_lock(op)

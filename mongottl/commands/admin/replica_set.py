@@ -3,7 +3,6 @@
 Source: MongoDB's reference of these commands.
 """
 
-from collections.abc import Generator
 from contextlib import suppress
 from typing import Annotated, Final, NamedTuple
 
@@ -157,7 +156,7 @@ def _config(op: OperationContext) -> dict[str, Value]:
     }
 
 
-def publish(op: OperationContext) -> Generator[None, None, None]:
+def publish(op: OperationContext) -> None:
     """Makes the document of local.system.replset, which tools read, the configuration as this client sees it."""
     document = encode(_config(op))
     collection = op.catalog.lookup(*_CONFIG_COLLECTION) or op.catalog.create_collection(*_CONFIG_COLLECTION)
@@ -167,7 +166,6 @@ def publish(op: OperationContext) -> Generator[None, None, None]:
             insert_document(op, collection, document)
         elif records[0][1] != document:
             update_record(op, collection, records[0], document)
-    yield None
 
 
 @command(

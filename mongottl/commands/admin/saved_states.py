@@ -14,7 +14,6 @@ from mongottl.document.types import Date, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.restoring import drop_state, restore_state, save_state
-from mongottl.exec.operation.steps import Steps
 
 
 def _checked_name(command: str, name: Value) -> str:
@@ -59,12 +58,12 @@ class RestoreStateRequest(NamedTuple):
     test_only=True,
     restores=True,
 )
-def restore_state_command(op: OperationContext, request: RestoreStateRequest) -> Steps[Reply]:
+def restore_state_command(op: OperationContext, request: RestoreStateRequest) -> Reply:
     """`{restoreState: name}` → `{now}`. Running operations end with Interrupted (11601), and new ones wait.
 
     IllegalOperation (20) with an engine that saves no states, NoSuchKey (4) for an unknown name.
     """
-    yield from restore_state(op.service, _checked_name("restoreState", request.name), op)
+    restore_state(op.service, _checked_name("restoreState", request.name), op)
     return {"now": Date(op.service.clock.now_ms())}
 
 
@@ -82,9 +81,9 @@ class ResetStateRequest(NamedTuple):
     test_only=True,
     restores=True,
 )
-def reset_state_command(op: OperationContext, request: ResetStateRequest) -> Steps[Reply]:
+def reset_state_command(op: OperationContext, request: ResetStateRequest) -> Reply:
     """`{resetState: 1}` → `{now}`. Saved states are kept. IllegalOperation (20) with an engine that saves no states."""
-    yield from restore_state(op.service, None, op)
+    restore_state(op.service, None, op)
     return {"now": Date(op.service.clock.now_ms())}
 
 

@@ -22,7 +22,6 @@ from mongottl.exec.operation.client import UUID_SUBTYPE
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.session_ids import digest_of, read_digest, read_user, session_key
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.security.names import NOBODY
 from mongottl.security.privileges import Need
@@ -77,7 +76,7 @@ def _own_digest(op: OperationContext) -> bytes:
     return NOBODY.digest if op.client.login is None else op.client.login.digest
 
 
-def _keys(op: OperationContext, name: str, sessions: bytes) -> Steps[list[bytes]]:
+def _keys(op: OperationContext, name: str, sessions: bytes) -> list[bytes]:
     """The keys of the sessions of an array of `{id}`; null entries are passed over. TypeMismatch (14).
 
     In steps, since a message has room for hundreds of thousands, also that of a client that has not logged in.
@@ -94,7 +93,7 @@ def _keys(op: OperationContext, name: str, sessions: bytes) -> Steps[list[bytes]
         index += 1
         if index % _KEYS_AT_ONCE == 0:
             op.check_interrupt()
-            yield None
+            op.give_way()
     return keys
 
 
@@ -108,11 +107,11 @@ def _keys(op: OperationContext, name: str, sessions: bytes) -> Steps[list[bytes]
     strict=False,
     stable=True,
 )
-def end_sessions(op: OperationContext, request: SessionsRequest) -> Steps[Reply]:
-    keys = yield from _keys(op, "endSessions.endSessions", request.sessions)
+def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
+    keys = _keys(op, "endSessions.endSessions", request.sessions)
     if op.service.authorizes and op.client.login is None:
         return {}  # a stranger has no sessions
-    return (yield from _end(op, keys, kills=False))
+    return _end(op, keys, kills=False)
 
 
 @command(
@@ -123,12 +122,12 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Steps[Reply]
     strict=False,
     stable=True,
 )
-def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Steps[Reply]:
-    keys = yield from _keys(op, "refreshSessions.refreshSessions", request.sessions)
+def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> Reply:
+    keys = _keys(op, "refreshSessions.refreshSessions", request.sessions)
     for number, key in enumerate(keys, 1):
         op.service.sessions.touch(key, op.now_ms, op.service.clock.monotonic_s())
         if number % _KEYS_AT_ONCE == 0:
-            yield None
+            op.give_way()
     return {}
 
 
@@ -139,13 +138,13 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> S
     help="Ends logical sessions and their operations, or all sessions of the user if none is named.",
     strict=False,
 )
-def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Steps[Reply]:
+def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
     """`{killSessions: [{id: <UUID>}, …]}`."""
-    keys = yield from _keys(op, "killSessions.killSessions", request.sessions)
+    keys = _keys(op, "killSessions.killSessions", request.sessions)
     if not is_empty(request.sessions):
-        return (yield from _end(op, keys, kills=True))
+        return _end(op, keys, kills=True)
     own = _own_digest(op)
-    return (yield from _kill_where(op, lambda key: digest_of(key) == own))
+    return _kill_where(op, lambda key: digest_of(key) == own)
 
 
 def _kill_all_needs(op: OperationContext, request: KillAllSessionsRequest) -> list[Need]:
@@ -173,7 +172,7 @@ def _kill_by_pattern_needs(op: OperationContext, request: KillAllSessionsByPatte
     help="Ends all sessions of users and their operations, or all sessions if no user is named.",
     strict=False,
 )
-def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Steps[Reply]:
+def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Reply:
     """`{killAllSessions: [{user, db}, …]}`."""
     digests = {
         read_user(f"killAllSessions.killAllSessions.{index}", user).digest
@@ -190,7 +189,7 @@ def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> 
     help="Ends the sessions that match one of several patterns, and their operations.",
     strict=False,
 )
-def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsByPatternRequest) -> Steps[Reply]:
+def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsByPatternRequest) -> Reply:
     """`{killAllSessionsByPattern: [{lsid: {id, uid}} | {uid: <BinData>} | {users: [{user, db}, …]}, …]}`.
 
     A pattern of several fields matches what each of them matches.
@@ -239,17 +238,17 @@ def _lsid_pattern(name: str, lsid: Value) -> Callable[[bytes], bool]:
     return lambda key: key[:16] == identifier and (uid is None or digest_of(key) == uid)
 
 
-def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> Steps[Reply]:
+def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> Reply:
     return _end(op, [session.key for session in op.service.sessions.all() if matches(session.key)], kills=True)
 
 
-def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Steps[Reply]:
+def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Reply:
     """Ends sessions, and with `kills` their operations."""
     own = op.session_key  # last, since ending it ends this operation, too
     others = [key for key in keys if key != own]
     for number, key in enumerate(others):
         if number % ENDED_AT_ONCE == 0 and number:
-            yield None
+            op.give_way()
         _end_session(op, key, kills)
     if len(others) < len(keys) and own is not None:
         _end_session(op, own, kills)

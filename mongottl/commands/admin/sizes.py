@@ -15,7 +15,6 @@ from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.planner import QueryPlan, plan_query
 from mongottl.exec.results.sizes import collection_size
 from mongottl.query.context import ParseContext
@@ -46,7 +45,7 @@ def _data_size_needs(op: OperationContext, request: DataSizeRequest) -> list[Nee
     help="Returns the size of a collection's documents.",
     aliases=("datasize",),
 )
-def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
+def data_size(op: OperationContext, request: DataSizeRequest) -> Reply:
     """`{estimate, size, numObjects, millis}`; sizes in bytes, zeros for a collection that does not exist.
 
     With `min` and `max`: of the documents between these keys of an index, counted one by one; OperationFailed (96)
@@ -71,7 +70,7 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Steps[Reply]:
             plan = plan_query(op, collection, parse_match(EMPTY_DOCUMENT, ParseContext()), natural=1)
         else:
             plan = _plan_between(op, collection, request)
-        size, count, reached = yield from _counted(op, plan, limits)
+        size, count, reached = _counted(op, plan, limits)
     elapsed_ms = int((op.service.clock.monotonic_s() - started_s) * _MS_PER_S)
     reply: dict[str, Value] = {
         "estimate": request.estimate,
@@ -106,7 +105,7 @@ def _plan_between(op: OperationContext, collection: Collection, request: DataSiz
     return plan_query(op, collection, match, hint=index.name, min_key=request.min_key, max_key=request.max_key)
 
 
-def _counted(op: OperationContext, plan: QueryPlan, limits: _Limits) -> Steps[tuple[int, int, bool]]:
+def _counted(op: OperationContext, plan: QueryPlan, limits: _Limits) -> tuple[int, int, bool]:
     """The size and the number of a plan's documents, and whether counting stopped above a limit."""
     stage = plan.open()
     size = count = 0
@@ -117,7 +116,7 @@ def _counted(op: OperationContext, plan: QueryPlan, limits: _Limits) -> Steps[tu
             if limits.are_exceeded(size, count):
                 return size, count, True
         op.check_interrupt()
-        yield None
+        op.give_way()
     return size, count, False
 
 

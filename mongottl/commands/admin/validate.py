@@ -31,7 +31,6 @@ from mongottl.document.validate import is_utf8_throughout, validate_document
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.query.pipeline import is_stable
 from mongottl.security.privileges import ALL_DATABASES, Need
 from mongottl.storage.interface import DamagedRecord, Record, SortedDataInterface
@@ -90,7 +89,7 @@ class _Findings:
     help="Checks a collection's documents and indexes.",
     strict=False,
 )
-def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
+def validate(op: OperationContext, request: ValidateRequest) -> Reply:
     """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
 
     It checks that every document is valid BSON and has its keys in every index, and that no index has other entries.
@@ -112,9 +111,9 @@ def validate(op: OperationContext, request: ValidateRequest) -> Steps[Reply]:
         )
     found = _Findings(checks_text=is_true(request.check_bson))
     if not is_true(request.metadata):
-        yield from _check_records(op, collection, found)
+        _check_records(op, collection, found)
         for index in [index for index in collection.indexes if index.ready]:
-            yield from _check_entries(op, collection, index, found)
+            _check_entries(op, collection, index, found)
     return _reply(collection, found)
 
 
@@ -153,7 +152,7 @@ def _check_alive(op: OperationContext, collection: Collection) -> None:
         raise CommandError(ErrorCode.NamespaceNotFound, f"{collection.namespace} was dropped while it was validated")
 
 
-def _check_records(op: OperationContext, collection: Collection, found: _Findings) -> Steps[None]:
+def _check_records(op: OperationContext, collection: Collection, found: _Findings) -> None:
     """Checks each document, and that its entries are in the indexes."""
     position = 0
     limit = _BATCH
@@ -169,14 +168,14 @@ def _check_records(op: OperationContext, collection: Collection, found: _Finding
             continue
         for record in records:
             position = record[0]
-            yield from _check_record(op, collection, record, found)
+            _check_record(op, collection, record, found)
         if not more:
             return
-        yield None
+        op.give_way()
         _check_alive(op, collection)
 
 
-def _check_record(op: OperationContext, collection: Collection, record: Record, found: _Findings) -> Steps[None]:
+def _check_record(op: OperationContext, collection: Collection, record: Record, found: _Findings) -> None:
     rid, document, ts_s, ttl_s = record
     alive = not is_expired(ts_s, ttl_s, collection.default_ttl_s, op.service.now_s())
     if alive:
@@ -198,7 +197,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
         for key in dict.fromkeys(index.keys_of(document)):
             if sought >= _STEP_KEYS:
                 sought = 0
-                yield None
+                op.give_way()
                 _check_alive(op, collection)
             sought += 1
             sums.add(key, rid)
@@ -211,7 +210,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
                 found.keys[index.name] = found.keys.get(index.name, 0) + 1
 
 
-def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> Steps[None]:
+def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> None:
     """Checks that an index has no entries without a document."""
     if not index.has_keys:
         return
@@ -225,10 +224,10 @@ def _check_entries(op: OperationContext, collection: Collection, index: IndexEnt
         if not more:
             break
         after = entries[-1]
-        yield None
+        op.give_way()
         _check_alive(op, collection)
     if sums.differ():
-        yield from _find_extra(op, collection, index, data, sums, found)
+        _find_extra(op, collection, index, data, sums, found)
 
 
 def _find_extra(
@@ -238,7 +237,7 @@ def _find_extra(
     data: SortedDataInterface,
     sums: EntrySums,
     found: _Findings,
-) -> Steps[None]:
+) -> None:
     """Compares the entries of records whose sums differ with the records, one by one."""
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
@@ -264,7 +263,7 @@ def _find_extra(
         else:
             if not more:
                 return
-        yield None
+        op.give_way()
         _check_alive(op, collection)
 
 

@@ -24,7 +24,6 @@ from mongottl.document.types import Value
 from mongottl.document.walk import first_field_name, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import plan_aggregation
@@ -72,7 +71,7 @@ def aggregate_needs(op: OperationContext, request: AggregateRequest) -> list[Nee
     latency="reads",
     in_transaction=True,
 )
-def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
+def aggregate(op: OperationContext, request: AggregateRequest) -> Reply:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`."""
     op.check_database()
     batch_size = -1 if request.cursor is None else read_batch_size("cursor", request.cursor, -1)
@@ -95,8 +94,8 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
             op.catalog.lookup(op.database, name)  # refuses views
         if not begins_with_coll_stats(request.pipeline):
             if request.explain:
-                return (yield from explain_on_view(op, collection, request, "queryPlanner", {"aggregate": name}))
-            return (yield from aggregate_on_view(op, collection, request, context.let, batch_size))
+                return explain_on_view(op, collection, request, "queryPlanner", {"aggregate": name})
+            return aggregate_on_view(op, collection, request, context.let, batch_size)
         collection = None
     pipeline = request.pipeline
     account = op.service.dialect.account
@@ -119,13 +118,9 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
             cursor = open_change_feed(op, collection, specs)
         else:
             cursor = open_change_stream(op, f"{op.database}.{name}", specs)
-        return (yield from first_reply(op, cursor, batch_size))
+        return first_reply(op, cursor, batch_size)
     if request.explain:
-        return (
-            yield from explain_aggregate(
-                op, collection, specs, request, "queryPlanner", {"aggregate": name}, context.collation
-            )
-        )
+        return explain_aggregate(op, collection, specs, request, "queryPlanner", {"aggregate": name}, context.collation)
     shape = QueryShape(collation=request.collation)
     shape.allowed = check_settings(op, "aggregate", request, name)
     plan = make_plan(
@@ -141,4 +136,4 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Steps[Reply]:
         op.session_key,
         op.service.clock.monotonic_s(),
     )
-    return (yield from first_reply(op, cursor, batch_size))
+    return first_reply(op, cursor, batch_size)

@@ -8,7 +8,6 @@ that an update replaces has to exist, unless the operation has `b: true`.
 Source: MongoDB's applyOps command reference, and the requests of its database tools.
 """
 
-from collections.abc import Generator
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -41,7 +40,6 @@ from mongottl.document.types import (
 from mongottl.document.walk import fields, find_field, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.modifying import Selection, delete_one, update_one
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
@@ -162,7 +160,7 @@ def _command_needs(op: OperationContext, operation: LoggedOperation, database: s
     strict=False,
     writes_anywhere=True,
 )
-def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
+def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Reply:
     """`{applied: <how many>, results: [true, …]}`. The first operation that fails ends it: the reply has its error, and
     `applied` and `results` with it.
 
@@ -185,7 +183,7 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
     for operation in operations:
         applied = False
         try:
-            applied = yield from _apply(op, operation)
+            applied = _apply(op, operation)
         except CommandError as error:
             if ends_command(op, error):
                 raise
@@ -196,7 +194,7 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Steps[Reply]:
             op.database = home
         results.append(applied)
         op.check_interrupt()
-        yield None
+        op.give_way()
     if not all(results):
         raise CommandError(
             ErrorCode.UnknownError,
@@ -272,7 +270,7 @@ def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list
     return found
 
 
-def _apply(op: OperationContext, operation: LoggedOperation) -> Steps[bool]:
+def _apply(op: OperationContext, operation: LoggedOperation) -> bool:
     """Carries out an operation. Whether there was what it changes, where that is required."""
     if operation.kind == "n":
         return True
@@ -281,22 +279,22 @@ def _apply(op: OperationContext, operation: LoggedOperation) -> Steps[bool]:
     if operation.namespace == OPLOG:
         raise refused_write()
     if operation.kind == "c":
-        yield from _apply_command(op, operation)
+        _apply_command(op, operation)
         return True
     check_collection_name(op.database, name)
     collection = _collection(op, name, operation)
     if operation.kind == "d":
         if collection is not None:
-            yield from delete_one(op, _by_id(op, collection, operation.document))
+            delete_one(op, _by_id(op, collection, operation.document))
     elif collection is None:
         raise CommandError(
             ErrorCode.NamespaceNotFound,
             f"Cannot apply insert or update operation on a non-existent namespace {operation.namespace}",
         )
     elif operation.kind == "i":
-        yield from _insert(op, collection, operation.document)
+        _insert(op, collection, operation.document)
     else:
-        return (yield from _update(op, collection, operation))
+        return _update(op, collection, operation)
     return True
 
 
@@ -345,22 +343,22 @@ def _by_id(op: OperationContext, collection: Collection, key: bytes) -> Selectio
     return Selection(collection, parse_match(equal, context_of(op, collection.name)), None, MISSING)
 
 
-def _insert(op: OperationContext, collection: Collection, document: bytes) -> Steps[None]:
+def _insert(op: OperationContext, collection: Collection, document: bytes) -> None:
     selection = _by_id(op, collection, document)
     context = context_of(op, collection.name)
-    yield from upsert_or_update(op, collection.name, selection, LoggedReplacement(document), context, False)
+    upsert_or_update(op, collection.name, selection, LoggedReplacement(document), context, False)
 
 
-def _update(op: OperationContext, collection: Collection, operation: LoggedOperation) -> Steps[bool]:
+def _update(op: OperationContext, collection: Collection, operation: LoggedOperation) -> bool:
     """Whether there was the document that it replaces."""
     driver = parse_logged_update(operation.document)
     selection = _by_id(op, collection, operation.key)
-    result = yield from update_one(op, selection, driver)
+    result = update_one(op, selection, driver)
     if result.matched or driver.kind != "replacement":
         return True
     if operation.upsert:
         context = context_of(op, collection.name)
-        yield from upsert_or_update(op, collection.name, selection, driver, context, False)
+        upsert_or_update(op, collection.name, selection, driver, context, False)
     return operation.upsert
 
 
@@ -376,7 +374,7 @@ def _parsed_command(operation: LoggedOperation) -> tuple[CommandSpec, Any]:
     return spec, spec.request._make(spec.parser.parse(operation.document, [], GenericArguments()))
 
 
-def _apply_command(op: OperationContext, operation: LoggedOperation) -> Steps[None]:
+def _apply_command(op: OperationContext, operation: LoggedOperation) -> None:
     spec, request = _parsed_command(operation)
     uuid = operation.uuid
     try:
@@ -391,9 +389,7 @@ def _apply_command(op: OperationContext, operation: LoggedOperation) -> Steps[No
             if collection is None:
                 raise _unknown_uuid(operation)
             request = _of_collection(request, collection)
-        outcome = spec.function(op, request)
-        if isinstance(outcome, Generator):
-            yield from outcome
+        spec.function(op, request)
     except CommandError as error:
         if error.code not in _COMMANDS[spec.name]:
             raise

@@ -58,7 +58,6 @@ from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
 from mongottl.oplog.statements import Executed
@@ -200,7 +199,7 @@ def _bulk_write_needs(op: OperationContext, request: BulkWriteRequest) -> list[N
     in_transaction=True,
     writes_anywhere=True,
 )
-def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
+def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Reply:
     """`{cursor: {firstBatch: [{ok, idx, n, nModified, upserted: {_id}, code, errmsg}]}, nErrors, nInserted, …}`.
 
     With `errorsOnly` only failed operations. BadValue (2) for an index beyond `nsInfo` or an empty `nsInfo`,
@@ -225,7 +224,7 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Steps[Reply]:
         uuids.append(namespace.collection_uuid)
     operations = op.compute(lambda: _parsed_all(op, request, namespaces))
     options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
-    return (yield from _run(op, request, operations, namespaces, uuids, options.batch_size, write))
+    return _run(op, request, operations, namespaces, uuids, options.batch_size, write)
 
 
 def _parsed_all(op: OperationContext, request: BulkWriteRequest, namespaces: list[tuple[str, str]]) -> list[Operation]:
@@ -254,7 +253,7 @@ def _run(
     uuids: list[Value],
     batch_size: int,
     write: RetryableWrite | None,
-) -> Steps[Reply]:
+) -> Reply:
     outcome = Outcome(op, request.errors_only)
     home = op.database
     index = 0
@@ -273,7 +272,7 @@ def _run(
                 end = index + write.count_new(index, end - index)
             if index < end:
                 uuid = uuids[operation.namespace_index]
-                yield from _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
+                _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
             index = end
         else:
             try:
@@ -282,9 +281,9 @@ def _run(
                     op.begin_statement(request.operations[index], request.let)
                 executed = None if write is None else write.begin(index)
                 if isinstance(operation, UpdateOperation):
-                    yield from _update(op, name, operation, index, request.let, outcome, executed)
+                    _update(op, name, operation, index, request.let, outcome, executed)
                 else:
-                    yield from _delete(op, name, operation, index, request.let, outcome, executed)
+                    _delete(op, name, operation, index, request.let, outcome, executed)
             except CommandError as error:
                 if ends_command(op, error):
                     raise
@@ -296,11 +295,11 @@ def _run(
         if outcome.errors and request.ordered:
             break
         op.check_interrupt()
-        yield None
+        op.give_way()
     op.database = home
     pages = ListPages(outcome.entries)
     cursor = ClientCursor(RESULTS_NAMESPACE, pages, op.session_key, op.service.clock.monotonic_s())
-    reply = yield from first_reply(op, cursor, batch_size if batch_size >= 0 else len(outcome.entries) + 1)
+    reply = first_reply(op, cursor, batch_size if batch_size >= 0 else len(outcome.entries) + 1)
     return with_retried(write, {**reply, **outcome.totals()})
 
 
@@ -325,14 +324,14 @@ def _insert(
     start: int,
     ordered: bool,
     outcome: Outcome,
-) -> Steps[None]:
+) -> None:
     documents = [operation.document for operation in run if isinstance(operation, InsertOperation)]
     earlier = len(outcome.failures.entries)
     inserted = 0
     try:
         check_uuid_of(op, _NAMESPACE.command, uuid, name)
         collection = collection_for_insert(op, name)
-        inserted = yield from insert_chunk(op, name, collection, documents, start, ordered, outcome.failures)
+        inserted = insert_chunk(op, name, collection, documents, start, ordered, outcome.failures)
     except CommandError as error:
         if ends_command(op, error):
             raise
@@ -362,7 +361,7 @@ def _update(
     let: bytes,
     outcome: Outcome,
     executed: Executed | None,
-) -> Steps[None]:
+) -> None:
     statement = UpdateStatement(
         query=operation.filter,
         update=operation.modifications,
@@ -374,7 +373,7 @@ def _update(
         constants=operation.constants,
         sort=operation.sort,
     )
-    result = (yield from run_update(op, name, statement, let)) if executed is None else result_of(executed)
+    result = run_update(op, name, statement, let) if executed is None else result_of(executed)
     counts: dict[str, Value] = {"n": result.matched, "nModified": result.modified}
     outcome.modified += result.modified
     if result.upserted_id is MISSING:
@@ -393,8 +392,8 @@ def _delete(
     let: bytes,
     outcome: Outcome,
     executed: Executed | None,
-) -> Steps[None]:
+) -> None:
     statement = DeleteStatement(operation.filter, 0 if operation.multi else 1, operation.hint, operation.collation)
-    deleted = (yield from run_delete(op, name, statement, let)) if executed is None else deleted_by(executed)
+    deleted = run_delete(op, name, statement, let) if executed is None else deleted_by(executed)
     outcome.deleted += deleted
     outcome.succeeded(index, {"n": deleted})

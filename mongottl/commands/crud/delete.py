@@ -1,6 +1,5 @@
 """delete: see `write_batch`."""
 
-from collections.abc import Generator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -36,10 +35,8 @@ from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
-    LARGE_DOCUMENT_BYTES,
     Selection,
     delete_many,
     delete_one,
@@ -96,19 +93,12 @@ def _delete_needs(op: OperationContext, request: DeleteRequest) -> list[Need]:
     latency="writes",
     in_transaction=True,
 )
-def delete(op: OperationContext, request: DeleteRequest) -> Reply | Steps[Reply]:
+def delete(op: OperationContext, request: DeleteRequest) -> Reply:
     """The reply's `n` counts deleted documents."""
     check_batch(op, len(request.statements))
     write = number_statements(op, "delete", len(request.statements), request.statement_id, request.statement_ids)
-    if op.is_long:
-        return _delete_long(op, request, write)
-    return _delete(op, request, _parsed(request), write)
-
-
-def _delete_long(op: OperationContext, request: DeleteRequest, write: RetryableWrite | None) -> Steps[Reply]:
-    statements = op.compute(lambda: _parsed(request))
-    outcome = _delete(op, request, statements, write)
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    statements = op.compute(lambda: _parsed(request)) if op.is_long else _parsed(request)
+    return _delete(op, request, statements, write)
 
 
 def _parsed(request: DeleteRequest) -> list[DeleteStatement]:
@@ -117,7 +107,7 @@ def _parsed(request: DeleteRequest) -> list[DeleteStatement]:
 
 def _delete(
     op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement], write: RetryableWrite | None
-) -> Reply | Steps[Reply]:
+) -> Reply:
     refused = refused_by_uuid(
         op, "delete", request.collection_uuid, request.collection, len(statements), request.ordered
     )
@@ -142,8 +132,6 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
     record = express_record(op, collection, key)
     if record is None:
         return {"n": 0}
-    if len(record[1]) >= LARGE_DOCUMENT_BYTES:
-        return None  # in steps, so that making its keys can be interrupted
     try:
         delete_batch(op, collection, [record])
     except WriteConflict:
@@ -154,25 +142,25 @@ def _delete_by_id(op: OperationContext, collection: Collection, statement: Delet
 
 def _run_deletes(
     op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement], write: RetryableWrite | None
-) -> Steps[Reply]:
+) -> Reply:
     errors = WriteErrors(op)
     deleted = 0
     gate = op.gate
     for index, statement in enumerate(statements):
         if index:
-            yield None
+            op.give_way()
         try:
             if index:
                 op.check_interrupt()
             if gate is not None:
-                yield from gate.admit(index)
+                gate.admit(index)
             if len(statements) > 1:
                 op.begin_statement(request.statements[index], request.let)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 deleted += deleted_by(executed)
             else:
-                deleted += yield from run_delete(op, request.collection, statement, request.let)
+                deleted += run_delete(op, request.collection, statement, request.let)
         except CommandError as error:
             if ends_command(op, error):
                 raise
@@ -189,7 +177,7 @@ def deleted_by(executed: Executed) -> int:
     return 1
 
 
-def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> Steps[int]:
+def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> int:
     """Executes one statement of `delete`; how many documents it deleted."""
     op.count_statements("delete")
     context = context_of(op, name, let, statement.collation)
@@ -198,5 +186,5 @@ def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let:
     match = op.compute(lambda: parse_match(statement.query, context, near=True))
     selection = Selection(op.catalog.lookup(op.database, name, time_series=True), match, None, statement.hint)
     if statement.limit == 1:
-        return 0 if (yield from delete_one(op, selection)) is None else 1
-    return (yield from delete_many(op, selection))
+        return 0 if delete_one(op, selection) is None else 1
+    return delete_many(op, selection)

@@ -39,7 +39,6 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
@@ -90,7 +89,7 @@ def _explain_needs(op: OperationContext, request: ExplainRequest) -> list[Need]:
     may_be_abandoned=True,
     stable=True,
 )
-def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
+def explain(op: OperationContext, request: ExplainRequest) -> Reply:
     verbosity = _verbosity(op, request.verbosity)
     name = first_field_name(request.explained)
     spec = COMMANDS.get(name)
@@ -106,32 +105,30 @@ def explain(op: OperationContext, request: ExplainRequest) -> Steps[Reply]:
         check_raw_data(op, op.database, inner.collection)
     if spec.name in _PIPELINES:
         explain_pipeline = _PIPELINES[spec.name]
-        return (yield from explain_pipeline(op, inner, verbosity, request.explained))
+        return explain_pipeline(op, inner, verbosity, request.explained)
     if spec.name in _VIEW_QUERIES:
         view = op.catalog.find(op.database, inner.collection)
         if isinstance(view, View):
             parse = _VIEW_QUERIES[spec.name]
             on_view, stages, hint = op.compute(lambda: parse(op, view, inner))
-            return (yield from explain_view_query(op, on_view, stages, hint, verbosity, request.explained))
+            return explain_view_query(op, on_view, stages, hint, verbosity, request.explained)
     describe = _QUERIES[spec.name]
     query = op.compute(lambda: describe(op, inner))
     if spec.name == "find" and not op.service.dialect.describes_as_mongodb():
         meter = metered(op)
         found = planned(op, query)
-        return (
-            yield from execute_cosmos_find(
-                op,
-                meter,
-                found.plan,
-                found.match,
-                found.described,
-                found.collection,
-                query.collection,
-                query.filter,
-                request.explained,
-            )
+        return execute_cosmos_find(
+            op,
+            meter,
+            found.plan,
+            found.match,
+            found.described,
+            found.collection,
+            query.collection,
+            query.filter,
+            request.explained,
         )
-    return (yield from _explain(op, query, verbosity, request.explained))
+    return _explain(op, query, verbosity, request.explained)
 
 
 def _verbosity(op: OperationContext, given: Value) -> str:
@@ -226,7 +223,7 @@ def planned(op: OperationContext, query: Explained) -> Planned:
     return Planned(plan, match, described, collection, context, shape, projection)
 
 
-def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Steps[Reply]:
+def _explain(op: OperationContext, query: Explained, verbosity: str, explained: bytes) -> Reply:
     plan, _, described, collection, context, shape, projection = planned(op, query)
     if query.id_hack:
         plan.show_id_plan(ID_HACK)
@@ -252,7 +249,7 @@ def _explain(op: OperationContext, query: Explained, verbosity: str, explained: 
             projection_wrapper(isinstance(projection, RootProjection), plan.covered, query.projection),
         )
     namespace = f"{op.database}.{query.collection}"
-    reply = yield from explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
+    reply = explain_plan(op, plan, namespace, described, verbosity, explained, wrappers)
     parts = op.compute(lambda: shape.parts(described))
     add_plan_hashes(reply, collection, parts, context.collation)
     if query.shape is not None:
@@ -385,7 +382,7 @@ def _distinct_on_view(
 
 
 # Commands that are pipelines.
-_PIPELINES: Final[dict[str, Callable[[OperationContext, Any, str, bytes], Steps[Reply]]]] = {
+_PIPELINES: Final[dict[str, Callable[[OperationContext, Any, str, bytes], Reply]]] = {
     "aggregate": explain_aggregate_command,
     "mapReduce": explain_map_reduce,
 }

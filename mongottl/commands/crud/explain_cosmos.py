@@ -10,7 +10,6 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.metering import MeteringRecoveryUnit
 from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.request_units import HUNDREDTHS
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.key_lookup import key_lookup
 from mongottl.exec.plan.planner import QueryPlan
 from mongottl.exec.plan.served_sorts import indexes_path
@@ -41,7 +40,7 @@ def execute_cosmos_find(
     name: str,
     filter: bytes,
     command: bytes,
-) -> Steps[Reply]:
+) -> Reply:
     """Executes the plan of a find to its end; the reply of explain. described: the parsed filter. command: as sent."""
     clock = op.service.clock
     start_s = clock.monotonic_s()
@@ -53,7 +52,7 @@ def execute_cosmos_find(
             returned += len(batch)
             returned_bytes += sum([len(record[1]) for record in batch])
             op.check_interrupt()
-            yield None
+            op.give_way()
             batch = stage.next_batch(op)
         loaded = total(stage.node(), "docsExamined")
     finally:

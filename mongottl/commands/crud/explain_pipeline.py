@@ -19,7 +19,6 @@ from mongottl.document.collation import Collation
 from mongottl.document.types import Value, integer
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.plan_cache import QueryShape, plan_cache_key
 from mongottl.exec.plan.shape import expression_shape, is_planned_stage, plan_shape_hash, query_shape_hash
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
@@ -86,21 +85,19 @@ def with_server(op: OperationContext, reply: dict[str, Value]) -> dict[str, Valu
 
 def explain_aggregate_command(
     op: OperationContext, request: AggregateRequest, verbosity: str, explained: bytes
-) -> Steps[Reply]:
+) -> Reply:
     name = collection_of(op, request.collection)
     collection = op.catalog.find(op.database, name)
     if isinstance(collection, View):
         if not begins_with_coll_stats(request.pipeline):
-            return (yield from explain_on_view(op, collection, request, verbosity, explained))
+            return explain_on_view(op, collection, request, verbosity, explained)
         collection = None
     context = context_of(op, name, request.let, request.collation)
     specs = op.compute(lambda: optimise(parse_pipeline(request.pipeline, context), context))
-    return (yield from explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation))
+    return explain_aggregate(op, collection, specs, request, verbosity, explained, context.collation)
 
 
-def explain_map_reduce(
-    op: OperationContext, request: MapReduceRequest, verbosity: str, explained: bytes
-) -> Steps[Reply]:
+def explain_map_reduce(op: OperationContext, request: MapReduceRequest, verbosity: str, explained: bytes) -> Reply:
     """Explains a mapReduce as the pipeline that it is, without writing its results."""
     collection = op.catalog.lookup(op.database, request.collection)
     context = context_of(op, request.collection, collation=request.collation)
@@ -109,16 +106,16 @@ def explain_map_reduce(
     namespace = f"{op.database}.{request.collection}"
     parts = pipeline_shape(namespace, [spec.describe() for spec in specs])
     plan = plan_aggregation(op, collection, specs, remember=False, collation=context.collation)
-    return (yield from _explain_pipeline(op, collection, plan, namespace, QueryShape(), parts, verbosity, explained))
+    return _explain_pipeline(op, collection, plan, namespace, QueryShape(), parts, verbosity, explained)
 
 
 def explain_on_view(
     op: OperationContext, view: View, request: AggregateRequest, verbosity: str, explained: Value
-) -> Steps[Reply]:
+) -> Reply:
     """Explains an aggregation of a view: that of the underlying collection, with the view's stages before its own."""
     let = context_of(op, view.name, request.let).let
     query = op.compute(lambda: query_view(op, view, request.pipeline, let, request.collation))
-    return (yield from explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained))
+    return explain_view_query(op, query, request.pipeline, request.hint, verbosity, explained)
 
 
 def explain_view_query(
@@ -128,14 +125,12 @@ def explain_view_query(
     hint: Value,
     verbosity: str,
     explained: Value,
-) -> Steps[Reply]:
+) -> Reply:
     plan = query.plan(op, hint)
     _check_not_executed(plan, verbosity)
     parts = op.compute(lambda: pipeline_shape(query.resolved.namespace, stages))
-    return (
-        yield from _explain_pipeline(
-            op, query.collection, plan, query.resolved.namespace, QueryShape(), parts, verbosity, explained
-        )
+    return _explain_pipeline(
+        op, query.collection, plan, query.resolved.namespace, QueryShape(), parts, verbosity, explained
     )
 
 
@@ -147,7 +142,7 @@ def explain_aggregate(
     verbosity: str,
     explained: Value,
     collation: Collation | None,
-) -> Steps[Reply]:
+) -> Reply:
     """The plan of the leading stages under `$cursor`, then the stages that the pipeline runs itself."""
     name = collection_of(op, request.collection)
     shape = QueryShape(collation=request.collation)
@@ -156,17 +151,15 @@ def explain_aggregate(
         op, collection, specs, request.hint, request.allow_disk_use, shape, remember=False, collation=collation
     )
     _check_not_executed(plan, verbosity)
-    return (
-        yield from _explain_pipeline(
-            op,
-            collection,
-            plan,
-            f"{op.database}.{name}",
-            shape,
-            aggregate_shape(op.database, request),
-            verbosity,
-            explained,
-        )
+    return _explain_pipeline(
+        op,
+        collection,
+        plan,
+        f"{op.database}.{name}",
+        shape,
+        aggregate_shape(op.database, request),
+        verbosity,
+        explained,
     )
 
 
@@ -179,7 +172,7 @@ def _explain_pipeline(
     query_shape: list[str],
     verbosity: str,
     explained: Value,
-) -> Steps[Reply]:
+) -> Reply:
     described = plan.match.describe()
     pipeline = MeasuredPipeline(plan)
     stages = pipeline.describe()
@@ -187,7 +180,7 @@ def _explain_pipeline(
     if stages and is_planned_stage(stages[0]) and plan.rest[0].client_stage != "$fill":
         parts.append(expression_shape(stages[0]))
     wrappers = (covered_wrapper(plan.covered_paths),) if plan.covered_paths else ()
-    reply = yield from explain_plan(
+    reply = explain_plan(
         op, plan.plan, namespace, described, verbosity, explained, wrappers, pipeline.drain if stages else None
     )
     add_plan_hashes(reply, collection, parts, plan.collation)

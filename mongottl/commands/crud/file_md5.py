@@ -16,7 +16,6 @@ from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.modifying import Selection
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
@@ -41,7 +40,7 @@ def _needs(op: OperationContext, request: FileMd5Request) -> list[Need]:
     help="Returns the MD5 digest of a file that is stored by GridFS.",
     latency="reads",
 )
-def file_md5(op: OperationContext, request: FileMd5Request) -> Steps[Reply]:
+def file_md5(op: OperationContext, request: FileMd5Request) -> Reply:
     """`{numChunks, md5}`, of the chunks of `<root>.chunks` whose `files_id` is the file's `_id`.
 
     10040 if a chunk is missing before others, BadValue (2) for one without binary `data`. A file without chunks has the
@@ -53,7 +52,7 @@ def file_md5(op: OperationContext, request: FileMd5Request) -> Steps[Reply]:
     collection = op.catalog.lookup(op.database, f"{request.root}.chunks")
     if collection is not None:
         while True:
-            chunk = yield from _chunk(op, collection, request.file, count)
+            chunk = _chunk(op, collection, request.file, count)
             if chunk is None:
                 break
             data = get_value(chunk, "data")
@@ -61,13 +60,13 @@ def file_md5(op: OperationContext, request: FileMd5Request) -> Steps[Reply]:
                 raise CommandError(ErrorCode.BadValue, f"chunk {count} of the file has no binary data")
             digest.update(data.data)
             count += 1
-        behind = yield from _chunk(op, collection, request.file, encode({"$gt": count}))
+        behind = _chunk(op, collection, request.file, encode({"$gt": count}))
         if behind is not None:
             raise CommandError(_OUT_OF_ORDER, "chunks out of order")
     return {"numChunks": count, "md5": digest.hexdigest()}
 
 
-def _chunk(op: OperationContext, collection: Collection, file: Value, number: Value) -> Steps[bytes | None]:
+def _chunk(op: OperationContext, collection: Collection, file: Value, number: Value) -> bytes | None:
     """A chunk of a file by its number, or by a condition on it; None if there is none."""
     match = parse_match(encode({"files_id": encode({"$eq": file}), "n": number}), ParseContext(op.now_ms))
     selection = Selection(collection, match, None, MISSING)
@@ -76,8 +75,8 @@ def _chunk(op: OperationContext, collection: Collection, file: Value, number: Va
         records = selection.current(op, stage, batch)
         if records:
             return records[0][1]
-        yield None
+        op.give_way()
         op.check_interrupt()
-    yield None
+    op.give_way()
     op.check_interrupt()
     return None

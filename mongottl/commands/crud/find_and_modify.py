@@ -1,6 +1,5 @@
 """findAndModify: updates or deletes one document and returns it, before or after the update."""
 
-from collections.abc import Generator
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -38,17 +37,14 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import other_write
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
-    LARGE_DOCUMENT_BYTES,
     Selection,
     UpdateResult,
     apply_update,
     delete_one,
     update_one,
 )
-from mongottl.exec.write.validation import may_take_long
 from mongottl.exec.write.writes import delete_batch
 from mongottl.oplog.statements import AFTER, BEFORE, DELETED, NO_IMAGE, Executed
 from mongottl.query.context import ParseContext
@@ -100,7 +96,7 @@ def _find_and_modify_needs(op: OperationContext, request: FindAndModifyRequest) 
     latency="writes",
     in_transaction=True,
 )
-def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply | Steps[Reply]:
+def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply:
     """The reply's `value` is the document before the change, or after it with `new`; null if nothing matched.
 
     InvalidOptions (72) for updates in time series collections.
@@ -122,14 +118,14 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         if executed is not None:
             check_same_kind(request, executed)
     context = context_of(op, request.collection, request.let, request.collation)
-    if op.is_long or _computes(request):
+    if op.is_long:
         return _modify_long(op, request, executed, context)
     projection, driver = parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
     if op.service.dialect.account is not None and not is_empty(request.sort):
         plain = False  # the sort is not ignored: an index must serve it
     key = express_key(collection, request.query) if collection is not None and plain else None
-    if collection is not None and key is not None and executed is None and op.script_steps is None:
+    if collection is not None and key is not None and executed is None and op.scripts is None:
         record = express_record(op, collection, key)
         reply = _modify_by_id(op, collection, request, record, driver, projection)
         if reply is not None:
@@ -138,19 +134,13 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     return _modify(op, request, executed, selection, driver, projection, context)
 
 
-def _computes(request: FindAndModifyRequest) -> bool:
-    """Whether there may be expressions, which may take long for a short document, also when they are parsed."""
-    return isinstance(request.update, list) or b"$" in request.fields
-
-
 def _modify_long(
     op: OperationContext, request: FindAndModifyRequest, executed: Executed | None, context: ParseContext
-) -> Steps[Reply]:
+) -> Reply:
     projection, driver = op.compute(lambda: parse_change(request, context))
     selection = op.compute(lambda: _parse_selection(request, None, context))
     selection.collection = op.catalog.lookup(op.database, request.collection, time_series=True)
-    outcome = _modify(op, request, executed, selection, driver, projection, context)
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    return _modify(op, request, executed, selection, driver, projection, context)
 
 
 def parse_change(request: FindAndModifyRequest, context: ParseContext) -> tuple[Projection | None, UpdateDriver | None]:
@@ -182,7 +172,7 @@ def _modify(
     driver: UpdateDriver | None,
     projection: Projection | None,
     context: ParseContext,
-) -> Reply | Steps[Reply]:
+) -> Reply:
     """Executes the parsed request; the reply if an earlier attempt has executed it."""
     if executed is not None:
         return {**_retried_reply(request, executed, selection.match, projection), "retriedStmtId": executed.first}
@@ -245,21 +235,19 @@ def _modify_by_id(
         if driver is None:
             if record is None:
                 return {"lastErrorObject": {"n": 0}, "value": None}
-            if len(record[1]) >= LARGE_DOCUMENT_BYTES:
-                return None
             delete_batch(op, collection, [record])
-            op.service.metrics.documents["deleted"] += 1
-            value = record[1] if projection is None else projection.apply(record[1], None)
-            return {"lastErrorObject": {"n": 1}, "value": value}
-        result = UpdateResult()
-        if record is None:
-            return None if request.upsert else _reply(result, request.new, None, projection)
-        size = len(record[1])
-        if driver.needs_positional or size >= LARGE_DOCUMENT_BYTES or may_take_long(op, collection, size):
-            return None
-        apply_update(op, collection, None, record, driver, result)
+        else:
+            result = UpdateResult()
+            if record is None:
+                return None if request.upsert else _reply(result, request.new, None, projection)
+            if driver.needs_positional:
+                return None
+            apply_update(op, collection, None, record, driver, result)
     except WriteConflict:
         return None
+    if driver is None:
+        op.service.metrics.documents["deleted"] += 1
+        return {"lastErrorObject": {"n": 1}, "value": _projected(record[1], None, projection)}
     return _reply(result, request.new, None, projection)
 
 
@@ -270,18 +258,18 @@ def _update(
     driver: UpdateDriver,
     projection: Projection | None,
     context: ParseContext,
-) -> Steps[Reply]:
-    result = yield from update_one(op, selection, driver)
+) -> Reply:
+    result = update_one(op, selection, driver)
     if not result.matched and request.upsert:
         try:
-            result = yield from upsert_or_update(op, request.collection, selection, driver, context, False)
+            result = upsert_or_update(op, request.collection, selection, driver, context, False)
         except DuplicateKeyError as error:
             raise upsert_error(op.service.dialect.account, error) from None
     return _reply(result, request.new, selection.match, projection)
 
 
-def _remove(op: OperationContext, selection: Selection, projection: Projection | None) -> Steps[Reply]:
-    document = yield from delete_one(op, selection)
+def _remove(op: OperationContext, selection: Selection, projection: Projection | None) -> Reply:
+    document = delete_one(op, selection)
     if document is None:
         return {"lastErrorObject": {"n": 0}, "value": None}
     return {"lastErrorObject": {"n": 1}, "value": _projected(document, selection.match, projection)}

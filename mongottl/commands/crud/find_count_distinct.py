@@ -29,7 +29,6 @@ from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.plan.oplog_bounds import oplog_span
@@ -77,7 +76,7 @@ _DOLLAR: Final = ord("$")
     latency="reads",
     in_transaction=True,
 )
-def find(op: OperationContext, request: FindRequest) -> Reply | Steps[Reply]:
+def find(op: OperationContext, request: FindRequest) -> Reply:
     """A cursor with a first batch of `batchSize` or 101 documents."""
     op.check_database()
     check_collection_name(op.database, request.collection)
@@ -187,7 +186,7 @@ def _is_piped(op: OperationContext, collection: Collection | None) -> bool:
     return collection is not None and collection.time_series is not None and not op.raw_data
 
 
-def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Steps[Reply]:
+def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Reply:
     parsed = op.compute(lambda: _ParsedFind(op, collection, request))
     plan = make_plan(op, collection, lambda: parsed.plan(op, collection))
     match = parsed.match
@@ -211,7 +210,7 @@ def _find_many(op: OperationContext, collection: Collection | None, request: Fin
     cursor = ClientCursor(f"{op.database}.{request.collection}", pages, op.session_key, op.service.clock.monotonic_s())
     cursor.tail = tail
     cursor.no_timeout = request.no_cursor_timeout
-    return (yield from first_reply(op, cursor, request.batch_size, keep=not request.single_batch))
+    return first_reply(op, cursor, request.batch_size, keep=not request.single_batch)
 
 
 def _check_tailable(collection: Collection | None, request: FindRequest) -> None:
@@ -237,19 +236,17 @@ def _check_tailable(collection: Collection | None, request: FindRequest) -> None
     raw_data=True,
     latency="reads",
 )
-def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
+def count(op: OperationContext, request: CountRequest) -> Reply:
     op.check_database()
     check_collection_name(op.database, request.collection)
     context = timeless_context_of(op, request.collection, request.collation)
     check_uuid_of(op, "count", request.collection_uuid, request.collection)
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
-        return (yield from count_on_view(op, collection, request))
+        return count_on_view(op, collection, request)
     near = not _is_piped(op, collection)
     match = op.compute(lambda: parse_match(request.query, context, near=near))
-    n = yield from count_documents(
-        op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint
-    )
+    n = count_documents(op, collection, match, skip=request.skip, limit=abs(request.limit or 0), hint=request.hint)
     return {"n": n if n < 2**31 else Int64(n)}
 
 
@@ -264,7 +261,7 @@ def count(op: OperationContext, request: CountRequest) -> Steps[Reply]:
     latency="reads",
     in_transaction=True,
 )
-def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
+def distinct(op: OperationContext, request: DistinctRequest) -> Reply:
     """The distinct values of a path; an array contributes its elements. 17217 if they exceed 16 MiB minus 4 KiB."""
     op.check_database()
     check_collection_name(op.database, request.collection)
@@ -286,18 +283,18 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Steps[Reply]:
         stage = plan.open()
         op.note_plan(stage)
         source = PlanDocuments(stage, collection, Pull(op, False, False), False)
-    reply = yield from _collect_distinct(op, source, request.key, context.collation)
+    reply = _collect_distinct(op, source, request.key, context.collation)
     # Of what mongod reads by a pipeline `ok` is an int; in all other replies it is a double.
     return {**reply, "ok": 1} if piped else reply
 
 
 def _collect_distinct(
     op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
-) -> Steps[dict[str, Value]]:
+) -> dict[str, Value]:
     max_bytes = min(MAX_DISTINCT_BYTES, op.service.max_page_bytes)
     values = DistinctValues(FieldPath(key), collation, max_bytes, op.service.dialect.account)
     while (batch := source.next_batch()) is not None:
         op.compute(partial(values.add, batch))  # a document may have a million
         op.check_interrupt()
-        yield None
-    return {"values": (yield from values.in_order(op))}
+        op.give_way()
+    return {"values": values.in_order(op)}

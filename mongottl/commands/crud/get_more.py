@@ -24,7 +24,6 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import CLOSED_AT_ONCE, OpenCursor
-from mongottl.exec.operation.steps import Steps, run_to_end
 from mongottl.exec.results.cursor_memory import make_room
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.plan_summary import examined_by
@@ -70,7 +69,7 @@ def _get_more_needs(op: OperationContext, request: GetMoreRequest) -> list[Need]
     in_transaction=True,
     uses_cursors=True,
 )
-def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
+def get_more(op: OperationContext, request: GetMoreRequest) -> Reply:
     """The next batch. CursorNotFound (43) for an unknown or closed cursor, QueryPlanKilled (175) if its collection is
     gone, Unauthorized (13) for another namespace, 50736 to 50738 in another session, 50739 to 50741 in another
     transaction, 12051 while another getMore uses it.
@@ -111,8 +110,8 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     assert isinstance(cursor, ClientCursor)
     if cursor.kept_snapshot is not None and not cursor.why_dead:
         snapshot_reads.use(op, cursor.kept_snapshot)
-    if cursor.script_steps is not None:
-        op.continue_scripts(cursor.script_steps)
+    if cursor.scripts is not None:
+        op.continue_scripts(cursor.scripts)
     if cursor.memory is not None:
         op.continue_memory(cursor.memory)
         op.files_used = cursor.files
@@ -126,7 +125,7 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Steps[Reply]:
     return _next_page(op, cursor, request.batch_size)
 
 
-def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> Steps[Reply]:
+def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> Reply:
     registry = op.service.cursors
     tail = cursor.tail
     op.reads_changes = tail is not None and tail.reads_changes
@@ -140,9 +139,9 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
         op.service.fail_points.fail_get_more()
         if limited:
             op.limit_time(cursor.time_left_s)
-        page = yield from cursor.next_page(op, batch_size)
+        page = cursor.next_page(op, batch_size)
         if page.count == 0 and tail is not None and tail.await_data and not cursor.exhausted:
-            page = yield from await_page(op, cursor, tail, batch_size, await_s)
+            page = await_page(op, cursor, tail, batch_size, await_s)
     except BaseException:
         registry.close(cursor)
         raise
@@ -159,7 +158,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> S
     else:
         cursor.files = op.files_used
         registry.count(cursor)
-        yield from make_room(op)
+        make_room(op)
     reply: dict[str, Value] = {"nextBatch": page.documents()}
     if tail is not None:
         add_resume_token(op, reply, tail)
@@ -193,7 +192,7 @@ def _kill_cursors_needs(op: OperationContext, request: KillCursorsRequest) -> li
     begins_transaction=False,
     uses_cursors=True,
 )
-def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply | Steps[Reply]:
+def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply:
     """Closes cursors by id, in any namespace; lists those closed and those unknown. null elements are skipped."""
     killed: list[Value] = []
     not_found: list[Value] = []
@@ -201,21 +200,7 @@ def kill_cursors(op: OperationContext, request: KillCursorsRequest) -> Reply | S
     for index, cursor_id in enumerate(request.cursors):
         if cursor_id is not None and not isinstance(cursor_id, Int64):
             raise wrong_type(f"killCursors.cursors.{index}", cursor_id, "long")
-    steps = _kill(op, request.cursors, killed, not_found)
-    if len(request.cursors) <= CLOSED_AT_ONCE:
-        run_to_end(steps)
-        return _killed(killed, not_found)
-    return _kill_in_steps(steps, killed, not_found)
-
-
-def _kill_in_steps(steps: Steps[None], killed: list[Value], not_found: list[Value]) -> Steps[Reply]:
-    yield from steps
-    return _killed(killed, not_found)
-
-
-def _kill(op: OperationContext, cursor_ids: list[Value], killed: list[Value], not_found: list[Value]) -> Steps[None]:
-    """Closes cursors in steps."""
-    for count, cursor_id in enumerate(cursor_ids, 1):
+    for count, cursor_id in enumerate(request.cursors, 1):
         if not isinstance(cursor_id, Int64):
             continue
         cursor = op.service.cursors.find(int(cursor_id))
@@ -225,8 +210,5 @@ def _kill(op: OperationContext, cursor_ids: list[Value], killed: list[Value], no
             op.service.cursors.close(cursor)
             killed.append(cursor_id)
         if count % CLOSED_AT_ONCE == 0:
-            yield None
-
-
-def _killed(killed: list[Value], not_found: list[Value]) -> Reply:
+            op.give_way()
     return {"cursorsKilled": killed, "cursorsNotFound": not_found, "cursorsAlive": [], "cursorsUnknown": []}

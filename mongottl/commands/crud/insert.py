@@ -34,9 +34,6 @@ from mongottl.errors import CommandError, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.retryable_writes import RetryableWrite
-from mongottl.exec.operation.steps import Steps
-from mongottl.exec.write.modifying import LARGE_DOCUMENT_BYTES
-from mongottl.exec.write.validation import may_take_long
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
@@ -78,7 +75,7 @@ def _insert_needs(op: OperationContext, request: InsertRequest) -> list[Need]:
     latency="writes",
     in_transaction=True,
 )
-def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]:
+def insert(op: OperationContext, request: InsertRequest) -> Reply:
     """Inserts documents; those without `_id` get an ObjectId. Duplicate keys are `writeErrors` with code 11000.
 
     A collection that does not exist is made by the first document that `prepare_document` accepts, as in mongod, so a
@@ -96,9 +93,6 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply | Steps[Reply]
         return refused
     collection = collection_for_insert(op, request.collection)
     if len(documents) == 1 and (write is None or not write.is_retry):
-        size = len(documents[0])
-        if size >= LARGE_DOCUMENT_BYTES or (collection is not None and may_take_long(op, collection, size)):
-            return _insert_large(op, request, collection, write)
         reply = _insert_one(op, request, collection, write)
         if reply is not None:
             return reply
@@ -130,15 +124,7 @@ def _insert_one(
         return errors.add_to({"n": 0})
 
 
-def _insert_large(
-    op: OperationContext, request: InsertRequest, collection: Collection | None, write: RetryableWrite | None
-) -> Steps[Reply]:
-    """`_insert_one` as a step, so that validating the document and making its keys can be interrupted."""
-    reply = _insert_one(op, request, collection, write)
-    return reply if reply is not None else (yield from _insert_many(op, request, write))
-
-
-def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableWrite | None) -> Steps[Reply]:
+def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableWrite | None) -> Reply:
     documents = request.documents
     errors = WriteErrors(op)
     inserted = 0
@@ -149,7 +135,7 @@ def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableW
             chunk = next_chunk(documents, start)
         else:
             chunk = documents[start : start + 1]
-            if not (yield from _is_admitted(op, gate, start, errors)):
+            if not _is_admitted(op, gate, start, errors):
                 if request.ordered:
                     break
                 start += 1
@@ -162,13 +148,13 @@ def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableW
                 retried = write.pass_executed(start, min(len(documents) - start, INSERT_CHUNK))
                 inserted += retried
                 start += retried
-                yield None
+                op.give_way()
                 continue
-        inserted += yield from insert_chunk(op, request.collection, collection, chunk, start, request.ordered, errors)
+        inserted += insert_chunk(op, request.collection, collection, chunk, start, request.ordered, errors)
         start += len(chunk)
         if errors.interrupted or (errors.entries and request.ordered):
             break
-        yield None
+        op.give_way()
         if start < len(documents) and _is_interrupted(op, start, errors):
             break
     op.service.metrics.documents["inserted"] += inserted
@@ -187,10 +173,10 @@ def _is_interrupted(op: OperationContext, index: int, errors: WriteErrors) -> bo
     return False
 
 
-def _is_admitted(op: OperationContext, gate: Gate, index: int, errors: WriteErrors) -> Steps[bool]:
+def _is_admitted(op: OperationContext, gate: Gate, index: int, errors: WriteErrors) -> bool:
     """Whether the insert at this position may be executed; if it may not, its error is added."""
     try:
-        yield from gate.admit(index)
+        gate.admit(index)
     except CommandError as error:
         if ends_command(op, error):
             raise
@@ -220,7 +206,7 @@ def insert_chunk(
     start: int,
     ordered: bool,
     errors: WriteErrors,
-) -> Steps[int]:
+) -> int:
     """Inserts a chunk in one unit of work, or one by one if that fails, with the errors of single documents.
 
     How many were inserted. collection: see `collection_for_insert`.
@@ -240,7 +226,7 @@ def insert_chunk(
     except (CommandError, DuplicateKey, WriteConflict) as error:
         if isinstance(error, CommandError) and is_interruption(error) and ends_command(op, error):
             raise
-        return (yield from _insert_one_by_one(op, name, collection, chunk, start, ordered, errors))
+        return _insert_one_by_one(op, name, collection, chunk, start, ordered, errors)
 
 
 def _insert_one_by_one(
@@ -251,7 +237,7 @@ def _insert_one_by_one(
     start: int,
     ordered: bool,
     errors: WriteErrors,
-) -> Steps[int]:
+) -> int:
     inserted = 0
     write = op.recovery_unit.retryable_write
     for index, document in enumerate(documents):
@@ -259,7 +245,7 @@ def _insert_one_by_one(
             write.begin_inserts(start + index)
         op.count_statements("insert")
         try:
-            yield from _insert_when_free(op, name, prepare_document(op, collection, document))
+            _insert_when_free(op, name, prepare_document(op, collection, document))
             inserted += 1
         except CommandError as error:
             if ends_command(op, error):
@@ -270,11 +256,11 @@ def _insert_one_by_one(
     return inserted
 
 
-def _insert_when_free(op: OperationContext, name: str, document: bytes) -> Steps[None]:
+def _insert_when_free(op: OperationContext, name: str, document: bytes) -> None:
     """Inserts a prepared document, after the transactions that have written one of its unique keys, into the collection
     that has the name then."""
     while True:
         try:
             return insert_document(op, collection_for_write(op, name), document)
         except ClaimedByTransaction as conflict:
-            yield from await_transaction(op, conflict)
+            await_transaction(op, conflict)

@@ -16,7 +16,6 @@ from mongottl.document.types import MISSING, Missing, Value, type_code_of, type_
 from mongottl.document.walk import fields, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import plan_aggregation
 from mongottl.exec.results.cursors import ClientCursor
@@ -191,7 +190,7 @@ def map_reduce_stages(request: MapReduceRequest, output: Output, context: ParseC
     may_be_abandoned=True,
     latency="commands",
 )
-def map_reduce(op: OperationContext, request: MapReduceRequest) -> Steps[Reply]:
+def map_reduce(op: OperationContext, request: MapReduceRequest) -> Reply:
     """`{results: [{_id, value}, …]}` for `out: {inline: 1}`, else `{result: <collection>}`, or `{result: {db,
     collection}}` if `out` names a database. CommandNotSupportedOnView (166) for a view.
     """
@@ -206,7 +205,7 @@ def map_reduce(op: OperationContext, request: MapReduceRequest) -> Steps[Reply]:
         f"{op.database}.{request.collection}", plan.open(op, True), op.session_key, op.service.clock.monotonic_s()
     )
     try:
-        page = yield from cursor.next_page(op, 0)
+        page = cursor.next_page(op, 0)
         if not cursor.exhausted:
             raise CommandError(ErrorCode.BSONObjectTooLarge, "the results of mapReduce are too large to be returned")
     finally:

@@ -1,6 +1,5 @@
 """update: see `write_batch`."""
 
-from collections.abc import Generator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -44,10 +43,8 @@ from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.write.modifying import (
-    LARGE_DOCUMENT_BYTES,
     Selection,
     UpdateResult,
     apply_update,
@@ -56,7 +53,6 @@ from mongottl.exec.write.modifying import (
     update_one,
     upsert,
 )
-from mongottl.exec.write.validation import may_take_long
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.oplog.statements import REFRESHED, UPDATED, UPSERTED, Executed
 from mongottl.query.context import ParseContext
@@ -111,7 +107,7 @@ def _update_needs(op: OperationContext, request: UpdateRequest) -> list[Need]:
     latency="writes",
     in_transaction=True,
 )
-def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]:
+def update(op: OperationContext, request: UpdateRequest) -> Reply:
     """The reply's `n` counts matched and upserted documents, `nModified` those that changed.
 
     An unknown stage in an update pipeline is an error of the whole command (40324), other errors of their statement.
@@ -120,15 +116,8 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply | Steps[Reply]
     op.bypass_validation = request.bypass
     op.keeps_empty_timestamps = request.keep_empty_timestamps
     write = number_statements(op, "update", len(request.statements), request.statement_id, request.statement_ids)
-    if op.is_long:
-        return _update_long(op, request, write)
-    return _update(op, request, _parsed(request), write)
-
-
-def _update_long(op: OperationContext, request: UpdateRequest, write: RetryableWrite | None) -> Steps[Reply]:
-    statements = op.compute(lambda: _parsed(request))
-    outcome = _update(op, request, statements, write)
-    return (yield from outcome) if isinstance(outcome, Generator) else outcome
+    statements = op.compute(lambda: _parsed(request)) if op.is_long else _parsed(request)
+    return _update(op, request, statements, write)
 
 
 def _parsed(request: UpdateRequest) -> list[UpdateStatement]:
@@ -141,7 +130,7 @@ def _parsed(request: UpdateRequest) -> list[UpdateStatement]:
 
 def _update(
     op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement], write: RetryableWrite | None
-) -> Reply | Steps[Reply]:
+) -> Reply:
     refused = refused_by_uuid(
         op, "update", request.collection_uuid, request.collection, len(statements), request.ordered
     )
@@ -162,22 +151,22 @@ def _update_by_id(
     """The reply to one update by {_id: value} through the express path; None if that cannot execute it."""
     if statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    if isinstance(statement.update, list):
-        return None  # in steps, since expressions may take long for a short document
     key = express_key(collection, statement.query)
     if key is None:
         return None
     record = express_record(op, collection, key)
-    if record is None or len(record[1]) >= LARGE_DOCUMENT_BYTES or may_take_long(op, collection, len(record[1])):
+    if record is None:
         return None
     errors = WriteErrors(op)
     result = UpdateResult()
     try:
         driver = parse_update_statement(op, collection.name, statement, context_of(op, collection.name, let))
-        if driver.needs_positional or op.script_steps is not None:
+        if driver.needs_positional or op.scripts is not None:
             return None
         apply_update(op, collection, None, record, driver, result)
     except CommandError as error:
+        if ends_command(op, error):
+            raise
         errors.add(0, error)
     except WriteConflict:
         return None
@@ -186,26 +175,26 @@ def _update_by_id(
 
 def _run_updates(
     op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement], write: RetryableWrite | None
-) -> Steps[Reply]:
+) -> Reply:
     errors = WriteErrors(op)
     upserted: list[Value] = []
     matched = modified = 0
     gate = op.gate
     for index, statement in enumerate(statements):
         if index:
-            yield None
+            op.give_way()
         try:
             if index:
                 op.check_interrupt()
             if gate is not None:
-                yield from gate.admit(index)
+                gate.admit(index)
             if len(statements) > 1:
                 op.begin_statement(request.statements[index], request.let)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 result = result_of(executed)
             else:
-                result = yield from run_update(op, request.collection, statement, request.let)
+                result = run_update(op, request.collection, statement, request.let)
         except CommandError as error:
             if ends_command(op, error):
                 raise
@@ -236,7 +225,7 @@ def result_of(executed: Executed) -> UpdateResult:
     return result
 
 
-def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> Steps[UpdateResult]:
+def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> UpdateResult:
     """Executes one statement of `update`."""
     op.count_statements("update")
     context = context_of(op, name, let, statement.collation)
@@ -259,11 +248,11 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
             raise CommandError(ErrorCode.InvalidOptions, "Cannot perform an upsert on a time-series collection")
     selection = Selection(collection, match, sort, statement.hint, natural, metadata)
     if statement.multi:
-        result = yield from update_many(op, selection, driver)
+        result = update_many(op, selection, driver)
     else:
-        result = yield from update_one(op, selection, driver)
+        result = update_one(op, selection, driver)
     if not result.matched and statement.upsert:
-        return (yield from upsert_or_update(op, name, selection, driver, context, statement.multi))
+        return upsert_or_update(op, name, selection, driver, context, statement.multi)
     return result
 
 
@@ -284,7 +273,7 @@ def parse_update_statement(
 
 def upsert_or_update(
     op: OperationContext, name: str, selection: Selection, driver: UpdateDriver, context: ParseContext, multi: bool
-) -> Steps[UpdateResult]:
+) -> UpdateResult:
     """Inserts the document of an upsert; if another client inserts a matching one first, updates that instead.
 
     The other document can be deleted before the update finds it; then the insert is tried again. DuplicateKey (11000)
@@ -297,11 +286,11 @@ def upsert_or_update(
             if multi or not is_key_of_filter(error, selection.match):
                 raise
         except WriteConflict as conflict:
-            yield from await_transaction(op, conflict)
+            await_transaction(op, conflict)
         op.check_interrupt()
         op.refresh_now()  # the insert goes by this instant, at which a document may live that had been expired
         selection.collection = op.catalog.lookup(op.database, name)
-        result = yield from update_one(op, selection, driver)
+        result = update_one(op, selection, driver)
         if result.matched:
             return result
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")

@@ -14,7 +14,6 @@ from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import fields, find_field_at, first_field_name, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import AggregationPlan, plan_aggregation
 from mongottl.exec.results.cursors import ClientCursor
@@ -104,11 +103,11 @@ def find_stages(request: FindRequest) -> list[Value]:
     return stages
 
 
-def find_on_view(op: OperationContext, view: View, request: FindRequest) -> Steps[Reply]:
+def find_on_view(op: OperationContext, view: View, request: FindRequest) -> Reply:
     query, hint = op.compute(lambda: parse_find(op, view, request))
     plan = query.plan(op, hint, request.allow_disk_use)
     cursor = _cursor(op, view, plan, request.allow_disk_use)
-    return (yield from first_reply(op, cursor, request.batch_size, keep=not request.single_batch))
+    return first_reply(op, cursor, request.batch_size, keep=not request.single_batch)
 
 
 def parse_find(op: OperationContext, view: View, request: FindRequest) -> tuple[ViewQuery, Value]:
@@ -124,10 +123,10 @@ def parse_find(op: OperationContext, view: View, request: FindRequest) -> tuple[
 
 def aggregate_on_view(
     op: OperationContext, view: View, request: AggregateRequest, let: dict[str, Value], batch_size: int
-) -> Steps[Reply]:
+) -> Reply:
     query = op.compute(lambda: query_view(op, view, request.pipeline, let, request.collation))
     plan = query.plan(op, request.hint, request.allow_disk_use)
-    return (yield from first_reply(op, _cursor(op, view, plan, request.allow_disk_use), batch_size))
+    return first_reply(op, _cursor(op, view, plan, request.allow_disk_use), batch_size)
 
 
 def _cursor(op: OperationContext, view: View, plan: AggregationPlan, allow_disk_use: bool | None) -> ClientCursor:
@@ -147,7 +146,7 @@ def count_stages(request: CountRequest) -> list[Value]:
     return stages
 
 
-def count_on_view(op: OperationContext, view: View, request: CountRequest) -> Steps[Reply]:
+def count_on_view(op: OperationContext, view: View, request: CountRequest) -> Reply:
     query = op.compute(lambda: query_view(op, view, count_stages(request), {}, request.collation))
     n = 0
     source = _open(op, query.plan(op, request.hint))
@@ -156,7 +155,7 @@ def count_on_view(op: OperationContext, view: View, request: CountRequest) -> St
             counted = dict(fields(document))["count"]
             n = counted if isinstance(counted, int) else 0
         op.check_interrupt()
-        yield None
+        op.give_way()
     return {"n": n if n < 2**31 else Int64(n)}
 
 

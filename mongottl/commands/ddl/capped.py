@@ -18,7 +18,6 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Int64, Value, is_number, type_code_of, type_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.write.capped import empty
 from mongottl.exec.write.copying import copy_as_capped
 from mongottl.security.privileges import Need
@@ -38,14 +37,14 @@ class ConvertToCappedRequest(NamedTuple):
     strict=False,
     exclusive=True,
 )
-def convert_to_capped(op: OperationContext, request: ConvertToCappedRequest) -> Steps[Reply]:
+def convert_to_capped(op: OperationContext, request: ConvertToCappedRequest) -> Reply:
     """Makes a collection capped and drops its indexes except that on `_id`.
 
     NamespaceNotFound (26), InvalidOptions (72) without a size.
     """
     source = _source(op, request.collection)
     size = _positive_size(request.size)
-    yield from copy_as_capped(op, source, source.name, _capped_options(source, size))
+    copy_as_capped(op, source, source.name, _capped_options(source, size))
     return {}
 
 
@@ -68,7 +67,7 @@ def _clone_needs(op: OperationContext, request: CloneCollectionAsCappedRequest) 
     writes=True,
     strict=False,
 )
-def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsCappedRequest) -> Steps[Reply]:
+def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsCappedRequest) -> Reply:
     """Copies a collection into a new capped one.
 
     NamespaceNotFound (26) without the source, NamespaceExists (48) if the target exists, InvalidOptions (72) without a
@@ -87,7 +86,7 @@ def clone_collection_as_capped(op: OperationContext, request: CloneCollectionAsC
     if target is not None:
         what = "view" if isinstance(target, View) else "collection"
         raise CommandError(ErrorCode.NamespaceExists, f"a {what} '{target.namespace}' already exists")
-    yield from copy_as_capped(op, source, to, _capped_options(source, size))
+    copy_as_capped(op, source, to, _capped_options(source, size))
     return {}
 
 
@@ -104,12 +103,12 @@ class EmptyCappedRequest(NamedTuple):
     test_only=True,
     strict=False,
 )
-def empty_capped(op: OperationContext, request: EmptyCappedRequest) -> Steps[Reply]:
+def empty_capped(op: OperationContext, request: EmptyCappedRequest) -> Reply:
     """Deletes all documents of a capped collection. NamespaceNotFound (26), IllegalOperation (20) if not capped."""
     collection = _source(op, request.collection)
     if not collection.options.capped:
         raise CommandError(ErrorCode.IllegalOperation, f"{collection.namespace} is not a capped collection")
-    yield from empty(op, collection)
+    empty(op, collection)
     return {}
 
 

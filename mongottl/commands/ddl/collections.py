@@ -32,7 +32,6 @@ from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profiler import OFF, PROFILE_COLLECTION
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.sizes import describe_size, parse_scale
 from mongottl.exec.results.views import drop_view
 from mongottl.oplog.records import NAMESPACE as OPLOG
@@ -203,7 +202,7 @@ def _list_collections_needs(op: OperationContext, request: ListCollectionsReques
     stable=True,
     raw_data=True,
 )
-def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Steps[Reply]:
+def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Reply:
     """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`.
 
     In the dialect `cosmos` without the last two, unless the account has them (`account.VARIANTS`).

@@ -49,7 +49,6 @@ from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.views import define_view
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import build_indexes
@@ -105,7 +104,7 @@ def _coll_mod_needs(op: OperationContext, request: CollModRequest) -> list[Need]
     stable=True,
     exclusive=True,
 )
-def coll_mod(op: OperationContext, request: CollModRequest) -> Reply | Steps[Reply]:
+def coll_mod(op: OperationContext, request: CollModRequest) -> Reply:
     """The reply has the old and new values of changed index options, but not of collection options.
 
     `expireAfterSeconds` of an index on `_ts` changes the collection's default TTL; that of a plain single-field index
@@ -142,17 +141,17 @@ def _change(
     change: IndexChange | None,
     options: dict[str, Value],
     request: CollModRequest,
-) -> Steps[Reply]:
+) -> Reply:
     reply: dict[str, Value] = {}
     before = collection.options.raw
     if change is not None:
-        reply = yield from change_index(op, collection, change, request.dry_run)
+        reply = change_index(op, collection, change, request.dry_run)
     if options:
         if collection.time_series is not None and "expireAfterSeconds" in options:
-            yield from _change_expiry_index(op, collection, options["expireAfterSeconds"])
+            _change_expiry_index(op, collection, options["expireAfterSeconds"])
         op.catalog.set_options(collection, collection.options.with_options(options))
         if "expireAfterSeconds" in options:
-            yield from rearm_collection(op.service, collection.number)
+            rearm_collection(op.service, collection.number)
     if not request.dry_run:
         _log_change(op, collection, before, change, request, reply)
     return reply
@@ -238,7 +237,7 @@ def _add_time_series(collection: Collection, request: CollModRequest, options: d
         options["timeseries"] = after
 
 
-def _change_expiry_index(op: OperationContext, collection: Collection, seconds: Value) -> Steps[None]:
+def _change_expiry_index(op: OperationContext, collection: Collection, seconds: Value) -> None:
     """Creates, changes or drops the TTL index of a time series collection."""
     series = collection.time_series
     assert series is not None
@@ -246,7 +245,7 @@ def _change_expiry_index(op: OperationContext, collection: Collection, seconds: 
     if isinstance(seconds, int):
         descriptor = IndexDescriptor(series.expiry_index_spec(int(seconds)))
         if index is None:
-            yield from build_indexes(op, collection, [descriptor])
+            build_indexes(op, collection, [descriptor])
         else:
             op.catalog.replace_descriptor(collection, index, descriptor)
     elif index is not None:

@@ -21,7 +21,6 @@ from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.stages.stage import BATCH_BYTES
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import build_indexes
@@ -88,9 +87,7 @@ class IndexChange:
         )
 
 
-def change_index(
-    op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool
-) -> Steps[dict[str, Value]]:
+def change_index(op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool) -> dict[str, Value]:
     """The reply has the old and new values of what changed. dry_run: only check whether the index can become unique."""
     reply: dict[str, Value] = {}
     index = _find_index(collection, change)
@@ -99,11 +96,11 @@ def change_index(
     becomes_unique = _checked_unique(index, change)
     new = _changed_descriptor(collection, index, change, reply)
     if becomes_unique:
-        yield from _check_no_duplicates(op, collection, index)
+        _check_no_duplicates(op, collection, index)
         if dry_run:
             return {}
         new = new.with_option("prepareUnique", MISSING).with_option("unique", True)
-        yield from _convert(op, collection, index, new)
+        _convert(op, collection, index, new)
         reply["unique_new"] = True
         return reply
     if new is not old:
@@ -112,7 +109,7 @@ def change_index(
             index.accesses = 0
             index.since_ms = op.now_ms
         if change.expire_after_seconds is not MISSING:
-            yield from rearm_collection(op.service, collection.number)
+            rearm_collection(op.service, collection.number)
     return reply
 
 
@@ -165,7 +162,7 @@ def _changed_descriptor(
     return new
 
 
-def _check_no_duplicates(op: OperationContext, collection: Collection, index: IndexEntry) -> Steps[None]:
+def _check_no_duplicates(op: OperationContext, collection: Collection, index: IndexEntry) -> None:
     """CannotConvertIndexToUnique (359) with `violations`: the `_id`s of unexpired documents that share a key."""
     unit = op.recovery_unit
     violations: list[Value] = []
@@ -188,7 +185,7 @@ def _check_no_duplicates(op: OperationContext, collection: Collection, index: In
         if not more:
             break
         after = (entries[-1][0], entries[-1][1])
-        yield None
+        op.give_way()
         op.check_interrupt()
         if collection.dropped or index not in collection.indexes:
             raise CommandError(ErrorCode.IndexNotFound, f"the index {index.name} was dropped")
@@ -206,10 +203,10 @@ def _add_violation(group: list[Value], violations: list[Value]) -> None:
         violations.append({"ids": group})
 
 
-def _convert(op: OperationContext, collection: Collection, index: IndexEntry, unique: IndexDescriptor) -> Steps[None]:
+def _convert(op: OperationContext, collection: Collection, index: IndexEntry, unique: IndexDescriptor) -> None:
     """Builds the unique index, which then replaces the old one."""
     try:
-        yield from build_indexes(op, collection, [unique], replaced=index)
+        build_indexes(op, collection, [unique], replaced=index)
     except DuplicateKeyError as error:
         raise CommandError(ErrorCode.CannotConvertIndexToUnique, error.message, error.details) from None
 

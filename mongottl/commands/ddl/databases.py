@@ -15,7 +15,6 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.sizes import collection_size, parse_scale
 from mongottl.oplog.entry import OplogEntry
 from mongottl.query.context import ParseContext
@@ -94,7 +93,7 @@ class DropDatabaseRequest(NamedTuple):
     stable=True,
     exclusive=True,
 )
-def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[Reply]:
+def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Reply:
     """Drops the collections one by one, in steps. A database that does not exist is no error."""
     if request.command != 1:
         raise CommandError(5255100, "Have to pass 1 as 'drop' parameter")
@@ -108,7 +107,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Steps[R
             op.service.cursors.close_where_namespace(collection.namespace)
             op.catalog.drop_collection(collection)
             op.remove_usage(collection.namespace)
-        yield None
+        op.give_way()
     op.service.databases.drop(name)
     if collections:
         op.service.log_change(OplogEntry(DROP_DATABASE, name, "", None, [], []))

@@ -40,7 +40,6 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profiler import PROFILE_COLLECTION
-from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.write.expiry import count_expired, rearm_collection
 from mongottl.exec.write.index_build import build_indexes
 from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features
@@ -75,7 +74,7 @@ class CreateIndexesRequest(NamedTuple):
     in_transaction=True,
     exclusive=True,
 )
-def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Steps[Reply]:
+def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Reply:
     """`{numIndexesBefore, numIndexesAfter, createdCollectionAutomatically}`, with `note` if all indexes existed.
 
     Creates the collection if it does not exist. IndexOptionsConflict (85) and IndexKeySpecsConflict (86) for conflicts
@@ -97,14 +96,14 @@ def create_requested(
     request: CreateIndexesRequest,
     with_collection: bool,
     dropped: Sequence[str] = (),
-) -> Steps[Reply]:
+) -> Reply:
     """Creates the indexes of a request.
 
     with_collection: whether the same command has created the collection. dropped: names of existing
     indexes in whose place the others come: they are dropped together with the creation of these, or not at all.
     """
     wanted = op.compute(lambda: requested_indexes(op, request))
-    return (yield from _create(op, request.collection, wanted, request.commit_quorum, with_collection, dropped))
+    return _create(op, request.collection, wanted, request.commit_quorum, with_collection, dropped)
 
 
 def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> list[IndexDescriptor]:
@@ -194,7 +193,7 @@ def _create(
     quorum: Value,
     with_collection: bool,
     dropped: Sequence[str],
-) -> Steps[Reply]:
+) -> Reply:
     collection = op.catalog.lookup(op.database, name, time_series=True)
     created = collection is None
     if collection is not None and collection.time_series is not None:
@@ -208,7 +207,7 @@ def _create(
         new, building = _new_indexes(op, collection.namespace, collection, wanted, with_collection, dropped)
         if not building:
             break
-        yield Wait(_BUILD_POLL_S)
+        op.wait(_BUILD_POLL_S)
         op.check_interrupt()
         if collection.dropped:
             raise CommandError(ErrorCode.IndexBuildAborted, f"Index build failed: {collection.namespace} was dropped")
@@ -219,11 +218,11 @@ def _create(
         if records.count() > count_expired(records, collection, op.service.now_s()):
             check_quorum_can_be_met(quorum)
         changed = [*new, *(index.descriptor for index in old)]
-        yield from build_indexes(op, collection, new, dropped=dropped)
+        build_indexes(op, collection, new, dropped=dropped)
         if any(_has_ttl(descriptor) for descriptor in changed):
-            yield from rearm_collection(op.service, collection.number)
+            rearm_collection(op.service, collection.number)
     else:
-        yield from _drop_entries(op, collection, old)
+        _drop_entries(op, collection, old)
     reply: dict[str, Value] = {
         "numIndexesBefore": before,
         "numIndexesAfter": before + len(new),
@@ -355,7 +354,7 @@ class ListIndexesRequest(NamedTuple):
     stable=True,
     raw_data=True,
 )
-def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Steps[Reply]:
+def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Reply:
     """A cursor over index specifications, `_id` first, including indexes under construction. NamespaceNotFound (26)."""
     op.check_database()
     check_collection_name(op.database, request.collection)
@@ -408,7 +407,7 @@ class DropIndexesRequest(NamedTuple):
     raw_data=True,
     exclusive=True,
 )
-def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Steps[Reply]:
+def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Reply:
     """`{nIndexesWas}`. IndexNotFound (27), AmbiguousIndexKeyPattern (181), InvalidOptions (72) for the `_id` index.
 
     If one of several names is wrong, nothing is dropped. Dropping the `_ts` index with `expireAfterSeconds` turns TTL
@@ -440,7 +439,7 @@ def _check_index_type(index: Value) -> None:
         raise wrong_type(named, value, "[string, object, array]")
 
 
-def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[Reply]:
+def _drop(op: OperationContext, collection: Collection, index: Value) -> Reply:
     known = collection.listed_indexes
     reply: dict[str, Value] = {"nIndexesWas": len(collection.counted_indexes)}
     removed: list[IndexEntry] = []
@@ -465,16 +464,16 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Steps[R
     account = op.service.dialect.account
     if account is not None:
         check_dropped_indexes(account, [entry.descriptor for entry in removed])
-    yield from _drop_entries(op, collection, removed)
+    _drop_entries(op, collection, removed)
     return reply
 
 
-def _drop_entries(op: OperationContext, collection: Collection, removed: list[IndexEntry]) -> Steps[None]:
+def _drop_entries(op: OperationContext, collection: Collection, removed: list[IndexEntry]) -> None:
     """Drops indexes, of which it is known that they may be dropped."""
     if removed:
         op.catalog.remove_indexes(collection, removed)
         if any(_has_ttl(entry.descriptor) for entry in removed):
-            yield from rearm_collection(op.service, collection.number)
+            rearm_collection(op.service, collection.number)
 
 
 def _by_key(collection: Collection, key: bytes) -> IndexEntry:
@@ -538,7 +537,7 @@ class ReIndexRequest(NamedTuple):
     writes=True,
     exclusive=True,
 )
-def re_index(op: OperationContext, request: ReIndexRequest) -> Steps[Reply]:
+def re_index(op: OperationContext, request: ReIndexRequest) -> Reply:
     """In the dialect `cosmos` rebuilds all indexes but that on `_id`, one by one; they serve queries meanwhile.
 
     NamespaceNotFound (26) without a collection. Otherwise IllegalOperation (20): MongoDB rebuilds indexes so on
@@ -553,5 +552,5 @@ def re_index(op: OperationContext, request: ReIndexRequest) -> Steps[Reply]:
         raise CommandError(ErrorCode.NamespaceNotFound, f"ns not found {op.database}.{request.collection}")
     for index in collection.listed_indexes:
         if index.ready and index.has_keys and not index.descriptor.is_id and index in collection.indexes:
-            yield from build_indexes(op, collection, [index.descriptor], replaced=index)
+            build_indexes(op, collection, [index.descriptor], replaced=index)
     return {}

@@ -48,7 +48,6 @@ from mongottl.document.types import Timestamp, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.resume_token import high_water_mark
 from mongottl.security.privileges import Need
@@ -84,7 +83,7 @@ class ActionSpec(NamedTuple):
     changes: bool
 
 
-ActionFunction: TypeAlias = Callable[[OperationContext, CustomActionRequest], Reply | Steps[Reply]]
+ActionFunction: TypeAlias = Callable[[OperationContext, CustomActionRequest], Reply]
 ACTIONS: Final[dict[str, ActionSpec]] = {}
 
 
@@ -122,7 +121,7 @@ def _changes(body: bytes) -> bool:
     writes_if=_changes,
     exclusive=True,
 )
-def custom_action(op: OperationContext, request: CustomActionRequest) -> Reply | Steps[Reply]:
+def custom_action(op: OperationContext, request: CustomActionRequest) -> Reply:
     """Runs the action. CommandNotSupported (115) for an unknown one (assumed), ConflictingOperationInProgress (117) for
     what exists already, NamespaceNotFound (26) for what does not, BadValue (2) for throughput out of range."""
     account_of(op)
@@ -209,7 +208,7 @@ def get_database(op: OperationContext, request: CustomActionRequest) -> Reply:
 
 
 @action("CreateCollection", "createCollection")
-def create_collection(op: OperationContext, request: CustomActionRequest) -> Steps[Reply]:
+def create_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
     """Creates a collection, and its database if there is none.
 
     In a database with throughput the collection shares that, unless it asks for its own; a shard key is not needed for
@@ -229,7 +228,7 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Ste
     op.service.request_units.wake_waiting()
     if wanted is not None:
         try:
-            yield from _set_indexes(op, collection, wanted, with_collection=True)
+            _set_indexes(op, collection, wanted, with_collection=True)
         except CommandError:
             if not collection.dropped:
                 op.catalog.drop_collection(collection)
@@ -238,7 +237,7 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Ste
 
 
 @action("UpdateCollection", "collMod")
-def update_collection(op: OperationContext, request: CustomActionRequest) -> Steps[Reply]:
+def update_collection(op: OperationContext, request: CustomActionRequest) -> Reply:
     """Changes the throughput of a collection, or replaces its indexes by `indexes`, or both."""
     collection = found_collection(op, request)
     throughput = _asked_throughput(request, collection.shard_key is not None)
@@ -249,7 +248,7 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Ste
         present = throughput_of(op.service, op.database, collection.name)
         _check_change(present.throughput if present.holder == collection.namespace else None, throughput)
     if wanted is not None:
-        yield from _set_indexes(op, collection, wanted)
+        _set_indexes(op, collection, wanted)
     if throughput is not None:
         op.catalog.set_options(collection, collection.options.provisioned(collection.options.shard_key, throughput))
         op.service.request_units.wake_waiting()
@@ -338,7 +337,7 @@ def _set_indexes(
     collection: Collection,
     wanted: list[tuple[bytes, IndexDescriptor]],
     with_collection: bool = False,
-) -> Steps[None]:
+) -> None:
     """Makes the indexes of a collection those that are wanted. The others are dropped, but that on the shard key.
 
     All of it happens or nothing: the new indexes are stored, and the others dropped, in one unit of work after the new
@@ -351,7 +350,7 @@ def _set_indexes(
     check_dropped_indexes(account_of(op), [index.descriptor for index in dropped])
     new = [spec for spec, descriptor in wanted if not descriptor.is_id]
     request = CreateIndexesRequest(collection.name, new)
-    yield from create_requested(op, request, with_collection, [index.name for index in dropped])
+    create_requested(op, request, with_collection, [index.name for index in dropped])
 
 
 def _is_kept(collection: Collection, index: IndexEntry, wanted: list[IndexDescriptor]) -> bool:

@@ -31,7 +31,6 @@ from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import UUID_SUBTYPE
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import InThread, Steps
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.security.accounts import USERS, Grants, roles_in
@@ -73,7 +72,7 @@ def _create_user_needs(op: OperationContext, request: CreateUserRequest) -> list
     writes=True,
     secret_fields=("pwd",),
 )
-def create_user(op: OperationContext, request: CreateUserRequest) -> Steps[Reply]:
+def create_user(op: OperationContext, request: CreateUserRequest) -> Reply:
     """51003 if there is such a user, RoleNotFound (31), BadValue (2) for a password that is missing or cannot be used,
     or for another database than users can have."""
     user = UserName(request.name, op.database)
@@ -93,7 +92,7 @@ def create_user(op: OperationContext, request: CreateUserRequest) -> Steps[Reply
     check_roles_exist(op, roles)
     credentials: dict[str, Value] = {"external": True}
     if request.password is not None:
-        credentials = yield from _credentials(op, user, request.password, request.digest_password, request.mechanisms)
+        credentials = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
         check_still_first(op)
         _check_is_new(op, user)
     elif request.mechanisms is not None:
@@ -121,7 +120,7 @@ def _check_is_new(op: OperationContext, user: UserName) -> None:
 
 def _credentials(
     op: OperationContext, user: UserName, password: str, digest: bool, mechanisms: list[Value] | None
-) -> Steps[dict[str, Value]]:
+) -> dict[str, Value]:
     """The credentials for a new password, computed in another thread. BadValue (2)."""
     if user.database == EXTERNAL:
         raise CommandError(
@@ -135,15 +134,8 @@ def _credentials(
             chosen = (SHA_1,)
         if SHA_256 in chosen:
             raise CommandError(ErrorCode.BadValue, f"Use of {SHA_256} requires undigested passwords")
-    computing = InThread(
-        partial(
-            make_credentials, user.name, password, chosen, dict(op.service.accounts.iterations), digested=not digest
-        )
-    )
-    yield computing
-    credentials = computing.result()
-    assert isinstance(credentials, dict)
-    return credentials
+    iterations = dict(op.service.accounts.iterations)
+    return op.in_thread(partial(make_credentials, user.name, password, chosen, iterations, digested=not digest))
 
 
 def _mechanisms(given: list[Value] | None) -> tuple[str, ...]:
@@ -195,7 +187,7 @@ def _update_user_needs(op: OperationContext, request: UpdateUserRequest) -> list
     writes=True,
     secret_fields=("pwd",),
 )
-def update_user(op: OperationContext, request: UpdateUserRequest) -> Steps[Reply]:
+def update_user(op: OperationContext, request: UpdateUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31), BadValue (2) without anything to change."""
     user = UserName(request.name, op.database)
     changed: dict[str, Value] = {}
@@ -212,9 +204,7 @@ def update_user(op: OperationContext, request: UpdateUserRequest) -> Steps[Reply
     if request.roles is not None:
         check_roles_exist(op, roles)
     if request.password is not None:
-        changed["credentials"] = yield from _credentials(
-            op, user, request.password, request.digest_password, request.mechanisms
-        )
+        changed["credentials"] = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
         record = _existing(op, user)
     elif request.mechanisms is not None:
         changed["credentials"] = _kept_credentials(record[1], _mechanisms(request.mechanisms))

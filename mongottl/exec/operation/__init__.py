@@ -2,8 +2,7 @@
 
 service        ServiceContext: state shared by all operations of a server
 context        OperationContext: state of one operation; state: the part of it that other operations read
-steps          how long operations yield to others, and wait
-stack          what the steps of an operation run on: others run in the middle of a step that takes long
+stack          what operations run on, so that they can be left anywhere; steps: what they wait for then
 recovery_unit  an operation's access to records and index entries; write_unit: one unit of work on a collection
 snapshot_reads, snapshots, snapshot_catalog: reads of one point in time
 transactions, transaction_unit: multi-document transactions; retryable_writes, stored_sessions: writes sent again
@@ -17,5 +16,5 @@ provisioned, throughput, index_builds: what else Cosmos DB's accounts have
 cluster_clock  `$clusterTime`; stored_clock: a clock that tests have moved
 observation    what is recorded of each command while the server's page is served
 client, sessions, session_ids, signal, metrics, usage, profiler, object_ids, query_settings, cluster_parameters,
-connection_rate, script_steps, loading_unit, temporary_files: parts of these
+connection_rate, operation_scripts, loading_unit, temporary_files: parts of these
 """

@@ -12,14 +12,15 @@ from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.gate import Gate
+from mongottl.exec.operation.operation_scripts import OperationScripts
 from mongottl.exec.operation.query_stats import RunningQuery
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.request_meter import RequestMeter
-from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
+from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.snapshots import KeptSnapshot
-from mongottl.exec.operation.stack import Stack
 from mongottl.exec.operation.state import OperationState
+from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.temporary_files import OperationFiles
 from mongottl.exec.operation.transactions import Transaction
 from mongottl.exec.operation.usage import LatencyGroup
@@ -29,6 +30,8 @@ from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, Resource
 
 if TYPE_CHECKING:
+    from mongottl.exec.operation.registry import RunningOperation
+    from mongottl.exec.operation.sessions import Session
     from mongottl.javascript.scripts import Scripts
 
 T = TypeVar("T")
@@ -79,7 +82,8 @@ class OperationContext(OperationState):
     raw_data: whether a command on a time series collection applies to its buckets (`rawData`).
     gate: what a batch of writes asks before each statement, or None. meter: counts its request units, or None. charge:
     what it has cost at its end, in hundredths of units. All three are of the dialect `cosmos`.
-    stack: on which its steps run. script_steps: set if something that it evaluates is in JavaScript.
+    spec: of its command (`commands.registry`), None for operations that no client has sent. running: as others see it,
+    once it was left. scripts: set if something that it evaluates is in JavaScript.
     statement_errors: the failed statements of a batch of writes, as `writeErrors` has them. statement_advice: the
     `advice` of those that have one, by their place in that list.
     needs: what its client had to be allowed, where users are checked; its cursors need the same.
@@ -119,8 +123,10 @@ class OperationContext(OperationState):
         self.read_level = ""
         self.bypass_validation = False
         self.keeps_empty_timestamps = False
-        self.script_steps: ScriptSteps | None = None
-        self.stack = Stack(service.monotonic_s, service.idle_greenlets, service.step_times)
+        self.scripts: OperationScripts | None = None
+        self.spec: object = None
+        self.running: RunningOperation | None = None
+        self._active_session: Session | None = None
         self.gate: Gate | None = None
         self.meter: RequestMeter | None = None
         self.charge: int = 0
@@ -206,10 +212,29 @@ class OperationContext(OperationState):
         """Makes the memory of the operation that opened a cursor this operation's."""
         self._memory = memory
 
-    def settle_memory(self) -> None:
-        """Gives back what its stages hold, at the end of the command."""
+    def register(self) -> None:
+        """Makes it known to `$currentOp` and killOp, and its session one in use, until `end`."""
+        describe = self.service.describe_operation
+        if self.spec is None or describe is None:
+            return
+        if self.running is None:
+            self.running = describe(self)
+        if self._active_session is None and self.session_key is not None:
+            self._active_session = self.service.sessions.begin_operation(self.session_key)
+
+    def end(self) -> None:
+        """Gives back, at the end of the command, what its stages and scripts hold; others do not see it any more."""
+        if self.scripts is not None:
+            self.scripts.end()
+            self.scripts = None
         if self._memory is not None:
             self._memory.settle()
+        if self.running is not None:
+            self.service.operations.end(self.running)
+            self.running = None
+        if self._active_session is not None:
+            self.service.sessions.end_operation(self._active_session, self.service.clock.monotonic_s())
+            self._active_session = None
 
     def note_plan(self, plan: object) -> None:
         """Remembers a plan for the profiler. Of very many, those of the statements of a batch, one too many is kept."""
@@ -225,20 +250,19 @@ class OperationContext(OperationState):
 
         name: of the operator or command that needs them.
         """
-        steps = self.script_steps
-        if steps is None:
-            steps = ScriptSteps(self.service.script_opener(name, self.now_ms, self.owner()))
-            self.continue_scripts(steps)
-        return steps.scripts
+        opened = self.scripts
+        if opened is None:
+            opened = OperationScripts(self.service.stacks, self.service.script_opener(name, self.now_ms, self.owner()))
+            self.continue_scripts(opened)
+        return opened.scripts
 
-    def continue_scripts(self, steps: ScriptSteps) -> None:
+    def continue_scripts(self, opened: OperationScripts) -> None:
         """Makes scripts this operation's: new ones, or those of the operation that opened the cursor it reads."""
-        steps.operation = self
-        steps.stack = self.stack
-        steps.scripts.check = self.check_interrupt
-        steps.scripts.time_left_s = self.time_left_s
-        steps.scripts.stored_functions = self.stored_functions
-        self.script_steps = steps
+        opened.operation = self
+        opened.scripts.check = self.check_interrupt
+        opened.scripts.time_left_s = self.time_left_s
+        opened.scripts.stored_functions = self.stored_functions
+        self.scripts = opened
 
     def stored_functions(self) -> bytes:
         """What the database has stored for its scripts in `system.js`, as `{<_id>: <value>, …}`."""
@@ -266,8 +290,43 @@ class OperationContext(OperationState):
         the function, if what it depends on has changed.
         Raises what the function raises, and the errors of `check_interrupt`.
         """
-        result: T = self.stack.compute(function, check)
-        return result
+        return self.service.stacks.compute(function, check)
+
+    def may_leave_evaluations(self) -> bool:
+        """Not where what it reads was chosen before others write."""
+        return not self.in_transaction and self.kept_snapshot is None
+
+    def give_way(self) -> None:
+        """Called between two steps of work: lets others run, if it has gone on long enough. No unit of work is open."""
+        stack = self.service.stacks.present
+        if stack is None:
+            return
+        self.adapt_step(stack.end_step())
+        if stack.is_over:
+            stack.leave(None)
+
+    def wait(
+        self,
+        seconds: float,
+        signal: Signal | None = None,
+        file: int = -1,
+        to_write: bool = False,
+        may_abandon: bool = False,
+    ) -> None:
+        """Returns when the wait is over: see `Wait`. What it waits for a signal does not count as its work."""
+        monotonic_s = self.service.monotonic_s
+        began_s = monotonic_s()
+        self.service.stacks.wait(Wait(seconds, signal, file, to_write, may_abandon))
+        if signal is not None:
+            self.waited_s += monotonic_s() - began_s
+
+    def flush(self) -> None:
+        """Returns when all that was committed so far is on disk. EngineUnavailable."""
+        self.service.stacks.flush()
+
+    def in_thread(self, function: Callable[[], T], without_writers: bool = False) -> T:
+        """`Stacks.in_thread`."""
+        return self.service.stacks.in_thread(function, without_writers)
 
     def set_request_bytes(self, size: int) -> None:
         """Sets `request_bytes`. A long request may take long for each record, so its first step examines one."""
@@ -281,7 +340,7 @@ class OperationContext(OperationState):
         self.request_bytes = len(statement) + len(let)
 
     def adapt_step(self, elapsed_s: float) -> None:
-        """Called after each step, with its duration: sets how many records the next one may examine."""
+        """Called after each step, with its duration in seconds: sets how many records the next one may examine."""
         examined = self.records_examined
         if examined == 0 or self.meter is not None:
             return

@@ -56,6 +56,7 @@ class CurrentOpOptions:
 def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> list[bytes]:
     """The documents of `$currentOp`; in the dialect `cosmos` those of index builds alone."""
     service = asking.service
+    asking.register()
     builds_alone = service.dialect.account is not None
     own = options.own and service.authorizes
     user = asking.user()

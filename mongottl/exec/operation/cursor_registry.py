@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.operation_scripts import OperationScripts
 from mongottl.exec.operation.query_stats import RunningQuery
-from mongottl.exec.operation.script_steps import ScriptSteps
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.snapshots import KeptSnapshot
@@ -32,7 +32,7 @@ class OpenCursor(ABC):
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
     transaction: the transaction whose statement opened it, or None. kept_snapshot: what it reads with read
     concern `snapshot`.
-    script_steps: the scripts that it evaluates, or None. plans: what it reads from (`OperationContext.plans`).
+    scripts: the scripts that it evaluates, or None. plans: what it reads from (`OperationContext.plans`).
     memory, files: of the operation that opened it, with which its getMores go on; files is None without any.
     running_query: what `$queryStats` will tell of it, or None.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
@@ -56,7 +56,7 @@ class OpenCursor(ABC):
         self.needs: list[Need] = []
         self.transaction: Transaction | None = None
         self.kept_snapshot: KeptSnapshot | None = None
-        self.script_steps: ScriptSteps | None = None
+        self.scripts: OperationScripts | None = None
         self.memory: OperationMemory | None = None
         self.plans: list[object] = []
         self.running_query: RunningQuery | None = None

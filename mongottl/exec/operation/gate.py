@@ -2,17 +2,15 @@
 
 from abc import ABC, abstractmethod
 
-from mongottl.exec.operation.steps import Steps
-
 
 class Gate(ABC):
     @abstractmethod
-    def admit(self, index: int) -> Steps[None]:
+    def admit(self, index: int) -> None:
         """Returns when the statement at this position may be executed. CommandError if it is refused."""
         raise NotImplementedError
 
     @abstractmethod
-    def go_on(self) -> Steps[None]:
+    def go_on(self) -> None:
         """Returns when a statement that has written a part of its documents may go on. CommandError if it takes too
         long."""
         raise NotImplementedError

@@ -1,6 +1,7 @@
 """The running operations, for `$currentOp` (`current_op`) and killOp.
 
-Only commands that run in steps are registered: a command without steps ends before another can read the registry.
+A command is registered when it is left for the first time: one that is never left ends before another can read the
+registry.
 """
 
 from typing import Final
@@ -11,7 +12,7 @@ _MAX_OPID: Final = 2**31 - 1
 
 
 class RunningOperation:
-    """One command that runs in steps. body: the raw command. counter: its group in `opcounters`.
+    """One command that was left. body: the raw command. counter: its group in `opcounters`.
 
     reads_data: whether it reads or writes what is stored, unlike the `hello` that waits for changes of the topology.
     """

@@ -38,7 +38,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.saved_states import SavedServer, ServerSettings
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.transaction_unit import abort
 from mongottl.oplog.entry import no_operation
 from mongottl.storage.interface import WriteUnitOfWork
@@ -108,7 +108,6 @@ KEPT: Final = frozenset(
         "compaction",
         "config",
         "features",
-        "idle_greenlets",
         "log_damaged_record",
         "log_ignored_sparse",
         "log_invalid_document",
@@ -132,7 +131,8 @@ KEPT: Final = frozenset(
         "spill_space",
         "started_monotonic_s",
         "started_ms",
-        "step_times",
+        "stacks",
+        "describe_operation",
         "stop_due_s",
         "stopping",
         "tells_last_errors",
@@ -180,18 +180,18 @@ def drop_state(service: ServiceContext, name: str) -> None:
     _release(service, service.saved_states.remove(name))
 
 
-def restore_state(service: ServiceContext, name: str | None, op: OperationContext | None = None) -> Steps[None]:
+def restore_state(service: ServiceContext, name: str | None, op: OperationContext | None = None) -> None:
     """Restores a saved state, without a name that of the start. op: the command that does so, if it is one.
 
     IllegalOperation (20), NoSuchKey (4).
     """
     _saved_as(service, name)
     while service.restoring:
-        yield Wait(_POLL_S)
+        service.stacks.wait(Wait(_POLL_S))
     service.restoring = True
     try:
         while not _have_ended(service, op):
-            yield Wait(_POLL_S)
+            service.stacks.wait(Wait(_POLL_S))
         # Looked up now: meanwhile another thread may have saved a state under that name, or dropped it.
         _put_back(service, _saved_as(service, name))
     finally:

@@ -33,12 +33,12 @@ from mongottl.exec.operation.profiler import Profiler
 from mongottl.exec.operation.provisioned import ProvisionedDatabases
 from mongottl.exec.operation.query_settings import QuerySettings
 from mongottl.exec.operation.query_stats import STORE_SHARE
-from mongottl.exec.operation.registry import OperationRegistry
+from mongottl.exec.operation.registry import OperationRegistry, RunningOperation
 from mongottl.exec.operation.request_units import RequestUnits
 from mongottl.exec.operation.saved_states import SavedStates
 from mongottl.exec.operation.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.operation.snapshots import KEPT_S, SnapshotRegistry
-from mongottl.exec.operation.stack import StepTimes
+from mongottl.exec.operation.stack import Stacks, StepTimes
 from mongottl.exec.operation.stored_sessions import StoredSessions
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
@@ -109,10 +109,11 @@ class ServiceContext:
         # Bounds on the time of an operation, and of a transaction besides its lifetime, 0 for none.
         self.max_operation_s: float = 0.0
         self.max_transaction_ms: int = 0
-        self.step_times = StepTimes()
         self.clock = clock
-        self.idle_greenlets: list[Any] = []
         self.monotonic_s: Callable[[], float] = clock.elapsed_reader()
+        # How the server shows an operation to others.
+        self.describe_operation: Callable[[Any], RunningOperation] | None = None
+        self.stacks = Stacks(self.monotonic_s, StepTimes())
         self.engine = engine
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()

@@ -3,9 +3,10 @@
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.stack import Interruptible
 
 
-class OperationState:
+class OperationState(Interruptible):
     """The part of an operation that `$currentOp` shows and killOp needs.
 
     now_ms: the time used for `$$NOW`, new ObjectIds and expiry in reads. Writes use the time of each unit of work
@@ -17,6 +18,7 @@ class OperationState:
     """
 
     def __init__(self, client: ClientInfo, database: str, now_ms: int) -> None:
+        super().__init__()
         self.client = client
         self.database = database
         self.now_ms = now_ms

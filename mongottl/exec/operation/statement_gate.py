@@ -9,7 +9,6 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.throughput import Budget, throughput_of
 
 # How long a throttled request waits in the server, by the server's clock, in an account whose requests wait.
@@ -65,7 +64,7 @@ class RequestBudget:
         budget = self._budget()
         return self._units.wait_ms(budget.holder, budget.throughput.units_per_s, self._op.service.clock.now_ms())
 
-    def wait(self) -> Steps[int]:
+    def wait(self) -> int:
         """Waits until the request can go on, or as long as it does not have to be refused: then the milliseconds until
         it can go on, else 0. ExceededTimeLimit (50) after `MAX_WAIT_MS`."""
         wait_ms = self.wait_ms()
@@ -83,7 +82,7 @@ class RequestBudget:
                 ends_ms = min(clock.now_ms() + wait_ms, self._began_ms + MAX_WAIT_MS)
                 left_s = op.time_left_s()
                 seconds = min(clock.wait_s(ends_ms), _LOOK_S, _LOOK_S if left_s < 0.0 else left_s)
-                yield Wait(seconds, signal, may_abandon=True)
+                op.wait(seconds, signal, may_abandon=True)
                 signal.clear()
                 if op.time_left_s() == 0.0 or clock.now_ms() - self._began_ms >= MAX_WAIT_MS:
                     raise timed_out("rateLimited", BUDGET_ADVICE)
@@ -117,11 +116,11 @@ class StatementGate(Gate):
         self._meter = meter
         self._budget = budget
 
-    def admit(self, index: int) -> Steps[None]:
+    def admit(self, index: int) -> None:
         error = self._refusals.get(index)
         budget = self._budget
         if error is None and budget is not None:
-            wait_ms = yield from budget.wait()
+            wait_ms = budget.wait()
             if wait_ms:
                 error = throttled(self._operation, self._form, wait_ms)
         if error is not None:
@@ -129,8 +128,8 @@ class StatementGate(Gate):
                 self._meter.refuse(error.code == TOO_MANY_REQUESTS)
             raise error
 
-    def go_on(self) -> Steps[None]:
+    def go_on(self) -> None:
         """Waits in an account whose requests wait: a deletion of many documents is recorded to have been slowed down to
         what was provisioned (github.com/cjoakim/azure-cosmos-db). In others a statement is done as a whole."""
         if self._budget is not None and self._budget.waits:
-            yield from self._budget.wait()
+            self._budget.wait()

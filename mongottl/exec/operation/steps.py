@@ -1,24 +1,20 @@
-"""Steps: how long operations yield to others, and wait.
+"""What an operation that is left asks of those who run it.
 
-A command runs to its end without suspending unless it is long or has to wait. Then it is a generator of steps: it
-yields None where other operations may run, or a `Wait`, `Flush`, `InThread` or `WithoutWriters`; its driver (the
-server's connection, or `run_to_end` in tests) resumes it. Between two steps any state may change: collections are
-dropped, documents expire, the clock moves.
+An operation is a plain function. Where others may run, or where it has to wait, it is left (`operation.stack`), and
+says what must be done before it is gone on with: nothing, a `Wait`, a `Flush`, an `InThread` or a `WithoutWriters`.
 """
 
-from collections.abc import Callable, Generator
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import TypeAlias
 
 from mongottl.exec.operation.signal import Signal
 
-T = TypeVar("T")
-
 
 class Wait:
-    """A step that waits: resumed after `seconds` of monotonic time, when `signal` is notified, or at shutdown.
+    """To wait: until `seconds` of monotonic time are over, `signal` is notified, or the server stops.
 
-    file: also resumes when this file descriptor can be read, or written to if `to_write`; -1 for none. It must not be
-    closed meanwhile.
+    file: also until this file descriptor can be read, or written to if `to_write`; -1 for none. It must not be closed
+    meanwhile.
     may_abandon: whether the command ends there when its client disconnects, even if it changes data.
     """
 
@@ -38,17 +34,15 @@ class Wait:
 
 
 class Flush:
-    """A step that waits until all that was committed so far is on disk, for `j: true`."""
+    """To wait until all that was committed so far is on disk, for `j: true`."""
 
 
 class InThread:
-    """A step that computes something long without touching the server's state: its driver may call `run` in another
-    thread. The command then takes the result by `result`, which runs the function if no driver has.
-    """
+    """To call `run`, perhaps in another thread: it computes something long without touching the server's state."""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
-        self._done = False
+        self._has_run = False
         self._result: object = None
         self._error: Exception | None = None
 
@@ -58,10 +52,11 @@ class InThread:
             self._result = self._function()
         except Exception as error:
             self._error = error
-        self._done = True
+        self._has_run = True
 
     def result(self) -> object:
-        if not self._done:
+        """What the function has returned. It is called now if nobody has done so."""
+        if not self._has_run:
             self.run()
         if self._error is not None:
             raise self._error
@@ -69,16 +64,7 @@ class InThread:
 
 
 class WithoutWriters(InThread):
-    """An `InThread` during which no other command that writes takes a step."""
+    """An `InThread` during which no other command that writes goes on."""
 
 
-Steps: TypeAlias = Generator[Wait | Flush | InThread | None, None, T]
-
-
-def run_to_end(steps: Steps[T]) -> T:
-    """Runs a generator of steps to its end without running other operations: for tests and for start-up."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
+Step: TypeAlias = Wait | Flush | InThread | None

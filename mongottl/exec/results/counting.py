@@ -12,7 +12,6 @@ from mongottl.catalog.collection import Collection
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.access_path import CollectionPath, IndexPath, OrPath
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
@@ -213,7 +212,7 @@ def count_documents(
     skip: int = 0,
     limit: int = 0,
     hint: Value = MISSING,
-) -> Steps[int]:
+) -> int:
     """How many documents match, for the command `count`. Errors are those of `plan_query` and of the stages."""
     if collection is None and not match.index_kinds():
         return 0
@@ -227,7 +226,7 @@ def count_documents(
         if known is not None:
             return known
         op.check_interrupt()
-        yield None
+        op.give_way()
     if entries is not None:
         # The filter is to be tested, which the plan leaves to the index.
         plan = make_plan(op, collection, lambda: plan_query(op, collection, match, skip=skip, limit=limit, hint=hint))
@@ -238,5 +237,5 @@ def count_documents(
     while (batch := stage.next_batch(op)) is not None:
         count += len(batch)
         op.check_interrupt()
-        yield None
+        op.give_way()
     return count

@@ -12,18 +12,17 @@ than their budget (`--cursor-memory-mb`), the command that opened or used the la
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.temporary_files import CursorSpace
 
 
-def make_room(op: OperationContext) -> Steps[None]:
+def make_room(op: OperationContext) -> None:
     """Moves data of idle cursors to files, or closes them, until all hold no more than their budget."""
     registry = op.service.cursors
     while registry.exceeds_memory:
         cursor = registry.next_to_spill()
         if cursor is None:
             break
-        yield from _spill(op, cursor)
+        _spill(op, cursor)
     while registry.exceeds_memory or registry.exceeds_files:
         cursor = registry.next_to_end()
         if cursor is None:
@@ -31,10 +30,10 @@ def make_room(op: OperationContext) -> Steps[None]:
         registry.close(cursor)
         registry.ended_total += 1
         op.service.log_ended_cursor(cursor)
-        yield None
+        op.give_way()
 
 
-def _spill(op: OperationContext, cursor: OpenCursor) -> Steps[None]:
+def _spill(op: OperationContext, cursor: OpenCursor) -> None:
     """Moves what an idle cursor holds to a file; closes the cursor if it cannot be written."""
     registry = op.service.cursors
     space = cursor.space
@@ -59,4 +58,4 @@ def _spill(op: OperationContext, cursor: OpenCursor) -> Steps[None]:
         registry.recount(cursor)
         if not moved:
             return
-        yield None
+        op.give_way()

@@ -18,7 +18,6 @@ from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
 from mongottl.exec.operation.cursor_registry import OpenCursor
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.query.spill import SpillSpace
@@ -208,7 +207,7 @@ class ClientCursor(OpenCursor):
     def await_data(self) -> bool:
         return self.tail is not None and self.tail.await_data
 
-    def next_page(self, op: OperationContext, wanted: int) -> Steps[Page]:
+    def next_page(self, op: OperationContext, wanted: int) -> Page:
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
         page = Page(wanted, op.service.max_page_bytes, op.service.dialect.account)
         op.step_records = min(op.step_records, self.step_records)
@@ -221,7 +220,7 @@ class ClientCursor(OpenCursor):
             except ClaimedByTransaction as raised:  # `$merge` and `$out` go on where they were
                 conflict = raised
             if conflict is not None:
-                yield from await_transaction(op, conflict)
+                await_transaction(op, conflict)
                 continue
             if not more:
                 self.exhausted = self.tail is None or self.tail.is_dead
@@ -230,7 +229,7 @@ class ClientCursor(OpenCursor):
                 self.step_records = op.step_records
                 return page
             op.check_interrupt()
-            yield None
+            op.give_way()
             self.check_alive()
 
     def held_bytes(self) -> int:

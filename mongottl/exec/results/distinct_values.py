@@ -12,7 +12,6 @@ from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray, Value
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 
 # Maximum size of the array: mongod leaves 4 KiB for the reply's other fields.
 MAX_DISTINCT_BYTES: Final = MAX_DOCUMENT_BYTES - 4096
@@ -53,7 +52,7 @@ class DistinctValues:
                     if self._size.size > self._max_bytes:
                         raise CommandError(17217, "distinct too big, 16mb cap", advice=self._advice)
 
-    def in_order(self, op: OperationContext) -> Steps[RawArray]:
+    def in_order(self, op: OperationContext) -> RawArray:
         """All values, sorted. There may be a million: each step sorts, merges or encodes a part of them."""
         keys = list(self._values)
         runs: list[list[bytes]] = []
@@ -62,13 +61,13 @@ class DistinctValues:
             run.sort()
             runs.append(run)
             op.check_interrupt()
-            yield None
+            op.give_way()
         while len(runs) > 1:
             merged: list[list[bytes]] = []
             for i in range(0, len(runs), 2):
                 run = runs[i]
                 if i + 1 < len(runs):
-                    run = yield from _merged(run, runs[i + 1], op)
+                    run = _merged(run, runs[i + 1], op)
                 merged.append(run)
             runs = merged
         array = ArrayBuilder()
@@ -82,11 +81,11 @@ class DistinctValues:
             # Frees the keys here: freeing a million of them at the end would be one long step.
             run[start : start + _ENCODED_AT_ONCE] = [b""] * len(part)
             op.check_interrupt()
-            yield None
+            op.give_way()
         return array.finish()
 
 
-def _merged(left: list[bytes], right: list[bytes], op: OperationContext) -> Steps[list[bytes]]:
+def _merged(left: list[bytes], right: list[bytes], op: OperationContext) -> list[bytes]:
     """Merges two sorted lists. Each step merges _SORTED_AT_ONCE keys of one list with the keys of the other list that
     do not sort after them."""
     merged: list[bytes] = []
@@ -103,7 +102,7 @@ def _merged(left: list[bytes], right: list[bytes], op: OperationContext) -> Step
         i = i_end
         j = j_end
         op.check_interrupt()
-        yield None
+        op.give_way()
     merged += left[i:]
     merged += right[j:]
     return merged

@@ -15,7 +15,6 @@ from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.bounds_text import single_interval_details
 from mongottl.exec.plan.plan_ranker import TRIAL_ENTRIES, is_trivial
@@ -123,8 +122,8 @@ def explain_plan(
     verbosity: str,
     command: Value,
     wrappers: tuple[Wrapper, ...] = (),
-    drain: Callable[[OperationContext, PlanStage], Steps[None]] | None = None,
-) -> Steps[dict[str, Value]]:
+    drain: Callable[[OperationContext, PlanStage], None] | None = None,
+) -> dict[str, Value]:
     """The reply of `explain`, without `serverInfo` and `ok`.
 
     filter_description: `MatchExpression.describe()`. command: the explained command, returned unchanged. wrappers: from
@@ -164,12 +163,12 @@ def explain_plan(
             failure: CommandError | None = None
             try:
                 if drain is not None:
-                    yield from drain(op, stage)
+                    drain(op, stage)
                 while drain is None and stage.next_batch(op) is not None:
                     if max_inputs and stage.returned >= max_inputs:
                         break
                     op.check_interrupt()
-                    yield None
+                    op.give_way()
             except CommandError as error:
                 if is_interruption(error):  # it interrupts explain itself; other errors are part of the reply
                     raise

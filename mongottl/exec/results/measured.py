@@ -7,7 +7,6 @@ from mongottl.document.build import encode_fields
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.aggregation import AggregationPlan, OperationRun
 from mongottl.exec.results.reading import PlanDocuments, Pull
 from mongottl.exec.stages.stage import PlanStage
@@ -48,7 +47,7 @@ class MeasuredPipeline:
         self._specs: list[StageSpec] = [spec for spec in plan.rest if not spec.traits.writes]
         self._measured: list[MeasuredSource] = []
 
-    def drain(self, op: OperationContext, stage: PlanStage) -> Steps[None]:
+    def drain(self, op: OperationContext, stage: PlanStage) -> None:
         """Executes the pipeline to its end, reading from the plan's `stage`."""
         plan = self._plan
         pull = Pull(op, False, False)
@@ -61,7 +60,7 @@ class MeasuredPipeline:
         try:
             while source.next_batch() is not None:
                 op.check_interrupt()
-                yield None
+                op.give_way()
         finally:
             source.close()
 

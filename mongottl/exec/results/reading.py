@@ -11,7 +11,6 @@ from mongottl.document.nesting import MAX_RESULT_LEVELS, too_deep
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, is_deeper
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursor_memory import make_room
 from mongottl.exec.results.cursors import DEFAULT_FIRST_BATCH, ClientCursor, Page, PageSource, Tail
 from mongottl.exec.stages.liveness import ReadMark, living_ids
@@ -85,7 +84,7 @@ def bytes_of(records: list[Record]) -> int:
 def _put_back(op: OperationContext, stage: PlanStage, records: list[Record]) -> bool:
     """Puts records that `stage` has just returned back to it, if they are larger than KEPT_BYTES; whether it did. Not
     where others may have run since: the stage finds its place again by records that may be gone."""
-    if op.stack.was_left:
+    if op.was_left:
         return False
     size = 0
     for record in records:
@@ -508,18 +507,16 @@ class PlanDocuments(DocumentSource):
         return self._origin is not None and self._origin.is_outdated(self._pull.op)
 
 
-def first_reply(
-    op: OperationContext, cursor: ClientCursor, batch_size: int, keep: bool = True
-) -> Steps[dict[str, Value]]:
+def first_reply(op: OperationContext, cursor: ClientCursor, batch_size: int, keep: bool = True) -> dict[str, Value]:
     """Fills a cursor's first batch and keeps the cursor open if there may be more.
 
     batch_size: -1 for the default of 101 documents; 0 opens the cursor without reading. keep: False for `singleBatch`.
     """
     page = Page(0)
-    cursor.script_steps = op.script_steps
+    cursor.scripts = op.scripts
     if batch_size != 0:
         try:
-            page = yield from cursor.next_page(op, DEFAULT_FIRST_BATCH if batch_size < 0 else batch_size)
+            page = cursor.next_page(op, DEFAULT_FIRST_BATCH if batch_size < 0 else batch_size)
         except BaseException:
             cursor.close()
             raise
@@ -540,7 +537,7 @@ def first_reply(
         cursor.request_bytes = op.request_bytes
         cursor_id = op.service.cursors.register(cursor)
     if cursor_id:
-        yield from make_room(op)
+        make_room(op)
     reply: dict[str, Value] = {"firstBatch": page.documents()}
     if cursor.tail is not None:
         add_resume_token(op, reply, cursor.tail)

@@ -12,14 +12,13 @@ from typing import Final
 
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.results.cursors import ClientCursor, Page, Tail
 
 # How long the getMore of an awaitData cursor waits without `maxTimeMS`.
 DEFAULT_AWAIT_S: Final = 1.0
 
 
-def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: int, seconds: float) -> Steps[Page]:
+def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: int, seconds: float) -> Page:
     """Waits for the next page of a tailable cursor at the end of its data; empty if there is no new data in time.
 
     Dropping its collection or closing the cursor ends the wait too, with the errors of `ClientCursor.check_alive`.
@@ -34,7 +33,7 @@ def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: i
     registry.add_waiting(tail.source, signal)
     try:
         while (left_s := until_s - clock.monotonic_s()) > 0:
-            yield Wait(left_s, signal)
+            op.wait(left_s, signal)
             cursor.check_alive()
             op.check_interrupt()
             if not signal.notified:
@@ -42,7 +41,7 @@ def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: i
                 break  # time is up, the client has sent another message, or the server stops
             signal.clear()
             op.refresh_now()
-            page = yield from cursor.next_page(op, wanted)
+            page = cursor.next_page(op, wanted)
             if page.count:
                 return page
     finally:

@@ -80,7 +80,8 @@ class IndexStage(PlanStage):
         self._residual = params.residual
         self._match = params.match
         self._forward = params.forward
-        self._generation = params.collection.generation
+        # -1 if an array has come since the bounds were computed: others may run within the evaluation that plans.
+        self._generation: int = params.collection.generation if bounds.arrays is bounds.index.arrays else -1
         self._size = first_batch_size(params.wanted, params.residual is not None)
         self._seen: RecordIdSet | None = RecordIdSet() if bounds.multikey else None
         # Instead of `_seen` where records must not be returned twice even if a write moves them within the index.
@@ -337,7 +338,7 @@ class IndexScan(IndexStage):
         if match is None:
             records: list[Record] = [row[1:] for row in found]
         else:
-            if op.script_steps is not None:
+            if op.scripts is not None:
                 test_ahead(match, [row[2] for row in found])
             records = [row[1:] for row in found if match.matches(row[2])]
         seen = self._seen
@@ -413,7 +414,7 @@ class SkippingScan(IndexScan):
         self._seeks = reader.seeks
         match = self._residual
         if match is not None:
-            if op.script_steps is not None:
+            if op.scripts is not None:
                 test_ahead(match, [record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen
@@ -471,7 +472,7 @@ class PointLookup(IndexStage):
             records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
         match = self._residual
         if match is not None:
-            if op.script_steps is not None:
+            if op.scripts is not None:
                 test_ahead(match, [record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         seen = self._seen

@@ -379,7 +379,7 @@ class CollectionScan(PlanStage):
             self._ended = True
         match = self._match
         if match is not None:
-            if op.script_steps is not None:
+            if op.scripts is not None:
                 test_ahead(match, [record[1] for record in records])
             records = [record for record in records if match.matches(record[1])]
         self._size = next_batch_size(op, size, started_s)

@@ -10,7 +10,6 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.write.expiry import PURGE_BYTES, due_by_policy
 from mongottl.storage.interface import Record
@@ -49,7 +48,7 @@ def make_room(unit: WriteUnit) -> None:
         unit.on_commit(_Evicted(collection, last).note)
 
 
-def empty(op: OperationContext, collection: Collection) -> Steps[None]:
+def empty(op: OperationContext, collection: Collection) -> None:
     """Deletes all documents, a batch at a time."""
     while not collection.dropped:
         records, _ = op.recovery_unit.records(collection).scan(0, _EVICTED_AT_ONCE, True, PURGE_BYTES)
@@ -61,7 +60,7 @@ def empty(op: OperationContext, collection: Collection) -> Steps[None]:
             unit.on_commit(_Evicted(collection, records[-1][0]).note)
             unit.commit()
         op.check_interrupt()
-        yield None
+        op.give_way()
 
 
 class _Evicted:

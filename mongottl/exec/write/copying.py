@@ -12,7 +12,6 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.stages.liveness import living
 from mongottl.exec.write.expiry import due_by_policy
 from mongottl.exec.write.writes import insert_copies
@@ -27,7 +26,7 @@ _EXCLUSIVE_ATTEMPTS: Final = 3
 _POLL_S: Final = 0.005
 
 
-def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> Steps[None]:
+def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> None:
     """Makes a capped collection with the newest documents of `source` that fit; they keep their `_ts`.
 
     Expired documents are not copied and do not count towards the size.
@@ -40,31 +39,29 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
     # A capped collection has the order of insertion, so it cannot be clustered.
     options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True})
     for _ in range(_ATTEMPTS):
-        if (yield from _copy_once(op, source, temporary, name, options)):
+        if _copy_once(op, source, temporary, name, options):
             return
     namespace = source.namespace
     while namespace in op.service.exclusive:  # two copies of one collection
         op.check_interrupt()
-        yield Wait(_POLL_S)
+        op.wait(_POLL_S)
     op.service.exclusive.add(namespace)
     try:
         for _ in range(_EXCLUSIVE_ATTEMPTS):
-            if (yield from _copy_once(op, source, temporary, name, options)):
+            if _copy_once(op, source, temporary, name, options):
                 return
     finally:
         op.service.exclusive.discard(namespace)
     raise CommandError(ErrorCode.WriteConflict, f"{namespace} kept changing; try again")
 
 
-def _copy_once(
-    op: OperationContext, source: Collection, temporary: str, name: str, options: CollectionOptions
-) -> Steps[bool]:
+def _copy_once(op: OperationContext, source: Collection, temporary: str, name: str, options: CollectionOptions) -> bool:
     """One attempt to copy; whether it succeeded and the copy was renamed."""
     made = op.catalog.create_collection(source.database, temporary, options)
     published = False
     try:
         writes, default_ttl_s = _writes_to(source), source.default_ttl_s
-        position = yield from _first_to_copy(op, source, options)
+        position = _first_to_copy(op, source, options)
         while not (source.dropped or made.dropped):
             records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
             rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
@@ -74,7 +71,7 @@ def _copy_once(
                 break
             position = records[-1][0]
             op.check_interrupt()
-            yield None
+            op.give_way()
         # Documents that have expired since they were copied must be deleted here, since the copy has no TTL.
         while not made.dropped:
             expired = due_by_policy(op.recovery_unit.records(made), source, op.service.now_s())
@@ -86,7 +83,7 @@ def _copy_once(
                 unit.commit()
             if len(expired) >= _BATCH:
                 op.check_interrupt()
-                yield None
+                op.give_way()
         unchanged = _writes_to(source) == writes and source.default_ttl_s == default_ttl_s
         published = _publish(op, source, made, name, unchanged)
     finally:
@@ -100,7 +97,7 @@ def _writes_to(source: Collection) -> int:
     return source.writes if source.date_ttl_indexes else source.writes - source.purges
 
 
-def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> Steps[int]:
+def _first_to_copy(op: OperationContext, source: Collection, options: CollectionOptions) -> int:
     """The record id after which to begin, so that older documents that do not fit are not copied; 0 for all. The newest
     one is copied whatever its size is, as a capped collection takes it."""
     now_s = op.service.now_s()
@@ -122,7 +119,7 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
             break
         position = records[-1][0]
         op.check_interrupt()
-        yield None
+        op.give_way()
     return 0
 
 

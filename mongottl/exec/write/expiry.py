@@ -23,7 +23,7 @@ from mongottl.document.types import INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.arming import arm_date, date_due_ms, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.write_unit import WriteUnit
@@ -78,14 +78,14 @@ def count_expired(records: RecordStore, collection: Collection, now_s: int) -> i
     return expired
 
 
-def reap_due(service: ServiceContext) -> Steps[int]:
+def reap_due(service: ServiceContext) -> int:
     """Deletes all documents that are due now; how many. Does nothing while TTL deletion is paused.
 
     Waits for a purge that is already running, so that afterwards nothing that was due at the start is left. Ends
     early if a saved state is about to be restored.
     """
     while service.purging:
-        yield Wait(_PURGE_POLL_S)
+        service.stacks.wait(Wait(_PURGE_POLL_S))
     if not service.ttl_monitor_enabled:
         return 0
     deleted = 0
@@ -94,7 +94,7 @@ def reap_due(service: ServiceContext) -> Steps[int]:
     numbers: list[int] = []
     try:
         for number in list(service.unarmed):
-            yield from _arm_all(service, number)
+            _arm_all(service, number)
             if _must_end(service):
                 return deleted
             service.unarmed.discard(number)
@@ -107,10 +107,10 @@ def reap_due(service: ServiceContext) -> Steps[int]:
             numbers = list(dict.fromkeys(key for _, key in due))
             purged_all = False
             for number in numbers:
-                deleted += yield from _purge_collection(service, number)
+                deleted += _purge_collection(service, number)
                 if service.clock.now_ms() // _MS_PER_S < now_s:
                     # The clock was set back meanwhile: what the wheel returned as due may not be due any more.
-                    yield from rearm_collection(service, number)
+                    rearm_collection(service, number)
             if _must_end(service):
                 break
             purged_all = True
@@ -122,33 +122,33 @@ def reap_due(service: ServiceContext) -> Steps[int]:
     return deleted
 
 
-def reap_after_clock_change(service: ServiceContext) -> Steps[int]:
+def reap_after_clock_change(service: ServiceContext) -> int:
     """Keeps where the clock stands after it was moved, aborts the transactions that have outlived their time, purges
     everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
     keep_clock(service)
     abort_expired(service)
     before = service.metrics.ttl_deleted_documents
-    yield from reap_due(service)
-    yield from _reap_dates(service)
+    reap_due(service)
+    _reap_dates(service)
     service.note_clock_change()
     return service.metrics.ttl_deleted_documents - before
 
 
-def _reap_dates(service: ServiceContext) -> Steps[None]:
+def _reap_dates(service: ServiceContext) -> None:
     """Deletes the documents whose date, of which milliseconds count, has passed since the present second began.
 
     The wheel returns them at the end of that second, to which a clock that stands still does not come.
     """
     while service.purging:
-        yield Wait(_PURGE_POLL_S)
+        service.stacks.wait(Wait(_PURGE_POLL_S))
     service.purging = True
     try:
         for collection in service.catalog.all_collections():
             if not service.ttl_monitor_enabled or _must_end(service):
                 break
             if collection.date_ttl_indexes:
-                yield from _purge_collection(service, collection.number)
-                yield None
+                _purge_collection(service, collection.number)
+                service.stacks.give_way()
     finally:
         service.purging = False
 
@@ -162,7 +162,7 @@ def _must_end(service: ServiceContext) -> bool:
     return service.restoring
 
 
-def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
+def _purge_collection(service: ServiceContext, number: int) -> int:
     """Deletes a collection's expired records in bounded batches."""
     recovery_unit = RecoveryUnit(service)
     deleted = 0
@@ -183,7 +183,7 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
             except DamagedRecord:
                 done = len(backlog)  # the rest is found by its expiry, where damaged records are left out
             if not records:
-                yield None
+                service.stacks.give_way()
                 continue
         else:
             with_numbers = numbers_are_dates(service)
@@ -202,9 +202,9 @@ def _purge_collection(service: ServiceContext, number: int) -> Steps[int]:
         collection.purges += 1
         deleted += len(records)
         scattered = not from_backlog and _are_scattered(recovery_unit.records(collection), records)
-        yield None
+        service.stacks.give_way()
         if scattered and not collection.dropped:
-            backlog = yield from _due_ids(service, recovery_unit, collection)
+            backlog = _due_ids(service, recovery_unit, collection)
             done = 0
 
 
@@ -216,7 +216,7 @@ def _are_scattered(stored: RecordStore, records: list[Record]) -> bool:
     return max(ids) - min(ids) > SCATTERED_BY * len(ids)
 
 
-def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection) -> Steps[list[int]]:
+def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection) -> list[int]:
     """Ids of records that are due now, ascending, at most about BACKLOG, some more than once. What has changed
     them when they are deleted is for `_still_due` to find."""
     now_ms = service.clock.now_ms()
@@ -232,7 +232,7 @@ def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection
             read = stored.own_entries if own else stored.default_entries
             entries = read(after, last_s, _BACKLOG_PART)
             found.extend(sorted([entry[1] for entry in entries]))
-            yield None
+            service.stacks.give_way()
             if len(entries) < _BACKLOG_PART:
                 break
             after = entries[-1]
@@ -248,7 +248,7 @@ def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection
                 break
             keys, more = unit.index(index).scan(low, high, position, _BACKLOG_PART, not descending, PURGE_BYTES)
             found.extend(sorted([key[1] for key in keys]))
-            yield None
+            service.stacks.give_way()
             if not more:
                 break
             position = keys[-1]
@@ -449,20 +449,20 @@ def _undamaged(
     return found, after, more
 
 
-def refill_wheel(service: ServiceContext) -> Steps[None]:
+def refill_wheel(service: ServiceContext) -> None:
     """Arms the wheel with the expiry times of all collections; used at start."""
     for collection in service.catalog.all_collections():
-        yield from rearm_collection(service, collection.number)
+        rearm_collection(service, collection.number)
 
 
-def rearm_collection(service: ServiceContext, number: int) -> Steps[None]:
+def rearm_collection(service: ServiceContext, number: int) -> None:
     """Replaces one collection's entries in the wheel: at start, and when its default TTL was changed.
 
     If storage fails meanwhile, the reaper repeats it before its next purge (`ServiceContext.unarmed`).
     """
     complete = False
     try:
-        yield from _arm_all(service, number)
+        _arm_all(service, number)
         complete = not _must_end(service)
     except (EngineUnavailable, WriteConflict):
         pass
@@ -472,16 +472,16 @@ def rearm_collection(service: ServiceContext, number: int) -> Steps[None]:
     service.wake_reaper()
 
 
-def _arm_all(service: ServiceContext, number: int) -> Steps[None]:
+def _arm_all(service: ServiceContext, number: int) -> None:
     """Fills the wheel with one collection's expiry times; not with all if a saved state is about to be restored."""
     service.arming += 1
     try:
-        yield from _arm_collection(service, number)
+        _arm_collection(service, number)
     finally:
         service.arming -= 1
 
 
-def _arm_collection(service: ServiceContext, number: int) -> Steps[None]:
+def _arm_collection(service: ServiceContext, number: int) -> None:
     service.wheel.disarm_all(number)
     unit = RecoveryUnit(service)
     after_s = NO_CUTOFF_S
@@ -492,7 +492,7 @@ def _arm_collection(service: ServiceContext, number: int) -> Steps[None]:
         if len(seconds) < REFILL_BATCH:
             break
         after_s = seconds[-1]
-        yield None
+        service.stacks.give_way()
         if _must_end(service):
             return
     after_s = NO_CUTOFF_S
@@ -503,13 +503,13 @@ def _arm_collection(service: ServiceContext, number: int) -> Steps[None]:
         if len(seconds) < REFILL_BATCH:
             break
         after_s = seconds[-1]
-        yield None
+        service.stacks.give_way()
         if _must_end(service):
             return
-    yield from _rearm_dates(service, unit, number)
+    _rearm_dates(service, unit, number)
 
 
-def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> Steps[None]:
+def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> None:
     """Arms the wheel for the date-field TTL indexes: one pass over each index, in steps."""
     collection = service.catalog.by_number(number)
     if collection is None:
@@ -539,4 +539,4 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> St
                 arm_date(service, collection, index, document)
             if not more:
                 break
-            yield None
+            service.stacks.give_way()

@@ -23,7 +23,6 @@ from mongottl.catalog.index_kinds import BTREE
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.stage import FIRST_BATCH, next_batch_size
 from mongottl.exec.write.writes import duplicate_key_error
@@ -50,7 +49,7 @@ def build_indexes(
     batch: int = BUILD_BATCH,
     replaced: IndexEntry | None = None,
     dropped: Sequence[str] = (),
-) -> Steps[list[IndexEntry]]:
+) -> list[IndexEntry]:
     """Builds indexes in one pass over the collection, all or none; the caller has checked that they may be created.
 
     batch: maximum records between two steps; fewer if their keys are slow to generate. replaced: an existing index that
@@ -67,7 +66,7 @@ def build_indexes(
             started.append(op.catalog.start_index(collection, descriptor))
         built = [index for index in started if index.has_keys]
         if built:
-            yield from _fill(op, collection, built, batch)
+            _fill(op, collection, built, batch)
         if replaced is not None and replaced not in collection.indexes:
             raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, f"{replaced.name} was dropped"))
         old = [index for index in collection.indexes if index.name in dropped and index not in started]
@@ -90,7 +89,7 @@ def _discard(op: OperationContext, collection: Collection, started: list[IndexEn
         op.catalog.abandon_indexes(collection, left)
 
 
-def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry], batch: int) -> Steps[None]:
+def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry], batch: int) -> None:
     stored = op.recovery_unit.records(collection)
     last, _ = stored.scan(MAX_RECORD_ID, 1, False)
     build_end = last[0][0] if last else 0
@@ -120,7 +119,7 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry
             for index in indexes:
                 index.built_through = built_through
             size = min(batch, next_batch_size(op, size, started_s))
-        yield None
+        op.give_way()
         op.check_interrupt()
         _check_wanted(collection, indexes)
 

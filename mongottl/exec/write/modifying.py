@@ -14,8 +14,6 @@ versions: `Selection.current` reads and tests their records again. So does the c
 which may first have to wait for a transaction (`await_transaction`).
 """
 
-from typing import Final
-
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import copy_metadata, plain
 from mongottl.document.compare import compare_values
@@ -25,7 +23,6 @@ from mongottl.document.validate import validate_document
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.plan.served_sorts import check_sort_is_served
@@ -50,8 +47,6 @@ from mongottl.query.update import UpdateDriver, new_document_for_upsert
 from mongottl.storage.interface import NO_BYTE_LIMIT, DamagedRecord, Record, WriteConflict
 
 _MAX_CONFLICTS = 100
-# The update by `_id` of a document that is at least this long is done in steps, so that others run meanwhile.
-LARGE_DOCUMENT_BYTES: Final = 1 << 20
 
 
 class UpdateResult:
@@ -133,7 +128,7 @@ class Selection:
         collection = self.collection
         if not batch or collection is None:
             return batch
-        if op.stack.was_left:
+        if op.was_left:
             check_alive(collection)
         if stage.gives_current_records():
             return living_now(op.service, collection, batch)
@@ -145,7 +140,7 @@ class Selection:
         for record in living_now(op.service, collection, stored):
             if matches(record[1]):
                 records.append((record[0], copy_metadata(given[record[0]], record[1]), record[2], record[3]))
-        if op.stack.was_left:
+        if op.was_left:
             check_alive(collection)
             return living_now(op.service, collection, records)
         return records
@@ -155,13 +150,13 @@ def _check_after_leaving(op: OperationContext, collection: Collection, records: 
     """If others may have run since these records were read: QueryPlanKilled (175) if the collection has been dropped,
     WriteConflict if one of them has expired. Writing them finds out whether they have changed.
     """
-    if op.stack.was_left:
+    if op.was_left:
         check_alive(collection)
         if len(living_now(op.service, collection, records)) < len(records):
             raise WriteConflict("the document has expired")
 
 
-def first_record(op: OperationContext, selection: Selection) -> Steps[Record | None]:
+def first_record(op: OperationContext, selection: Selection) -> Record | None:
     """The first record of a selection, as it is now."""
     if selection.collection is None:
         return None
@@ -172,7 +167,7 @@ def first_record(op: OperationContext, selection: Selection) -> Steps[Record | N
             if current:
                 return current[0]
         op.check_interrupt()
-        yield None
+        op.give_way()
     return None
 
 
@@ -181,12 +176,12 @@ def _plain_record(record: Record) -> Record:
     return record[0], plain(record[1]), record[2], record[3]
 
 
-def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
+def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver) -> UpdateResult:
     """Updates the first record of the selection, if there is one."""
     selection.check_shard_key(op, many=False)
     result = UpdateResult()
     for _ in range(_MAX_CONFLICTS):
-        record = yield from first_record(op, selection)
+        record = first_record(op, selection)
         if record is None:
             return result
         assert selection.collection is not None
@@ -199,7 +194,7 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
         except WriteConflict as raised:
             conflict = raised
         if conflict is not None:
-            yield from await_transaction(op, conflict)
+            await_transaction(op, conflict)
             continue
         if selection.metadata:
             result.carry(found)
@@ -269,7 +264,7 @@ def _check_valid(record: Record) -> None:
         raise DamagedRecord("its collection", record[0], error.message) from None
 
 
-def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver) -> Steps[UpdateResult]:
+def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver) -> UpdateResult:
     """Updates every record of the selection, a batch at a time."""
     result = UpdateResult()
     collection = selection.collection
@@ -283,11 +278,11 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
         if selection.metadata:
             records = [_plain_record(record) for record in records]
         if records:
-            yield from _update_batch(op, collection, selection.match, records, driver, result)
+            _update_batch(op, collection, selection.match, records, driver, result)
         op.check_interrupt()
-        yield None
+        op.give_way()
         if op.gate is not None:
-            yield from op.gate.go_on()
+            op.gate.go_on()
     return result
 
 
@@ -298,7 +293,7 @@ def _update_batch(
     records: list[Record],
     driver: UpdateDriver,
     result: UpdateResult,
-) -> Steps[None]:
+) -> None:
     """Updates a batch in one unit of work; if that fails, record by record up to the one that fails."""
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
@@ -324,7 +319,7 @@ def _update_batch(
     except WriteConflict:
         pass
     for record in records:
-        yield from _apply_to_latest(op, collection, match, record, driver, result)
+        _apply_to_latest(op, collection, match, record, driver, result)
 
 
 def _apply_to_latest(
@@ -334,7 +329,7 @@ def _apply_to_latest(
     record: Record,
     driver: UpdateDriver,
     result: UpdateResult,
-) -> Steps[None]:
+) -> None:
     """`apply_update` with retries: after a WriteConflict the record is read again; skipped if it no longer matches."""
     current: Record | None = record
     for _ in range(_MAX_CONFLICTS):
@@ -345,7 +340,7 @@ def _apply_to_latest(
             return
         except WriteConflict as raised:
             conflict = raised
-        yield from await_transaction(op, conflict)
+        await_transaction(op, conflict)
         current = _reread(op, collection, match, current)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
@@ -406,11 +401,11 @@ def is_key_of_filter(error: DuplicateKeyError, match: MatchExpression) -> bool:
     )
 
 
-def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None]:
+def delete_one(op: OperationContext, selection: Selection) -> bytes | None:
     """Deletes the first record of the selection; its document, or None if there was none."""
     selection.check_shard_key(op, many=False)
     for _ in range(_MAX_CONFLICTS):
-        record = yield from first_record(op, selection)
+        record = first_record(op, selection)
         if record is None:
             return None
         assert selection.collection is not None
@@ -420,11 +415,11 @@ def delete_one(op: OperationContext, selection: Selection) -> Steps[bytes | None
             return record[1]
         except WriteConflict as raised:
             conflict = raised
-        yield from await_transaction(op, conflict)
+        await_transaction(op, conflict)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
-def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
+def delete_many(op: OperationContext, selection: Selection) -> int:
     """Deletes every record of the selection, a batch at a time; how many."""
     collection = selection.collection
     if collection is None:
@@ -436,19 +431,17 @@ def delete_many(op: OperationContext, selection: Selection) -> Steps[int]:
     while (batch := stage.next_batch(op)) is not None:
         records = selection.current(op, stage, batch)
         if records:
-            gone = yield from _delete_all(op, collection, selection.match, records)
+            gone = _delete_all(op, collection, selection.match, records)
             deleted += gone
             op.service.metrics.documents["deleted"] += gone
         op.check_interrupt()
-        yield None
+        op.give_way()
         if op.gate is not None:
-            yield from op.gate.go_on()
+            op.gate.go_on()
     return deleted
 
 
-def _delete_all(
-    op: OperationContext, collection: Collection, match: MatchExpression, batch: list[Record]
-) -> Steps[int]:
+def _delete_all(op: OperationContext, collection: Collection, match: MatchExpression, batch: list[Record]) -> int:
     """Deletes a batch in one unit of work; after a WriteConflict record by record, those that still match. How many."""
     try:
         delete_batch(op, collection, batch)
@@ -457,11 +450,11 @@ def _delete_all(
         pass
     deleted = 0
     for record in batch:
-        deleted += yield from _delete_latest(op, collection, match, record)
+        deleted += _delete_latest(op, collection, match, record)
     return deleted
 
 
-def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Steps[int]:
+def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> int:
     for _ in range(_MAX_CONFLICTS):
         current = _reread(op, collection, match, record)
         if current is None:
@@ -471,5 +464,5 @@ def _delete_latest(op: OperationContext, collection: Collection, match: MatchExp
             return 1
         except WriteConflict as raised:
             conflict = raised
-        yield from await_transaction(op, conflict)
+        await_transaction(op, conflict)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")

@@ -15,7 +15,6 @@ from mongottl.document.types import INT64_MAX, INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.arming import date_due_s, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.storage.interface import MAX_RECORD_ID, Record, RecordStore
 from mongottl.ttl.policy import NEVER_AT_S, NO_CUTOFF_S, NO_TTL, expires_at_s
 
@@ -83,7 +82,7 @@ def count_by_due(
     edges_s: list[int],
     most: int = LATEST_S,
     per_step: int = COUNTED_PER_STEP,
-) -> Steps[list[int]]:
+) -> list[int]:
     """How many documents expire up to the first of `edges_s` (which ascend), between it and the second one, and so on,
     and how many after the last one.
 
@@ -98,16 +97,12 @@ def count_by_due(
     if default_s > 0 and unit.records(collection).default_seconds(NO_CUTOFF_S, 1):
         for place in range(len(counts)):
             first_s = bounds[place] - default_s if place > 0 else NO_CUTOFF_S
-            counted = yield from _count_records(
-                unit, collection, False, first_s, bounds[place + 1] - default_s, left, per_step
-            )
+            counted = _count_records(service, collection, False, first_s, bounds[place + 1] - default_s, left, per_step)
             counts[place] += counted
             left -= counted
     if default_s != NO_TTL and not collection.dropped and unit.records(collection).own_seconds(NO_CUTOFF_S, 1):
         for place in range(len(counts)):
-            counted = yield from _count_records(
-                unit, collection, True, bounds[place], bounds[place + 1], left, per_step
-            )
+            counted = _count_records(service, collection, True, bounds[place], bounds[place + 1], left, per_step)
             counts[place] += counted
             left -= counted
     with_numbers = numbers_are_dates(service)
@@ -118,16 +113,17 @@ def count_by_due(
             first_ms = (bounds[place] - expire_after_s) * _MS_PER_S + 1 if place > 0 else INT64_MIN
             last_ms = (bounds[place + 1] - expire_after_s) * _MS_PER_S if place < len(edges_s) else INT64_MAX
             for first, last in _date_ranges(first_ms, last_ms, with_numbers):
-                counted = yield from _count_entries(unit, collection, index, first, last, left, per_step)
+                counted = _count_entries(service, collection, index, first, last, left, per_step)
                 counts[place] += counted
                 left -= counted
     return counts
 
 
 def _count_records(
-    unit: RecoveryUnit, collection: Collection, own: bool, after_s: int, last_s: int, most: int, per_step: int
-) -> Steps[int]:
+    service: ServiceContext, collection: Collection, own: bool, after_s: int, last_s: int, most: int, per_step: int
+) -> int:
     """Records in an expiry index behind one second up to another one, `most` at most."""
+    unit = RecoveryUnit(service)
     total = 0
     at: tuple[int, int] | None = (after_s, MAX_RECORD_ID)
     while at is not None and total < most and not collection.dropped:
@@ -138,14 +134,21 @@ def _count_records(
         else:
             counted, at = records.count_default_behind(at, last_s, limit)
         total += counted
-        yield None
+        service.stacks.give_way()
     return total
 
 
 def _count_entries(
-    unit: RecoveryUnit, collection: Collection, index: IndexEntry, first: Value, last: Value, most: int, per_step: int
-) -> Steps[int]:
+    service: ServiceContext,
+    collection: Collection,
+    index: IndexEntry,
+    first: Value,
+    last: Value,
+    most: int,
+    per_step: int,
+) -> int:
     """Entries of a date-field TTL index from `first` to `last`, both inclusive, `most` at most."""
+    unit = RecoveryUnit(service)
     low, high = value_range(first, last, index.descriptor.descending[0])
     total = 0
     position: tuple[bytes, int] | None = None
@@ -160,7 +163,7 @@ def _count_entries(
             break
         else:
             skipped //= 2
-        yield None
+        service.stacks.give_way()
     return min(total, most)
 
 

@@ -10,7 +10,6 @@ command that names it, so that no write has to pay for it.
 Source: MongoDB's manual, "Config Database".
 """
 
-from collections.abc import Generator
 from typing import Final
 
 from mongottl.document.build import encode
@@ -29,7 +28,7 @@ _SCAN_BYTES: Final = 1 << 20
 _TERM: Final = 1
 
 
-def publish(op: OperationContext) -> Generator[None, None, None]:
+def publish(op: OperationContext) -> None:
     """Makes config.transactions what the sessions know, in steps. It is created if there is something to show."""
     wanted: dict[bytes, bytes] = {}
     for session in op.service.sessions.known():
@@ -56,13 +55,13 @@ def publish(op: OperationContext) -> Generator[None, None, None]:
                     update_record(op, collection, record, document)
             except WriteConflict:
                 continue  # a client writes to it, too
-        yield None
+        op.give_way()
     for done, document in enumerate(wanted.values()):
         if collection.dropped:
             return
         insert_document(op, collection, document)
         if done % _AT_ONCE == 0:
-            yield None
+            op.give_way()
 
 
 def _described(history: WriteHistory) -> bytes | None:

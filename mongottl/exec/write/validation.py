@@ -6,7 +6,7 @@ Source: MongoDB's "Schema Validation" pages.
 from types import TracebackType
 from typing import Final
 
-from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection
+from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
 from mongottl.document.render import render_document
@@ -38,15 +38,6 @@ class _Validation(Undivided):
         if self._begun:
             end_evaluation()
         super().__exit__(kind, error, trace)
-
-
-def may_take_long(op: OperationContext, collection: Collection, size_bytes: int) -> bool:
-    """Whether to validate a document of this length may take long, so that it belongs into a step, which can be
-    interrupted."""
-    validator = collection.validator
-    if validator is None or op.bypass_validation:
-        return False
-    return validator.computes or size_bytes >= LONG_DOCUMENT_BYTES
 
 
 def check_document(op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None) -> None:

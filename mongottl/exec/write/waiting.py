@@ -4,7 +4,6 @@ from typing import Final
 
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Steps, Wait
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.storage.interface import WriteConflict
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
@@ -13,7 +12,7 @@ from mongottl.storage.snapshot.claims import ClaimedByTransaction
 _LOOK_S: Final = 1.0
 
 
-def await_transaction(op: OperationContext, conflict: WriteConflict) -> Steps[None]:
+def await_transaction(op: OperationContext, conflict: WriteConflict) -> None:
     """After a ClaimedByTransaction: waits until that transaction has ended. Returns at once after other conflicts.
 
     The caller then reads again and repeats its write. MaxTimeMSExpired (50), Interrupted (11601).
@@ -32,14 +31,15 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> Steps[No
             op.check_interrupt()
             abort_expired(op.service)
             if not owner.released:
-                yield wait_to_look(op, signal)
+                op.wait(seconds_to_look(op), signal)
     finally:
         metrics.queued_writers -= 1
         op.waits_for = None
     op.refresh_now()
 
 
-def wait_to_look(op: OperationContext, signal: Signal) -> Wait:
-    """A wait for the end of a transaction, which ends earlier to look for one that has expired, and at the deadline."""
+def seconds_to_look(op: OperationContext) -> float:
+    """How long to wait at most for the end of a transaction: until one that has expired is looked for, or the
+    deadline."""
     left_s = op.time_left_s()
-    return Wait(_LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s), signal)
+    return _LOOK_S if left_s < 0.0 else min(_LOOK_S, left_s)

@@ -10,4 +10,4 @@ from mongottl.wire.messages import OpMsg
 async def run_command(shell: Shell, client: ClientInfo, body: bytes) -> bytes:
     """The reply to a command, as a document. It lets other tasks run in between."""
     outcome = shell.dispatcher.handle(OpMsg(0, 0, 0, body, [], size_bytes=len(body)), client)
-    return outcome if isinstance(outcome, bytes) else await drive(outcome, shell.clock, shell.durability)
+    return await drive(outcome, shell.clock, shell.durability)

@@ -5,6 +5,7 @@ meanwhile may make the sums of two figures differ.
 """
 
 import os
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
@@ -13,7 +14,6 @@ from mongottl.catalog.collection import Collection
 from mongottl.clock import SystemClock, VirtualClock
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.exec.operation.steps import Steps
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.write.schedule import LATEST_S, count_by_due, expires, first_due_s
 from mongottl.server.driving import drive
@@ -58,16 +58,14 @@ async def read_collection(
 ) -> CollectionFigures | None:
     """The figures of a collection, None if it is dropped meanwhile. edges_s, most: as for `count_by_due`; without edges
     nothing is counted."""
-    steps = _read_in_steps(shell.service, collection, edges_s, most)
-    return await drive(steps, shell.clock, shell.durability, _SLICE_S, writes=False)
+    outcome = shell.service.stacks.begin(partial(_read, shell.service, collection, edges_s, most))
+    return await drive(outcome, shell.clock, shell.durability, _SLICE_S, writes=False)
 
 
-def _read_in_steps(
-    service: ServiceContext, collection: Collection, edges_s: list[int], most: int
-) -> Steps[CollectionFigures | None]:
+def _read(service: ServiceContext, collection: Collection, edges_s: list[int], most: int) -> CollectionFigures | None:
     due: list[int] = []
     if edges_s and expires(collection):
-        due = yield from count_by_due(service, collection, edges_s, most)
+        due = count_by_due(service, collection, edges_s, most)
     if collection.dropped:
         return None
     records = RecoveryUnit(service).records(collection)

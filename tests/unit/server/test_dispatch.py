@@ -18,12 +18,14 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Flush, Steps, Wait, run_to_end
+from mongottl.exec.operation.stack import Steps
+from mongottl.exec.operation.steps import Flush, Wait
 from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import DiskFull, EngineUnavailable, open_storage_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
+from tests.steps import run_to_end, steps_of
 
 
 class Setup:
@@ -154,8 +156,8 @@ def long_message(command: dict[str, Any], documents: list[bytes]) -> OpMsg:
 
 def pauses(setup: Setup, message: OpMsg) -> tuple[int, dict[str, Any]]:
     """How often others may run before the command begins to work, and its reply."""
-    outcome = setup.dispatcher.handle(message, setup.client)
-    assert not isinstance(outcome, bytes)
+    setup.service.stacks.times.together_s = 0.0
+    outcome = steps_of(setup.dispatcher.handle(message, setup.client))
     before = 0
     while setup.service.metrics.operations["insert"] == 0:
         try:
@@ -279,8 +281,8 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
 
 
 def answer_in_steps(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def function(op: OperationContext, request: tuple[Value, ...]) -> Steps[dict[str, Value]]:
-        yield None
+    def function(op: OperationContext, request: tuple[Value, ...]) -> dict[str, Value]:
+        op.give_way()
         raise error
 
     monkeypatch.setattr(COMMANDS["ping"], "function", function)
@@ -440,7 +442,6 @@ def test_labels_of_the_end_of_a_transaction(
     outcome = setup.dispatcher.handle(
         OpMsg(1, 0, 0, bson.encode({name: 1, **COMMIT, "$db": "admin"}), []), setup.client
     )
-    assert not isinstance(outcome, bytes)
     assert bson.decode(run_to_end(outcome)).get("errorLabels") == labels
 
 
@@ -532,7 +533,7 @@ def test_a_refusal_does_not_cost_what_its_body_holds(setup: Setup, body: bytes) 
     setup.run({"find": 1})  # imports what the command needs
     message = OpMsg(1, 0, 0, body, [])
     began_s = time.thread_time()
-    reply = setup.dispatcher._handle_valid(message, body, setup.client, True)
+    reply = setup.dispatcher._answer_valid(message, body, setup.client, True)
     assert time.thread_time() - began_s < 0.1
     assert isinstance(reply, bytes)
     assert bson.decode(reply)["ok"] == 0.0

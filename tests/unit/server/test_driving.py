@@ -9,7 +9,8 @@ import trio.testing
 
 from mongottl.clock import SystemClock
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Flush, InThread, Steps, Wait
+from mongottl.exec.operation.stack import Stacks, StepTimes
+from mongottl.exec.operation.steps import Wait
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
@@ -25,10 +26,17 @@ def durability_of(engine: StorageEngine) -> Durability:
     return Durability(engine, CLOCK, Log(stream=io.StringIO()))
 
 
-def driven(steps: Steps[str], durability: Durability | None = None) -> str:
+def new_stacks() -> Stacks:
+    return Stacks(CLOCK.monotonic_s, StepTimes(together_s=0.0))
+
+
+def driven(work: Callable[[Stacks], str], durability: Durability | None = None) -> str:
+    stacks = new_stacks()
+    outcome = stacks.begin(lambda: work(stacks))
+
     async def main() -> str:
         with trio.fail_after(PATIENCE_S):
-            return await drive(steps, CLOCK, durability or durability_of(open_storage_engine("memory", None)))
+            return await drive(outcome, CLOCK, durability or durability_of(open_storage_engine("memory", None)))
 
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -36,33 +44,32 @@ def driven(steps: Steps[str], durability: Durability | None = None) -> str:
 def test_a_signal_ends_a_wait() -> None:
     signal = Signal()
 
-    def steps() -> Steps[str]:
-        yield Wait(0)
-        yield InThread(lambda: trio.from_thread.run_sync(signal.notify))
-        yield Wait(float("inf"), signal)
+    def work(stacks: Stacks) -> str:
+        stacks.wait(Wait(0))
+        stacks.in_thread(lambda: trio.from_thread.run_sync(signal.notify))
+        stacks.wait(Wait(float("inf"), signal))
         return "woken"
 
-    assert driven(steps()) == "woken"
+    assert driven(work) == "woken"
 
 
 def test_another_task_may_notify_the_signal() -> None:
     signal = Signal()
 
-    def steps() -> Steps[str]:
-        yield Wait(float("inf"), signal)
-        return "woken"
+    stacks = new_stacks()
+    waiting = stacks.begin(lambda: stacks.wait(Wait(float("inf"), signal)))
 
     async def main() -> None:
         engine = open_storage_engine("memory", None)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(drive, steps(), CLOCK, durability_of(engine))
+            nursery.start_soon(drive, waiting, CLOCK, durability_of(engine))
             await trio.testing.wait_all_tasks_blocked()
             signal.notify()
 
     trio.run(main)
 
 
-def test_a_flush_that_fails_is_the_error_of_the_steps(tmp_path: Path) -> None:
+def test_a_flush_that_fails_is_the_error_of_the_operation(tmp_path: Path) -> None:
     async def fail(call: Callable[[], None]) -> None:
         raise EngineUnavailable("the disk is full")
 
@@ -71,33 +78,36 @@ def test_a_flush_that_fails_is_the_error_of_the_steps(tmp_path: Path) -> None:
         engine.put_catalog_entry("key", b"")
         unit.commit()
 
-    def steps() -> Steps[str]:
+    def work(stacks: Stacks) -> str:
         try:
-            yield Flush()
+            stacks.flush()
         except EngineUnavailable as error:
             return str(error)
         return "flushed"
 
-    assert driven(steps(), Durability(engine, CLOCK, Log(stream=io.StringIO()), fail)) == "the disk is full"
-    assert driven(steps(), durability_of(engine)) == "flushed"
+    assert driven(work, Durability(engine, CLOCK, Log(stream=io.StringIO()), fail)) == "the disk is full"
+    assert driven(work, durability_of(engine)) == "flushed"
     engine.close()
 
 
 def test_other_tasks_run_in_between() -> None:
     done: list[str] = []
 
-    def steps() -> Steps[str]:
+    def work() -> str:
         until_s = CLOCK.monotonic_s() + 30
         while not done and CLOCK.monotonic_s() < until_s:
-            yield None
+            stacks.give_way()
         return done[0]
 
     async def other() -> None:
         done.append("other")
 
+    stacks = new_stacks()
+    outcome = stacks.begin(work)
+
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            assert await drive(steps(), CLOCK, durability_of(open_storage_engine("memory", None))) == "other"
+            assert await drive(outcome, CLOCK, durability_of(open_storage_engine("memory", None))) == "other"
 
     trio.run(main)

@@ -11,11 +11,12 @@ from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Steps, run_to_end
+from mongottl.exec.operation.stack import Steps
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import open_storage_engine
 from mongottl.wire.messages import OpMsg
+from tests.steps import run_to_end
 
 HALF_AN_HOUR_S = 30 * 60
 LSID = {"id": bson.Binary(b"a" * 16, 4)}
@@ -40,7 +41,7 @@ class Setup:
         self.elapsed = HandMoved()
         self.clock = VirtualClock(self.elapsed)
         self.service = ServiceContext(ServerConfig(), self.clock, open_storage_engine("memory", None))
-        self.service.step_times.together_s = 0.0
+        self.service.stacks.times.together_s = 0.0
         self.dispatcher = Dispatcher(self.service, Log(stream=io.StringIO()))
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
         self.run({"insert": "c", "documents": [{"_id": n, "text": str(n)} for n in range(1000)]})
@@ -188,6 +189,21 @@ def test_a_retry_after_its_session_was_ended(setup: Setup, command: dict[str, An
     assert counted(setup) == [1]
     setup.pass_time(HALF_AN_HOUR_S + 1)
     assert len(setup.service.sessions) == 0
+
+
+def test_a_retry_that_waits_for_the_first_attempt_is_killed_with_its_session(setup: Setup) -> None:
+    first = setup.start({**RETRIED, "updates": [{"q": {"text": "999"}, "u": {"$inc": {"n": 1}}}]})
+    assert not isinstance(first, bytes)
+    next(first)
+    again = setup.start(RETRIED)
+    assert not isinstance(again, bytes)
+    next(again)
+    (session,) = setup.service.sessions.all()
+    assert session.running == 2
+    setup.run({"killSessions": [LSID]})
+    assert bson.decode(run_to_end(again))["code"] == 11601
+    assert bson.decode(run_to_end(first))["code"] == 11601
+    assert session.running == 0
 
 
 def test_a_retry_while_the_first_attempt_outlives_its_session(setup: Setup) -> None:

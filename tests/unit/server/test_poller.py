@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from mongottl.clock import SystemClock
 from mongottl.exec.operation.signal import Signal
+from mongottl.exec.operation.stack import Stacks, StepTimes
 from mongottl.server.poller import Pause, Poller
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll is Linux's")
@@ -34,7 +35,7 @@ class Side:
 
 @pytest.fixture
 def poller() -> Iterator[Poller]:
-    poller = Poller(SystemClock())
+    poller = Poller(SystemClock(), Stacks(SystemClock().monotonic_s, StepTimes()))
     yield poller
     poller.close()
 
@@ -151,7 +152,7 @@ class Pausing:
 
 
 async def _pauses(pair: Pair) -> None:
-    poller = Poller(TriosClock())
+    poller = Poller(TriosClock(), Stacks(TriosClock().monotonic_s, StepTimes()))
     side = Side(pair[0])
     command = Pausing(poller, side)
     resumed = command.resumed

@@ -15,12 +15,12 @@ from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.write.expiry import PURGE_BATCH, SCATTERED_BY, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT, open_storage_engine
 from mongottl.wire.messages import OpMsg
+from tests.steps import begin, run_to_end
 
 Document = dict[str, Any]
 COUNT = 4500
@@ -40,7 +40,7 @@ class Setup:
         self.clock.freeze()
         self.engine = open_storage_engine("sqlite", str(data))
         self.service = ServiceContext(ServerConfig(), self.clock, self.engine)
-        self.service.step_times.together_s = 0.0
+        self.service.stacks.times.together_s = 0.0
         self.dispatcher = Dispatcher(self.service, Log(quiet=True, stream=io.StringIO()))
 
     def run(self, command: Document, database: str = "test") -> Document:
@@ -111,7 +111,7 @@ def batches(
     """
     before = setup.left()
     number = 0
-    for _ in reap_due(setup.service):
+    for _ in begin(setup.service, lambda: reap_due(setup.service)):
         left = setup.left()
         if left != before:
             yield before - left, left
@@ -169,7 +169,7 @@ def test_what_is_changed_while_a_purge_runs_is_kept(setup: Setup, how: str) -> N
     assert purged == COUNT - 3
     assert sorted(setup.left()) == changed
     setup.run({"abortTransaction": 1, **TRANSACTION}, "admin")
-    assert run_to_end(reap_due(setup.service)) == 1
+    assert reap_due(setup.service) == 1
     assert sorted(setup.left()) == changed[:2]
 
 
@@ -177,7 +177,7 @@ def test_what_is_changed_while_a_purge_runs_is_kept(setup: Setup, how: str) -> N
 @pytest.mark.parametrize("command", [{"drop": "c"}, {"dropIndexes": "c", "index": "ttl"}], ids=["drop", "dropIndexes"])
 def test_what_is_dropped_while_a_purge_runs_ends_it(setup: Setup, command: Document, step: int) -> None:
     setup.fill("date")
-    steps = reap_due(setup.service)
+    steps = begin(setup.service, lambda: reap_due(setup.service))
     for _ in range(step):
         next(steps)
     setup.run(command)

@@ -13,7 +13,6 @@ from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
@@ -26,6 +25,7 @@ from mongottl.storage.interface import (
     open_storage_engine,
 )
 from mongottl.wire.messages import OpMsg
+from tests.steps import run_to_end
 
 COUNT = 10
 

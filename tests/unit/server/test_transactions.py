@@ -16,7 +16,8 @@ from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.session_ids import session_key
-from mongottl.exec.operation.steps import Flush, Steps, Wait, run_to_end
+from mongottl.exec.operation.stack import Steps
+from mongottl.exec.operation.steps import Flush, Wait
 from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.exec.write.expiry import PURGE_BYTES, reap_due
 from mongottl.server.dispatch import Dispatcher
@@ -25,6 +26,7 @@ from mongottl.storage.interface import open_storage_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
 from tests.simulation.faults import FaultyEngine
+from tests.steps import run_to_end
 
 Document = dict[str, Any]
 LSID = {"id": Binary(bytes(16), 4)}
@@ -214,9 +216,9 @@ def test_an_abort_arms_the_reaper_for_date_indexes(setup: Setup) -> None:
     setup.insert({"_id": 1, "at": bson.datetime_ms.DatetimeMS(setup.clock.now_ms())})
     setup.run({"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"n": 1}}}]}, **start(1))
     setup.clock.advance(20)
-    assert run_to_end(reap_due(setup.service)) == 0
+    assert reap_due(setup.service) == 0
     setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
-    assert run_to_end(reap_due(setup.service)) == 1
+    assert reap_due(setup.service) == 1
     assert setup.stored() == 0
 
 
@@ -244,10 +246,10 @@ def test_the_reaper_finds_what_is_due_behind_claimed_documents(setup: Setup, how
     touch = {"q": {"_id": {"$lt": 50}}, "u": {"$set": {"n": 1}}, "multi": True}
     setup.run({"update": "c", "updates": [touch]}, **start(1))
     setup.clock.advance(20)
-    assert run_to_end(reap_due(setup.service)) == 10
+    assert reap_due(setup.service) == 10
     assert setup.stored() == 50
     setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
-    assert run_to_end(reap_due(setup.service)) == 50
+    assert reap_due(setup.service) == 50
     assert setup.stored() == 0
 
 

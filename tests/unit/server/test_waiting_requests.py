@@ -6,7 +6,6 @@ until budgets are not enforced any more, or until it is killed; it is refused wh
 any more, and fails 60 seconds after it began.
 """
 
-from collections.abc import Generator
 from typing import Any
 
 import bson
@@ -19,9 +18,11 @@ from mongottl.commands import COMMANDS
 from mongottl.commands.request import GenericArguments
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import Steps, Wait, run_to_end
+from mongottl.exec.operation.stack import Steps
+from mongottl.exec.operation.steps import Wait
 from mongottl.server.gateway import Gateway
 from tests.running import START_MS, Running
+from tests.steps import run_to_end
 
 # What one insert costs: 5.5 for each KB of a document of 100 KB.
 UNITS_OF_INSERT = 550
@@ -101,14 +102,14 @@ class Requests(RuleBasedStateMachine):
         body = bson.encode({"insert": "orders", "documents": [document]})
         spec = COMMANDS["insert"]
         request = spec.request._make(spec.parser.parse(body, [], GenericArguments()))
-        outcome = self.gateway.execute(spec, op, request)
+        outcome = self.running.service.stacks.begin(lambda: self.gateway.execute(spec, op, request))
         if not self.enforced:
             assert isinstance(outcome, dict) and outcome_of(outcome) == DONE
             return
-        if isinstance(outcome, dict):
+        if not isinstance(outcome, Steps):
+            assert isinstance(outcome, dict)
             assert self.model_insert() == outcome_of(outcome)
             return
-        assert isinstance(outcome, Generator)
         waiting = Waiting(op, outcome)
         expected = self.model_insert()
         if waiting.outcome is not None:

@@ -7,10 +7,10 @@ import pytest
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import open_storage_engine
 from tests.running import Document, Running
+from tests.steps import run_to_end
 
 ID = {"key": {"_id": 1}, "name": "_id_1"}
 

@@ -3,8 +3,8 @@
 import bson
 import pytest
 
-from mongottl.exec.operation.steps import run_to_end
 from tests.running import Document, Running
+from tests.steps import run_to_end
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import bson
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.exec.write.index_build import BUILD_BATCH, build_indexes
 from tests.running import Document, Running
+from tests.steps import begin
 
 
 def test_progress() -> None:
@@ -17,7 +18,7 @@ def test_progress() -> None:
     op = running.op()
     operations.begin(op, bson.encode({"createIndexes": "c", "$db": "test"}), "command", 0.0)
     wanted = parse_index_spec(bson.encode({"key": {"a": 1}, "name": "a_1"}))
-    build = build_indexes(op, running.collection(), [wanted])
+    build = begin(running.service, lambda: build_indexes(op, running.collection(), [wanted]))
     filters: list[Document] = [{}, {"command.createIndexes": "c", "command.$db": "test"}]
     shown: list[int] = []
     for _ in build:

@@ -1,6 +1,6 @@
 """Others run while long requests are parsed and planned: these have many steps, and give the result of a short one."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import bson
@@ -11,11 +11,11 @@ from mongottl.commands import COMMANDS
 from mongottl.commands.request import GenericArguments
 from mongottl.document.interrupt import give_way
 from mongottl.errors import CommandError
-from mongottl.exec.operation.context import LONG_REQUEST_BYTES, OperationContext
-from mongottl.exec.operation.steps import Steps
+from mongottl.exec.operation.context import LONG_REQUEST_BYTES
+from mongottl.exec.operation.stack import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
-from mongottl.server.driving import on_stack
 from tests.running import START_MS, Document, Running
+from tests.steps import begin
 
 MANY = 600
 OTHERS = [{"a": -number - 10} for number in range(MANY)]
@@ -43,8 +43,7 @@ def server() -> Running:
     clock.freeze()
     clock.set_wall(START_MS)
     running = Running(clock=clock)
-    running.on_stacks = True
-    running.service.step_times.together_s = 0.0
+    running.leaves_evaluations = True
     running.least_request_bytes = LONG_REQUEST_BYTES
     running.insert(*({"_id": number, "a": number, "b": number % 2} for number in range(6)))
     return running
@@ -239,12 +238,13 @@ def test_others_run_while_something_is_computed(server: Running) -> None:
             give_way()
         return others
 
-    def run(op: OperationContext) -> Steps[int]:
-        yield from ()
+    op = server.op()
+
+    def run() -> int:
+        server.service.stacks.carry(op)
         return op.compute(compute)
 
-    op = server.op()
-    steps = on_stack(op, run(op))
+    steps = begin(server.service, run)
     with pytest.raises(StopIteration) as stop:
         while True:
             next(steps)
@@ -263,8 +263,8 @@ class TestStepsOfSlowFilters:
         op.step_records = 5
         spec = COMMANDS["find"]
         body = bson.encode({"find": "c", "filter": filter})
-        steps = spec.function(op, spec.request._make(spec.parser.parse(body, [], GenericArguments())))
-        assert isinstance(steps, Generator)
+        request = spec.request._make(spec.parser.parse(body, [], GenericArguments()))
+        steps = begin(server.service, lambda: spec.function(op, request))
         assert finish(steps)[0] >= 11
 
     def test_adaptation(self, server: Running) -> None:
@@ -293,7 +293,7 @@ class TestStepsOfSlowFilters:
         pages = ListPages([b""])
         cursor = ClientCursor("test.c", pages, None, 0.0)
         cursor.step_records = 3
-        finish(cursor.next_page(op, 1))
+        cursor.next_page(op, 1)
         assert op.step_records == 3
 
 

@@ -1,13 +1,23 @@
-"""Steps that are left in the middle and gone on with later."""
+"""Operations that are left, and gone on with later."""
 
-from typing import Any
+import gc
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 
-from mongottl.document.interrupt import begin_evaluation, clear_check, end_evaluation, set_check
-from mongottl.exec.operation.script_steps import ScriptSteps
-from mongottl.exec.operation.stack import LEFT_AFTER_S, Raised, Stack, StepTimes
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.commands import COMMANDS
+from mongottl.document.interrupt import Undivided, end_evaluation
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.operation_scripts import OperationScripts
+from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.operation.stack import LEFT_AFTER_S, TOGETHER_S, Stacks, Steps, StepTimes
+from mongottl.exec.operation.steps import InThread, Wait, WithoutWriters
+from tests.running import Running
+
+T = TypeVar("T")
 
 
 class Elapsed:
@@ -20,254 +30,486 @@ class Elapsed:
         return self.now_s
 
 
-def new_stack(clock: Elapsed | None = None) -> Stack:
-    return Stack((clock or Elapsed()).read, [], StepTimes(together_s=0.0))
+def new_operation(in_transaction: bool = False) -> OperationContext:
+    """An operation that others can see."""
+    service = Running().service
+    service.describe_operation = lambda op: service.operations.begin(op, b"", "command", 0.0)
+    op = OperationContext(service, ClientInfo(1, "localhost:27017", "localhost:1"), "test")
+    op.spec = COMMANDS["ping"]
+    op.in_transaction = in_transaction
+    return op
 
 
-def advance(stack: Stack, steps: Steps[Any], error: Exception | None = None) -> Wait | None:
-    """The next step; raises what it raises."""
-    step = stack.advance(steps, error, lambda seconds: None)
-    if isinstance(step, Raised):
-        raise step.error
-    assert step is None or isinstance(step, Wait)
-    return step
+def registered(op: OperationContext) -> int:
+    return len(op.service.operations.all())
 
 
-def test_what_is_left_is_a_step() -> None:
-    stack = new_stack()
+@pytest.fixture
+def clock() -> Elapsed:
+    return Elapsed()
+
+
+@pytest.fixture
+def stacks(clock: Elapsed) -> Stacks:
+    return Stacks(clock.read, StepTimes(together_s=0.0))
+
+
+def begun(stacks: Stacks, function: Callable[[], T]) -> Steps[T]:
+    outcome = stacks.begin(function)
+    assert isinstance(outcome, Steps)
+    return outcome
+
+
+def ended(steps: Steps[T]) -> T:
+    """The result of an operation that is not left any more."""
+    with pytest.raises(StopIteration) as stop:
+        next(steps)
+    assert list(steps) == []
+    result: T = stop.value.value
+    return result
+
+
+def test_what_is_never_left_has_its_result_at_once(stacks: Stacks) -> None:
+    assert stacks.begin(lambda: ("a", "result")) == ("a", "result")
+    with pytest.raises(KeyError):
+        stacks.begin(lambda: {"a": 1}["x"])
+    assert stacks.present is None
+
+
+def test_why_it_is_left(stacks: Stacks) -> None:
     done: list[str] = []
 
-    def run() -> Steps[str]:
+    def run() -> str:
         done.append("a")
-        assert stack.leave(Wait(0.5))
+        stacks.wait(Wait(0.5))
         done.append("b")
-        yield None
-        assert stack.leave(Wait(0.25))
+        stacks.give_way()
+        done.append("c")
         return "end"
 
-    running = run()
-    left = advance(stack, running)
-    assert isinstance(left, Wait)
-    assert left.seconds == 0.5
+    steps = begun(stacks, run)
     assert done == ["a"]
-    assert stack.was_left
-    entered = [stack.is_entered]
-    assert advance(stack, running) is None
-    entered.append(stack.is_entered)
+    step = next(steps)
+    assert isinstance(step, Wait)
+    assert step.seconds == 0.5
+    assert done == ["a"]
+    assert next(steps) is None
     assert done == ["a", "b"]
-    assert entered == [True, False]
-    assert isinstance(advance(stack, running), Wait)
-    with pytest.raises(StopIteration) as stop:
-        advance(stack, running)
-    assert stop.value.value == "end"
-    assert not stack.is_entered
+    assert stacks.present is None
+    assert ended(steps) == "end"
+    assert done == ["a", "b", "c"]
 
 
-def test_nothing_is_left_outside_of_a_step() -> None:
-    stack = new_stack()
-    assert not stack.leave(None)
+def test_short_steps_follow_one_another(clock: Elapsed) -> None:
+    stacks = Stacks(clock.read, StepTimes())
+    taken: list[float] = []
 
-    def run() -> Steps[None]:
-        yield None
-        assert stack.leave(None)
+    def run() -> None:
+        for _ in range(4):
+            clock.now_s += TOGETHER_S / 2
+            stack = stacks.present
+            assert stack is not None
+            taken.append(stack.end_step())
+            if stack.is_over:
+                stack.leave(None)
 
-    running = run()
-    advance(stack, running)
-    assert not stack.leave(None)
-    advance(stack, running)
-    assert not stack.leave(None)  # while the step is left, in the code of another operation
-    stack.end()
+    steps = begun(stacks, run)
+    assert len(taken) in (2, 3)
+    for _ in steps:
+        pass
+    assert taken == pytest.approx([TOGETHER_S / 2] * 4)
 
 
-def test_two_operations_side_by_side() -> None:
+def test_outside_of_an_operation_nothing_is_left(stacks: Stacks) -> None:
+    stacks.give_way()
+    stacks.wait(Wait(1e9))
+    stacks.flush()
+    assert stacks.in_thread(lambda: 5) == 5
+    assert stacks.compute(lambda: 6) == 6
+    stacks.carry(new_operation())
+    stacks.check_present()
+
+
+def test_what_is_computed_in_another_thread(stacks: Stacks) -> None:
+    def run() -> list[int]:
+        with pytest.raises(ZeroDivisionError):
+            stacks.in_thread(lambda: 1 // 0)
+        return [stacks.in_thread(lambda: 5), stacks.in_thread(lambda: 6, without_writers=True)]
+
+    steps = begun(stacks, run)
+    kinds: list[type] = []
+    result: list[int] = []
+    while not result:
+        try:
+            step = next(steps)
+        except StopIteration as stop:
+            result = stop.value
+        else:
+            assert isinstance(step, InThread)
+            kinds.append(type(step))
+            step.run()
+    assert result == [5, 6]
+    assert kinds == [InThread, InThread, WithoutWriters]
+
+
+def test_two_operations_side_by_side(stacks: Stacks) -> None:
     order: list[str] = []
 
-    def run(name: str, stack: Stack) -> Steps[None]:
+    def run(name: str) -> None:
         for i in range(3):
             order.append(f"{name}{i}")
-            assert stack.leave(None)
-        yield None
+            stacks.give_way()
 
-    stacks = {"a": new_stack(), "b": new_stack()}
-    pairs = [(stack, run(name, stack)) for name, stack in stacks.items()]
-    for _ in range(4):
-        for stack, running in pairs:
-            advance(stack, running)
+    running = [begun(stacks, lambda: run("a")), begun(stacks, lambda: run("b"))]
+    for _ in range(3):
+        for steps in running:
+            next(steps)
     assert order == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    for steps in running:
+        ended(steps)
 
 
-def test_one_operation_within_the_step_of_another() -> None:
-    """As the server's thread does while it answers others: the step that is left goes on from wherever it is."""
-    outer, inner = new_stack(), new_stack()
+def test_one_operation_is_gone_on_with_within_another(stacks: Stacks) -> None:
     order: list[str] = []
 
-    def run_inner() -> Steps[str]:
+    def run_inner() -> str:
         order.append("inner begins")
-        assert inner.leave(None)
+        stacks.give_way()
         order.append("inner ends")
-        yield from ()
         return "inner"
 
-    waiting = run_inner()
-    assert advance(inner, waiting) is None
+    waiting = begun(stacks, run_inner)
+    assert next(waiting) is None
 
-    def run_outer() -> Steps[str]:
-        with pytest.raises(StopIteration) as stop:
-            advance(inner, waiting)
-        order.append(stop.value.value)
-        assert outer.leave(None)
-        yield from ()
+    def run_outer() -> str:
+        order.append(ended(waiting))
+        stacks.give_way()
         return "outer"
 
-    running = run_outer()
-    assert advance(outer, running) is None
-    with pytest.raises(StopIteration):
-        advance(outer, running)
+    steps = begun(stacks, run_outer)
+    assert next(steps) is None
+    assert ended(steps) == "outer"
     assert order == ["inner begins", "inner ends", "inner"]
 
 
-def test_an_error_is_thrown_into_the_steps() -> None:
-    stack = new_stack()
-
-    def run() -> Steps[None]:
+def test_an_error_is_thrown_where_it_was_left(stacks: Stacks) -> None:
+    def run() -> None:
         try:
-            yield None
+            stacks.flush()
         except KeyError:
-            assert stack.leave(Wait(1.0))
-            raise ValueError("of the step") from None
+            stacks.wait(Wait(1.0))
+            raise ValueError("of the operation") from None
 
-    running = run()
-    advance(stack, running)
-    assert isinstance(advance(stack, running, KeyError("x")), Wait)
-    with pytest.raises(ValueError, match="of the step"):
-        advance(stack, running)
-    assert not stack.is_entered
+    steps = begun(stacks, run)
+    next(steps)
+    assert isinstance(steps.throw(KeyError("x")), Wait)
+    with pytest.raises(ValueError, match="of the operation"):
+        next(steps)
+    assert list(steps) == []
 
 
-def test_a_step_that_is_given_up() -> None:
-    stack = new_stack()
+def test_an_operation_that_is_given_up(stacks: Stacks) -> None:
     done: list[str] = []
 
-    def run() -> Steps[None]:
+    def run() -> None:
         try:
-            stack.leave(None)
+            stacks.give_way()
             done.append("went on")
         except Exception:
             done.append("caught")
         finally:
-            done.append("cleaned up")
-        yield None
+            stacks.give_way()
+            done.append(str(stacks.in_thread(lambda: "cleaned up")))
+            stacks.wait(Wait(1e9))
+            done.append("waited")
 
-    running = run()
-    advance(stack, running)
-    stack.end()
-    running.close()
+    steps = begun(stacks, run)
+    steps.close()
+    steps.close()
     assert done == ["cleaned up"]
-    assert not stack.is_entered
+    assert list(steps) == []
+    assert stacks.begin(lambda: "the stack is used again") == "the stack is used again"
+
+
+def test_an_error_in_the_end_of_one_that_is_given_up(stacks: Stacks) -> None:
+    def run() -> None:
+        try:
+            stacks.give_way()
+        finally:
+            raise ValueError("of the end")
+
+    with pytest.raises(ValueError, match="of the end"):
+        begun(stacks, run).close()
+
+
+def test_what_ends_an_iteration_ends_no_operation(stacks: Stacks) -> None:
+    def run() -> str:
+        stacks.give_way()
+        return next(iter(()))
+
+    steps = begun(stacks, run)
+    next(steps)
+    with pytest.raises(RuntimeError):
+        next(steps)
+
+
+def test_a_server_is_freed_with_the_stacks_that_it_has_used() -> None:
+    """What a greenlet holds that is left is not seen by the garbage collector."""
+
+    def services() -> int:
+        gc.collect()
+        return sum(isinstance(one, ServiceContext) for one in gc.get_objects())
+
+    before = services()
+    running = Running()
+    running.service.stacks.check = running.service.stacks.check_present
+    running.insert({"_id": 1}, {"_id": 2})
+    assert running.listed({"find": "c", "batchSize": 1}) == [{"_id": 1}, {"_id": 2}]
+    running.steps({"find": "c"}).close()
+    assert services() == before + 1
+    running.engine.close()
+    del running
+    assert services() == before
+
+
+def test_stacks_are_used_again(stacks: Stacks) -> None:
+    used: set[int] = set()
+
+    def run() -> None:
+        used.add(id(stacks.present))
+        stacks.give_way()
+
+    for _ in range(5):
+        ended_steps = begun(stacks, run)
+        for _step in ended_steps:
+            pass
+    assert len(used) == 1
+
+
+def test_it_is_known_from_the_first_time_it_is_left(stacks: Stacks) -> None:
+    operation = new_operation()
+
+    def run() -> None:
+        stacks.carry(operation)
+        assert registered(operation) == 0
+        stacks.give_way()
+        stacks.give_way()
+
+    steps = begun(stacks, run)
+    assert registered(operation) == 1
+    for _ in steps:
+        pass
+    assert registered(operation) == 1
+    assert not operation.was_left  # it was left between two steps
+
+
+def test_a_unit_of_work_is_never_left(stacks: Stacks) -> None:
+    def run() -> None:
+        with Undivided():
+            stacks.give_way()
+
+    with pytest.raises(AssertionError):
+        stacks.begin(run)
+
+
+class TestHosting:
+    """One stack answers many operations, until one is left."""
+
+    def test_operations_that_are_not_left(self, stacks: Stacks) -> None:
+        answered: list[object] = []
+        used: set[int] = set()
+
+        def add(first: int, second: int) -> int:
+            used.add(id(stacks.present))
+            return first + second
+
+        def fail(first: int, second: int) -> int:
+            raise KeyError(first)
+
+        def answer() -> None:
+            for number in range(3):
+                answered.append(stacks.call(add, number, 1))
+            with pytest.raises(KeyError):
+                stacks.call(fail, 1, 2)
+            answered.append("end")
+
+        assert stacks.host(answer) is None
+        assert answered == [1, 2, 3, "end"]
+        assert len(used) == 1
+        assert stacks.call(add, 1, 1) == 2  # nothing hosts it
+
+    def test_one_that_is_left_keeps_the_stack(self, stacks: Stacks) -> None:
+        events = ["a", "waits", "b"]
+        answered: list[object] = []
+        operations: list[OperationContext] = []
+
+        def run(name: str, waits: bool) -> str:
+            op = new_operation()
+            operations.append(op)
+            stacks.carry(op)
+            if waits:
+                stacks.wait(Wait(0.5))
+            return name
+
+        def answer() -> None:
+            while events:
+                name = events.pop(0)
+                answered.append(stacks.call(run, name, name == "waits"))
+
+        steps = stacks.host(answer)
+        assert steps is not None
+        assert answered == ["a"]
+        assert [registered(op) for op in operations] == [0, 1]
+        assert stacks.host(answer) is None
+        assert answered == ["a", "b"]
+        step = next(steps)
+        assert isinstance(step, Wait)
+        assert ended(steps) == "waits"
+        assert answered == ["a", "b"]  # it is answered by who has the steps
+
+    @pytest.mark.parametrize("given_up", [False, True])
+    def test_one_that_is_left_and_fails(self, stacks: Stacks, given_up: bool) -> None:
+        cleaned: list[bool] = []
+
+        def run(first: int, second: int) -> None:
+            try:
+                stacks.give_way()
+                raise KeyError(first)
+            finally:
+                cleaned.append(True)
+
+        def answer() -> None:
+            stacks.call(run, 1, 2)
+
+        steps = stacks.host(answer)
+        assert steps is not None
+        next(steps)
+        if given_up:
+            steps.close()
+        else:
+            with pytest.raises(KeyError):
+                next(steps)
+        assert cleaned == [True]
+        assert stacks.begin(lambda: "the stack is used again") == "the stack is used again"
+
+    def test_a_host_that_fails(self, stacks: Stacks) -> None:
+        def answer() -> None:
+            raise ValueError("of the host")
+
+        with pytest.raises(ValueError, match="of the host"):
+            stacks.host(answer)
 
 
 class TestEvaluations:
-    """They are left when their step has taken long; nothing else is."""
+    """They are left when their operation has gone on long; nothing else is left in its middle."""
 
-    def test_only_when_it_is_due(self) -> None:
-        clock = Elapsed()
-        stack = new_stack(clock)
+    def test_only_when_it_is_due(self, clock: Elapsed, stacks: Stacks) -> None:
+        operation = new_operation()
         left: list[bool] = []
 
-        def note() -> None:
-            before = stack.was_left
-            stack.leave_if_due()
-            left.append(stack.was_left and not before)
-
-        def run() -> Steps[None]:
-            begin_evaluation()
-            note()
+        def evaluate() -> None:
+            stacks.check_present()
+            left.append(operation.was_left)
             clock.now_s += LEFT_AFTER_S
-            note()
-            end_evaluation()
-            yield None
+            stacks.check_present()
+            left.append(operation.was_left)
 
-        set_check(stack.leave_if_due)
-        try:
-            running = run()
-            assert advance(stack, running) is None
-            assert left == [False]
-            assert not end_evaluation()  # what others do meanwhile is no evaluation
-            assert advance(stack, running) is None
-            assert left == [False, True]
-        finally:
-            clear_check()
+        def run() -> str:
+            stacks.carry(operation)
+            stacks.compute(evaluate)
+            return "end"
 
-    def test_what_is_no_evaluation_is_not_left(self) -> None:
-        clock = Elapsed()
-        stack = new_stack(clock)
+        steps = begun(stacks, run)
+        assert left == [False]
+        assert not end_evaluation()  # what others do meanwhile is no evaluation
+        assert next(steps) is None
+        assert ended(steps) == "end"
+        assert left == [False, True]
 
-        def run() -> Steps[str]:
+    def test_what_is_no_evaluation_is_not_left(self, clock: Elapsed, stacks: Stacks) -> None:
+        def run() -> str:
+            stacks.carry(new_operation())
             clock.now_s += 1.0
-            stack.leave_if_due()
-            yield from ()
+            stacks.check_present()
             return "at once"
 
-        set_check(stack.leave_if_due)
-        try:
-            with pytest.raises(StopIteration):
-                advance(stack, run())
-        finally:
-            clear_check()
-        assert not stack.was_left
+        assert stacks.begin(run) == "at once"
 
-    def test_what_a_computation_depends_on_is_checked_after_it_was_left(self) -> None:
-        stack = new_stack()
+    def test_nor_are_those_of_operations_that_must_not_be(self, clock: Elapsed, stacks: Stacks) -> None:
+        operation = new_operation(in_transaction=True)
+
+        def evaluate() -> str:
+            clock.now_s += 1.0
+            stacks.check_present()
+            return "at once"
+
+        def run() -> str:
+            stacks.carry(operation)
+            return stacks.compute(evaluate)
+
+        assert stacks.begin(run) == "at once"
+
+    def test_they_end_when_their_operation_must(self, stacks: Stacks) -> None:
+        operation = new_operation()
+
+        def run() -> None:
+            stacks.carry(operation)
+            operation.kill()
+            stacks.compute(stacks.check_present)
+
+        with pytest.raises(CommandError) as ended:
+            stacks.begin(run)
+        assert ended.value.code == ErrorCode.Interrupted
+
+    def test_what_a_computation_depends_on_is_checked_after_it_was_left(self, stacks: Stacks) -> None:
         changed: list[str] = []
 
         def compute() -> str:
-            stack.leave(None)
+            stacks.give_way()
             return "computed"
 
         def check() -> None:
             if changed:
                 raise KeyError(changed[0])
 
-        def run() -> Steps[Any]:
-            found = stack.compute(compute, check)
+        def run() -> str:
+            found = stacks.compute(compute, check)
             with pytest.raises(KeyError):
-                stack.compute(compute, check)
-            stack.leave(None)  # no computation any more
-            yield from ()
+                stacks.compute(compute, check)
+            stacks.give_way()  # no computation any more
             return found
 
-        running = run()
-        advance(stack, running)
-        advance(stack, running)
+        steps = begun(stacks, run)
+        next(steps)
+        next(steps)
         changed.append("x")
-        advance(stack, running)
-        with pytest.raises(StopIteration) as stop:
-            advance(stack, running)
-        assert stop.value.value == "computed"
+        next(steps)
+        assert ended(steps) == "computed"
 
 
-def test_scripts_pause_the_step_of_their_operation() -> None:
+def test_scripts_let_others_run(stacks: Stacks) -> None:
     released: list[bool] = []
 
     class FakeScripts:
-        """What ScriptSteps needs of the scripts: their release."""
+        """What OperationScripts needs of the scripts: their release."""
 
         def release(self) -> None:
             released.append(True)
 
     scripts: Any = FakeScripts()
-    steps = ScriptSteps(lambda pause, await_turn: scripts)
-    assert not steps.pause(0.5, -1, False)
-    stack = steps.stack = new_stack()
+    paused = OperationScripts(stacks, lambda pause, await_turn: scripts)
+    assert not paused.pause(0.5, -1, False)
+    operation = new_operation()
 
-    def run() -> Steps[None]:
-        assert steps.pause(0.5, -1, False)
-        yield None
+    def run() -> bool:
+        stacks.carry(operation)
+        return paused.pause(0.5, -1, False)
 
-    paused = advance(stack, run())
-    assert isinstance(paused, Wait)
-    assert paused.seconds == 0.5
-    stack.end()
-    steps.end()
+    steps = begun(stacks, run)
+    step = next(steps)
+    assert isinstance(step, Wait)
+    assert step.seconds == 0.5
+    assert operation.was_left
+    assert ended(steps)
+    paused.end()
     assert released == [True]
-    assert not steps.pause(0.5, -1, False)

@@ -3,9 +3,9 @@
 import pytest
 
 from mongottl.errors import CommandError
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.write.index_build import BUILD_BATCH
 from tests.running import Running
+from tests.steps import run_to_end
 
 
 def test_an_index_serves_once_it_is_built() -> None:

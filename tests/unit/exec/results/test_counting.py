@@ -9,10 +9,10 @@ from bson import MaxKey, MinKey
 
 from mongottl.document.build import encode
 from mongottl.errors import CommandError
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.results.counting import COUNTED_PER_STEP, count_documents, entry_count
 from mongottl.exec.results.explain import count_wrapper
 from tests.planning import NATURAL, Bench, Pattern, match_of
+from tests.steps import begin, counted, run_to_end
 
 MANY = 2 * COUNTED_PER_STEP + 5
 
@@ -40,15 +40,9 @@ def bench() -> Bench:
     ids=str,
 )
 def test_counts_take_bounded_steps(bench: Bench, filter: dict[str, object], expected: int, steps: int) -> None:
-    counting = count_documents(bench.op, bench.collection, match_of(filter))
-    taken = 0
-    while True:
-        try:
-            next(counting)
-        except StopIteration as stop:
-            assert (stop.value, taken) == (expected, steps)
-            return
-        taken += 1
+    bench.service.stacks.times.together_s = 0.0
+    counting = bench.service.stacks.begin(lambda: count_documents(bench.op, bench.collection, match_of(filter)))
+    assert counted(counting) == (expected, steps)
 
 
 def test_an_index_dropped_meanwhile_ends_the_count() -> None:
@@ -56,7 +50,7 @@ def test_an_index_dropped_meanwhile_ends_the_count() -> None:
     index = bench.index([("a", 1)])
     for start in range(0, 6000, 1000):
         bench.insert([{"_id": i, "a": i} for i in range(start, start + 1000)])
-    counting = count_documents(bench.op, bench.collection, match_of({"a": {"$gte": 0}}))
+    counting = begin(bench.service, lambda: count_documents(bench.op, bench.collection, match_of({"a": {"$gte": 0}})))
     next(counting)
     bench.service.catalog.remove_indexes(bench.collection, [index])
     with pytest.raises(CommandError) as killed:
@@ -188,7 +182,8 @@ def test_arrays_that_come_during_a_count() -> None:
     bench.index([("a", 1)])
     for start in range(0, 12_000, 1000):
         bench.insert([{"_id": i, "a": i} for i in range(start, start + 1000)])
-    counting = count_documents(bench.op, bench.collection, match_of({"a": {"$gte": 0, "$lt": 20_000}}))
+    match = match_of({"a": {"$gte": 0, "$lt": 20_000}})
+    counting = begin(bench.service, lambda: count_documents(bench.op, bench.collection, match))
     next(counting)
     bench.insert([{"_id": 20_000, "a": [11_000, 11_001, 11_002]}, {"_id": 20_001, "a": [-1, 30_000]}])
     assert run_to_end(counting) == 12_002
@@ -246,7 +241,7 @@ def test_an_or_counts_the_entries_of_its_scans_each_record_once() -> None:
     assert (stats["executionStages"]["nCounted"], stats["totalDocsExamined"]) == (expected, 0)
     # A branch that the keys do not decide needs documents, and so do arrays that come later.
     assert entry_count(bench.plan({"$or": [{"a": 3}, {"b": 5, "d": 1}]})) is None
-    counting = count_documents(bench.op, bench.collection, match_of(filter))
+    counting = begin(bench.service, lambda: count_documents(bench.op, bench.collection, match_of(filter)))
     next(counting)
     bench.insert([{"_id": 1000, "a": [3, 4], "b": 6, "c": 1}])
     assert run_to_end(counting) == expected + 1

@@ -7,9 +7,9 @@ import pytest
 
 from mongottl.document.build import encode
 from mongottl.document.path import FieldPath
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.results.distinct_values import DistinctValues
 from tests.running import Running
+from tests.steps import counted
 
 COUNT = 1 << 16
 AT_ONCE = 4096
@@ -39,7 +39,7 @@ def shuffled() -> list[int]:
 def test_values_are_sorted_a_part_in_each_step(values: list[int]) -> None:
     distinct = DistinctValues(FieldPath("n"), None)
     distinct.add([bson.encode({"n": value}) for value in values])
-    result = run_to_end(distinct.in_order(Running().op()))
+    result = distinct.in_order(Running().op())
     assert bson.decode(encode({"values": result}))["values"] == sorted(values)
 
 
@@ -48,6 +48,7 @@ def test_no_step_merges_more_than_others() -> None:
     distinct = DistinctValues(FieldPath("n"), None)
     distinct.add([bson.encode({"n": value}) for value in shuffled()])
     runs = COUNT // AT_ONCE
-    steps = sum(1 for _ in distinct.in_order(Running().op()))
+    running = Running()
+    steps = counted(running.service.stacks.begin(lambda: distinct.in_order(running.op())))[1]
     # A step sorts one run, merges at most two runs' keys (four rounds for 16 runs), or encodes one run's values.
     assert steps >= runs + 4 * runs // 2 + runs

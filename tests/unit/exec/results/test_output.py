@@ -5,10 +5,10 @@ import bson
 import pytest
 
 from mongottl.errors import CommandError
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.results.output import STAMPED_PER_STEP
 from mongottl.exec.write.expiry import reap_due
 from tests.running import Document, Running
+from tests.steps import run_to_end
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_documents_of_out_count_from_when_they_appear(default_s: int) -> None:
     for _ in steps:
         running.advance(1)
         taken_s += 1
-        run_to_end(reap_due(running.service))
+        reap_due(running.service)
         if taken_s % 3 == 1:
             assert running.listed({"find": "target"}) == [{"_id": "old", "ttl": -1}]
     assert taken_s > 5
@@ -125,7 +125,7 @@ def test_documents_of_out_count_from_when_they_appear(default_s: int) -> None:
     for age_s in range(12):
         alive = [i for i in range(count) if lives(OWN_TTLS[i % len(OWN_TTLS)], default_s, age_s)]
         assert running.ids("target") == alive
-        run_to_end(reap_due(running.service))
+        reap_due(running.service)
         assert running.collection("target").store.count() == len(alive)
         running.advance(1)
 

@@ -110,6 +110,15 @@ def test_index_dropped(bench: Bench) -> None:
     assert killed.value.message == "index 'a_1' dropped"
 
 
+def test_index_that_becomes_multikey_before_its_scan_begins(bench: Bench) -> None:
+    """A `$lookup` is planned within an evaluation, which others may interrupt."""
+    bench.index([("a", 1)])
+    bench.insert([{"_id": 1, "a": 1}, {"_id": 2, "a": 3}])
+    plan = bench.plan({"$and": [{"a": {"$gte": 2}}, {"a": {"$lte": 4}}]})
+    bench.insert_one({"_id": 3, "a": [1, 5]})
+    assert set(ids(bench.drain(plan.open()))) == {2, 3}  # it has no key in [2, 4]
+
+
 def test_index_that_becomes_multikey_under_a_scan(bench: Bench) -> None:
     bench.index([("a", 1)])
     fill(bench)

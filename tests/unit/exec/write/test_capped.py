@@ -6,11 +6,12 @@ import bson
 import pytest
 
 from mongottl.errors import CommandError
-from mongottl.exec.operation.steps import Wait, run_to_end
+from mongottl.exec.operation.steps import Wait
 from mongottl.exec.write.copying import copy_as_capped
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import open_storage_engine
 from tests.running import Document, Running
+from tests.steps import run_to_end
 
 
 @pytest.fixture(params=["sqlite", "memory"])
@@ -468,8 +469,7 @@ class TestConversion:
         if "max" in options:
             server.run({"create": "d", "capped": True, **options})
             source, target = server.collection(), server.collection("d")
-            steps = copy_as_capped(server.op(), source, "e", target.options)
-            run_to_end(steps)
+            copy_as_capped(server.op(), source, "e", target.options)
             assert server.ids("e") == list(range(400, 600, 20))
             return
         assert server.run({"cloneCollectionAsCapped": "c", "toCollection": "d", **options}) == {}

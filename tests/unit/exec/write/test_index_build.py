@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.steps import Steps, Wait
+from mongottl.exec.operation.stack import Steps
+from mongottl.exec.operation.steps import Wait
 from mongottl.exec.write.index_build import BUILD_BATCH, build_indexes
 from tests.gaps import MAX_GAP_S, measured
 from tests.running import Document, Running
+from tests.steps import begin
 
 A_1 = {"key": {"a": 1}, "name": "a_1"}
 UNIQUE = {**A_1, "unique": True}
@@ -446,7 +448,8 @@ def test_an_index_is_exact_whatever_is_written_meanwhile(
         spec: Document = {**A_1, "unique": unique}
         if partial:
             spec["partialFilterExpression"] = {"a": {"$gte": 2}}
-        steps = build_indexes(running.op(), running.collection(), [parse_index_spec(bson.encode(spec))], 2)
+        specs = [parse_index_spec(bson.encode(spec))]
+        steps = begin(running.service, lambda: build_indexes(running.op(), running.collection(), specs, 2))
         try:
             for batch in writes:
                 next(steps)

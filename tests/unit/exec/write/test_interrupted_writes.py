@@ -6,11 +6,10 @@ import pytest
 
 from mongottl.commands.crud.write_batch import WriteErrors
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.write.modifying import LARGE_DOCUMENT_BYTES
 from tests.gaps import MAX_GAP_S, measured
 from tests.running import Document, Running
 
-TEXT = "some words and others " * (LARGE_DOCUMENT_BYTES // 20)
+TEXT = "some words and others " * (50_000)
 OTHER = {"_id": 9, "a": 1}
 # Each with the documents that are there before.
 WRITES: dict[str, tuple[list[Document], Document]] = {
@@ -173,10 +172,11 @@ def test_what_a_short_command_by_id_computes_is_interrupted(running: Running, co
     assert running.collection().store.scan(0, 1000)[0] == was
 
 
-def test_what_a_find_and_modify_returns_is_interrupted(running: Running) -> None:
+@pytest.mark.parametrize("change", [{"update": {"$set": {"b": 1}}}, {"remove": True}], ids=["update", "remove"])
+def test_what_a_find_and_modify_returns_is_interrupted(running: Running, change: Document) -> None:
     """The document is written by then: it is projected afterwards."""
     running.insert({"_id": 9, "n": 100_000})
-    command = {"findAndModify": "c", "query": {"_id": 9}, "update": {"$set": {"b": 1}}, "fields": {"sum": SUM}}
+    command = {"findAndModify": "c", "query": {"_id": 9}, **change, "fields": {"sum": SUM}}
     with pytest.raises(CommandError), measured(3, evaluates=False) as gaps:
         list(running.steps(command))
     assert gaps.longest_s <= MAX_GAP_S

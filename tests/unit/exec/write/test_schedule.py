@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from mongottl.account import AccountSettings
 from mongottl.clock import VirtualClock
-from mongottl.exec.operation.steps import run_to_end
 from mongottl.exec.write import schedule
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import open_storage_engine
 from mongottl.ttl.policy import NO_CUTOFF_S
 from tests.running import START_MS, Running
+from tests.steps import begin, run_to_end
 
 START_S = START_MS // 1000
 EDGES = [START_S, START_S + 60, START_S + 3600, START_S + 86_400]
@@ -29,7 +29,7 @@ def running(request: pytest.FixtureRequest) -> Running:
 def counts(
     running: Running, edges: list[int] = EDGES, most: int = schedule.LATEST_S, per_step: int = 4096
 ) -> list[int]:
-    return run_to_end(schedule.count_by_due(running.service, running.collection(), edges, most, per_step))
+    return schedule.count_by_due(running.service, running.collection(), edges, most, per_step)
 
 
 def first_due(running: Running, after_s: int = NO_CUTOFF_S) -> int | None:
@@ -90,10 +90,11 @@ def test_numbers_are_dates_in_the_dialect_cosmos() -> None:
 def test_a_collection_that_is_dropped_meanwhile_has_no_documents(running: Running) -> None:
     running.index({"_ts": 1}, expireAfterSeconds=60)
     running.insert(*({"_id": n} for n in range(10)))
-    steps = schedule.count_by_due(running.service, running.collection(), EDGES)
+    steps = begin(running.service, lambda: schedule.count_by_due(running.service, running.collection(), EDGES))
     next(steps)
     running.run({"drop": "c"})
-    assert sum(run_to_end(steps)) == 0
+    counts_found = run_to_end(steps)
+    assert sum(counts_found) == 0
 
 
 @given(

@@ -1,14 +1,15 @@
 """The scripts in JavaScript of one operation: others run while an evaluation waits for one.
 
-A script runs in a process of its own, and the evaluation that needs its value waits for it, deep inside a step, which
+A script runs in a process of its own, and the evaluation that needs its value waits for it, and its operation
 is left meanwhile (`operation.stack`).
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mongottl.document.interrupt import in_unit
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.stack import Stack
+from mongottl.exec.operation.stack import Stacks
 from mongottl.exec.operation.state import OperationState
 from mongottl.exec.operation.steps import Wait
 
@@ -17,21 +18,21 @@ if TYPE_CHECKING:
     from mongottl.javascript.scripts import AwaitTurn, Pause, Scripts
 
 
-class ScriptSteps:
+class OperationScripts:
     """What an operation, and then those that read the cursor that it has opened, evaluate in JavaScript.
 
-    operation: which of them it is at present. stack: of its steps.
+    operation: which of them it is at present. stacks: on which it runs.
     """
 
-    def __init__(self, open_scripts: "Callable[[Pause, AwaitTurn], Scripts]") -> None:
+    def __init__(self, stacks: Stacks, open_scripts: "Callable[[Pause, AwaitTurn], Scripts]") -> None:
         self.operation: OperationState | None = None
-        self.stack: Stack | None = None
+        self._stacks = stacks
         self.scripts: Scripts = open_scripts(self.pause, self.await_turn)
 
     def pause(self, seconds: float, file: int, to_write: bool) -> bool:
-        """Called in the middle of a step: lets other operations run. False, at once, outside of a step.
+        """Lets other operations run. False, at once, where the operation cannot be left.
 
-        seconds, file, to_write: as those of a `Wait`; without any, it is a step that only yields.
+        seconds, file, to_write: as those of a `Wait`; without any, it does not wait.
         """
         return self._leave(Wait(seconds, file=file, to_write=to_write) if seconds or file >= 0 else None)
 
@@ -50,9 +51,11 @@ class ScriptSteps:
     def end(self) -> None:
         """Ends the scripts' context, at the end of an operation."""
         self.operation = None
-        self.stack = None
         self.scripts.release()
 
     def _leave(self, step: Wait | None) -> bool:
-        stack = self.stack
-        return stack is not None and stack.leave(step)
+        stack = self._stacks.present
+        if stack is None or in_unit():
+            return False
+        stack.leave_midway(step)
+        return True
