@@ -150,6 +150,7 @@ class Shell:
         self._program(programs / "npm", RUNNER)
         self._program(programs / "npx", RUNNER)
         self._program(programs / "mvn", RUNNER)
+        self._program(programs / "dotnet", RUNNER)
         self._program(programs / "curl", CURL)
         self._program(folder / "gradlew", RUNNER)
         # What the command lines name: a password, files to load, the data of a stopped server.
