@@ -5,7 +5,6 @@ from typing import Any, TypeVar, overload
 
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import InThread
 
 T = TypeVar("T")
 
@@ -33,11 +32,15 @@ def _no_steps(result: T) -> Generator[None, None, T]:
     return result
 
 
+@overload
+def counted(outcome: Steps[T]) -> tuple[T, int]: ...
+@overload
+def counted(outcome: T | Steps[T]) -> tuple[T, int]: ...
 def counted(outcome: T | Steps[T]) -> tuple[T, int]:
     """The result of an operation that has begun, and how often it was left."""
-    if not isinstance(outcome, Steps):
+    if not isinstance(outcome, Steps | Generator):
         return outcome, 0
-    steps: Steps[T] = outcome
+    steps: Any = outcome
     taken = 0
     while True:
         try:
@@ -53,14 +56,4 @@ def run_to_end(outcome: Steps[T]) -> T: ...
 def run_to_end(outcome: T | Steps[T]) -> T: ...
 def run_to_end(outcome: T | Steps[T]) -> T:
     """The result of an operation that has begun. outcome: what `Stacks.begin` or `steps_of` has returned."""
-    if not isinstance(outcome, Steps | Generator):
-        return outcome
-    steps: Any = outcome
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        if isinstance(step, InThread):
-            step.run()
+    return counted(outcome)[0]

@@ -13,7 +13,7 @@ from mongottl.catalog.time_series import TimeSeries
 from mongottl.catalog.validator import Validator, validator_of
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
-from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
+from mongottl.document.interrupt import UndividedEvaluation
 from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.query.collation import parse_collation
@@ -130,13 +130,8 @@ class IndexEntry:
         """
         if len(document) < LONG_DOCUMENT_BYTES:
             return self._keys_of(document)
-        with Undivided():
-            begun = begin_evaluation()
-            try:
-                return self._keys_of(document)
-            finally:
-                if begun:
-                    end_evaluation()
+        with UndividedEvaluation():
+            return self._keys_of(document)
 
     def _keys_of(self, document: bytes) -> list[bytes]:
         partial = self.descriptor.partial_match

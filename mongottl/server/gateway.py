@@ -161,9 +161,7 @@ class Gateway:
         if request.is_batch and request.statements > 1:
             return request.run()
         if request.refusal is None and budget is not None:
-            wait_ms = budget.wait_ms()
-            if wait_ms and budget.waits:
-                wait_ms = budget.wait()  # not 0 when the account's requests do not wait any more
+            wait_ms = budget.wait()
             if wait_ms:
                 request.throttle(wait_ms)
         error = request.refusal

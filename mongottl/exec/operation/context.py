@@ -305,18 +305,11 @@ class OperationContext(OperationState):
         if stack.is_over:
             stack.leave(None)
 
-    def wait(
-        self,
-        seconds: float,
-        signal: Signal | None = None,
-        file: int = -1,
-        to_write: bool = False,
-        may_abandon: bool = False,
-    ) -> None:
+    def wait(self, seconds: float, signal: Signal | None = None, may_abandon: bool = False) -> None:
         """Returns when the wait is over: see `Wait`. What it waits for a signal does not count as its work."""
         monotonic_s = self.service.monotonic_s
         began_s = monotonic_s()
-        self.service.stacks.wait(Wait(seconds, signal, file, to_write, may_abandon))
+        self.service.stacks.wait(Wait(seconds, signal, may_abandon=may_abandon))
         if signal is not None:
             self.waited_s += monotonic_s() - began_s
 

@@ -3,12 +3,11 @@
 Source: MongoDB's "Schema Validation" pages.
 """
 
-from types import TracebackType
 from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
-from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
+from mongottl.document.interrupt import UndividedEvaluation
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
@@ -20,26 +19,6 @@ from mongottl.query.match.describe_failure import describe_failure
 MAX_INFO_BYTES: Final = 9 * 1024 * 1024
 
 
-class _Validation(Undivided):
-    """A block in which documents are validated. No other operation runs there, since all who write use the same
-    validator, but the errors of `check_interrupt` end it: an expression over a document of 16 MB takes seconds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._begun = False
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        self._begun = begin_evaluation()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._begun:
-            end_evaluation()
-        super().__exit__(kind, error, trace)
-
-
 def check_document(op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None) -> None:
     """Checks a document before it is written: DocumentValidationFailure (121) with `errInfo`, or a log line.
 
@@ -48,7 +27,7 @@ def check_document(op: OperationContext, collection: Collection, document: bytes
     validator = collection.validator
     if validator is None or op.bypass_validation:
         return
-    with _Validation():
+    with UndividedEvaluation():  # all who write use the same validator
         if validator.accepts(document, op.now_ms):
             return
         if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
@@ -79,5 +58,5 @@ def all_valid(op: OperationContext, collection: Collection, documents: list[byte
     validator = collection.validator
     if validator is None or op.bypass_validation:
         return True
-    with _Validation():
+    with UndividedEvaluation():
         return all(validator.accepts(document, op.now_ms) for document in documents)

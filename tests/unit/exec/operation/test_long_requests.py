@@ -15,7 +15,7 @@ from mongottl.exec.operation.context import LONG_REQUEST_BYTES
 from mongottl.exec.operation.stack import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from tests.running import START_MS, Document, Running
-from tests.steps import begin
+from tests.steps import begin, counted, run_to_end
 
 MANY = 600
 OTHERS = [{"a": -number - 10} for number in range(MANY)]
@@ -49,17 +49,6 @@ def server() -> Running:
     return running
 
 
-def finish(steps: Steps[Any]) -> tuple[int, Any]:
-    """How many steps there were, and their result."""
-    count = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            return count, stop.value
-        count += 1
-
-
 def first_ids(reply: Document) -> list[Any]:
     return [document["_id"] for document in reply["cursor"]["firstBatch"]]
 
@@ -69,7 +58,7 @@ class TestResults:
 
     def run(self, server: Running, command: Document, database: str = "test") -> Document:
         reply: Document
-        count, reply = finish(server.steps(command, database))
+        reply, count = counted(server.steps(command, database))
         assert count > 5
         return reply
 
@@ -159,7 +148,7 @@ class TestResults:
 
     def test_errors(self, server: Running) -> None:
         with pytest.raises(CommandError) as caught:
-            finish(server.steps({"find": "c", "filter": {"$or": [*OTHERS, {"a": {"$unknown": 1}}]}}))
+            run_to_end(server.steps({"find": "c", "filter": {"$or": [*OTHERS, {"a": {"$unknown": 1}}]}}))
         assert caught.value.code == 2
 
 
@@ -167,7 +156,7 @@ class TestInterruption:
     def test_time_limit(self, server: Running) -> None:
         steps = server.steps({"find": "c", "filter": LONG_FILTER}, max_time_ms=100)
         with pytest.raises(CommandError) as caught:
-            finish(steps)
+            run_to_end(steps)
         assert caught.value.code == 50
 
     def test_abandoned(self, server: Running) -> None:
@@ -185,7 +174,7 @@ class TestPlanning:
     def stopped(self, server: Running, command: Document) -> Iterator[Steps[Document]]:
         """The command, stopped ever later in its parsing, planning and execution."""
         server.index({"a": 1})
-        total = finish(server.steps(command))[0]
+        total = counted(server.steps(command))[1]
         for share in range(0, 100, 7):
             server.index({"a": 1})
             steps = server.steps(command)
@@ -199,7 +188,7 @@ class TestPlanning:
         for steps in self.stopped(server, {"find": "c", "filter": {"a": {"$in": VALUES}, "b": {"$gte": 0}}}):
             server.run({"dropIndexes": "c", "index": "a_1"})
             try:
-                assert sorted(first_ids(finish(steps)[1])) == [1, 2]
+                assert sorted(first_ids(run_to_end(steps))) == [1, 2]
             except CommandError as error:
                 codes.add(error.code)
             else:
@@ -210,7 +199,7 @@ class TestPlanning:
         """The bounds of two predicates on one path may be combined only without arrays."""
         for steps in self.stopped(server, {"find": "c", "filter": {"$and": [{"a": {"$in": VALUES}}, {"a": 99}]}}):
             server.insert({"_id": "array", "a": [1, 99]})
-            assert first_ids(finish(steps)[1]) == ["array"]
+            assert first_ids(run_to_end(steps)) == ["array"]
             server.run({"delete": "c", "deletes": [{"q": {"_id": "array"}, "limit": 1}]})
             server.run({"dropIndexes": "c", "index": "a_1"})
 
@@ -218,7 +207,7 @@ class TestPlanning:
         for steps in self.stopped(server, {"find": "c", "filter": {"a": {"$in": VALUES}}}):
             server.run({"drop": "c"})
             with pytest.raises(CommandError) as caught:
-                finish(steps)
+                run_to_end(steps)
             assert caught.value.code == 175
             server.insert({"_id": 1, "a": 1})
 
@@ -226,7 +215,7 @@ class TestPlanning:
         steps = server.steps({"update": "c", "updates": [{"q": LONG_FILTER, "u": {"$set": {"b": 9}}, "upsert": True}]})
         next(steps)
         server.run({"drop": "c"})
-        assert finish(steps)[1]["n"] == 1
+        assert run_to_end(steps)["n"] == 1
         assert len(server.ids()) == 1
 
 
@@ -265,7 +254,7 @@ class TestStepsOfSlowFilters:
         body = bson.encode({"find": "c", "filter": filter})
         request = spec.request._make(spec.parser.parse(body, [], GenericArguments()))
         steps = begin(server.service, lambda: spec.function(op, request))
-        assert finish(steps)[0] >= 11
+        assert counted(steps)[1] >= 11
 
     def test_adaptation(self, server: Running) -> None:
         op = server.op()
@@ -320,7 +309,7 @@ class TestLargeDocuments:
     @pytest.mark.parametrize("command", ["update", "findAndModify", "bulkWrite"])
     def test_result(self, large: Running, command: str) -> None:
         request, database = self.commands({"_id": "large"})[command]
-        assert finish(large.steps(request, database))[0] > 50
+        assert counted(large.steps(request, database))[1] > 50
         assert large.listed({"find": "d"})[0]["list"] == list(range(-1, 100_003))
 
     def test_another_write_meanwhile_is_kept(self, large: Running) -> None:
@@ -328,7 +317,7 @@ class TestLargeDocuments:
         for _ in range(10):
             next(steps)
         large.run({"update": "d", "updates": [{"q": {"_id": "large"}, "u": {"$set": {"list": [3, 2], "other": 1}}}]})
-        finish(steps)
+        run_to_end(steps)
         assert large.listed({"find": "d"}) == [{"_id": "large", "list": [-1, 2, 3], "other": 1}]
 
     def test_a_document_deleted_meanwhile_is_not_found(self, large: Running) -> None:
@@ -336,7 +325,7 @@ class TestLargeDocuments:
         for _ in range(10):
             next(steps)
         large.run({"delete": "d", "deletes": [{"q": {}, "limit": 0}]})
-        assert finish(steps)[1] == {"n": 0, "nModified": 0}
+        assert run_to_end(steps) == {"n": 0, "nModified": 0}
 
     def test_a_document_that_expires_meanwhile_is_not_found(self, large: Running) -> None:
         large.index({"_ts": 1}, on="d", expireAfterSeconds=10)
@@ -344,7 +333,7 @@ class TestLargeDocuments:
         for _ in range(10):
             next(steps)
         large.advance(10)
-        assert finish(steps)[1] == {"n": 0, "nModified": 0}
+        assert run_to_end(steps) == {"n": 0, "nModified": 0}
 
     def test_a_dropped_collection(self, large: Running) -> None:
         steps = large.steps(self.commands({"_id": "large"})["findAndModify"][0])
@@ -352,10 +341,10 @@ class TestLargeDocuments:
             next(steps)
         large.run({"drop": "d"})
         with pytest.raises(CommandError) as caught:
-            finish(steps)
+            run_to_end(steps)
         assert caught.value.code == 175
 
     def test_time_limit(self, large: Running) -> None:
         with pytest.raises(CommandError) as caught:
-            finish(large.steps(self.commands({"_id": "large"})["findAndModify"][0], max_time_ms=200))
+            run_to_end(large.steps(self.commands({"_id": "large"})["findAndModify"][0], max_time_ms=200))
         assert caught.value.code == 50
