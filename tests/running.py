@@ -3,13 +3,14 @@
 The engine asserts the storage contract on both sides of every call.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import bson
 import pytest
 
 from mongottl.catalog.collection import Collection
-from mongottl.clock import VirtualClock
+from mongottl.clock import SystemClock, VirtualClock
 from mongottl.commands import COMMANDS, CommandSpec
 from mongottl.commands.request import GenericArguments
 from mongottl.config import ServerConfig
@@ -29,6 +30,32 @@ Document: TypeAlias = dict[str, Any]
 # Bytes that are no UTF-8 become surrogates, which Python encodes as these bytes again.
 _ANY_TEXT: bson.CodecOptions[Document] = bson.CodecOptions(unicode_decode_error_handler="surrogateescape")
 START_MS = 1_700_000_000_500
+
+
+class HurriedClock(SystemClock):
+    """Elapsed time grows each time that it is asked for: whatever depends on it is the same in each run.
+
+    step_s: by how much. With more than an operation's slice, it is left whenever it gives way.
+    """
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+        self.elapsed_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.elapsed_s += self.step_s
+        return self.elapsed_s
+
+    def elapsed_reader(self) -> Callable[[], float]:
+        return self.monotonic_s
+
+
+def hurried_clock(step_s: float) -> VirtualClock:
+    """A wall clock that stands still at START_MS, over a `HurriedClock`."""
+    clock = VirtualClock(HurriedClock(step_s))
+    clock.freeze()
+    clock.set_wall(START_MS)
+    return clock
 
 
 class Running:

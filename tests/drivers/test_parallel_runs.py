@@ -18,7 +18,8 @@ with pymongo.MongoClient(os.environ["MONGODB_URI_" + sys.argv[1]]) as client:
         client.shop.things.insert_many([{}, {}, {}])
         client.admin.command("advanceClock", 60)
         assert client.shop.things.count_documents({}) == 3
-    print(client.admin.command("hello")["localTime"].timestamp())
+    # Workers share the standard output: a line is written at once, so that none stands within another's.
+    os.write(1, b"%r\\n" % client.admin.command("hello")["localTime"].timestamp())
 """
 WORKERS = f"""
 import subprocess, sys

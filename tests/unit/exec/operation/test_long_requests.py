@@ -1,12 +1,11 @@
 """Others run while long requests are parsed and planned: these have many steps, and give the result of a short one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import bson
 import pytest
 
-from mongottl.clock import SystemClock, VirtualClock
 from mongottl.commands import COMMANDS
 from mongottl.commands.request import GenericArguments
 from mongottl.document.interrupt import give_way
@@ -14,7 +13,7 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.context import LONG_REQUEST_BYTES
 from mongottl.exec.operation.stack import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
-from tests.running import START_MS, Document, Running
+from tests.running import Document, Running, hurried_clock
 from tests.steps import begin, counted, run_to_end
 
 MANY = 600
@@ -23,26 +22,9 @@ LONG_FILTER: Document = {"$or": [{"a": 1}, {"a": 2}, *OTHERS]}
 VALUES = [2, 1, 99, *range(-MANY, 0)]
 
 
-class HurriedClock(SystemClock):
-    """Elapsed time grows each time that it is asked for, so that an evaluation is left whenever it gives way."""
-
-    def __init__(self) -> None:
-        self.elapsed_s = 0.0
-
-    def monotonic_s(self) -> float:
-        self.elapsed_s += 0.01
-        return self.elapsed_s
-
-    def elapsed_reader(self) -> Callable[[], float]:
-        return self.monotonic_s
-
-
 @pytest.fixture
 def server() -> Running:
-    clock = VirtualClock(HurriedClock())
-    clock.freeze()
-    clock.set_wall(START_MS)
-    running = Running(clock=clock)
+    running = Running(clock=hurried_clock(0.01))
     running.leaves_evaluations = True
     running.least_request_bytes = LONG_REQUEST_BYTES
     running.insert(*({"_id": number, "a": number, "b": number % 2} for number in range(6)))
