@@ -36,6 +36,7 @@ COMPILED = (
     "mongottl/geometry",
     "mongottl/oplog",
     "mongottl/query",
+    "mongottl/server/dispatch.py",
     "mongottl/storage/checksums.py",
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",

@@ -58,6 +58,7 @@ class CommandSpec:
     judges_oplog: decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
     exclusive: changes collections or indexes, and if it does waits until no transaction uses the collection.
     writes_anywhere: runs on one database and writes to collections of any.
+    is_prompt: tells whether a request neither waits nor takes long, whatever it finds; None if none does.
     uses_cursors: is about open cursors; its database is the one in which the command ran that opened them.
     """
 
@@ -97,6 +98,7 @@ class CommandSpec:
         restores: bool,
         uses_cursors: bool,
         writes_anywhere: bool,
+        is_prompt: Callable[[OperationContext, Any], bool] | None,
     ) -> None:
         self.name = name
         # The version of MongoDB that introduced it.
@@ -145,6 +147,7 @@ class CommandSpec:
         self.restores = restores
         self.uses_cursors = uses_cursors
         self.writes_anywhere = writes_anywhere
+        self.is_prompt = is_prompt
 
     def is_write(self, body: bytes) -> bool:
         """Whether the command with this body writes."""
@@ -266,6 +269,7 @@ def command(
     restores: bool = False,
     uses_cursors: bool = False,
     writes_anywhere: bool = False,
+    is_prompt: Callable[[OperationContext, Any], bool] | None = None,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
 
@@ -307,6 +311,7 @@ def command(
             restores=restores,
             uses_cursors=uses_cursors,
             writes_anywhere=writes_anywhere,
+            is_prompt=is_prompt,
         )
         COMMANDS.add(spec)
         return function

@@ -58,7 +58,7 @@ from mongottl.errors import (
 )
 from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.context import LONG_REQUEST_BYTES, OperationContext
 from mongottl.exec.operation.failpoints import FailCommand
 from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
 from mongottl.exec.operation.observation import Observation
@@ -76,6 +76,7 @@ from mongottl.oplog.records import refused_write
 from mongottl.security.privileges import CLUSTER
 from mongottl.server import transactions, waits
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
+from mongottl.server.interruption import interruption_check
 from mongottl.server.log import Log
 from mongottl.server.profiling import note_operation
 from mongottl.server.refusal_log import Refusal, RefusalLog
@@ -114,7 +115,7 @@ class Dispatcher:
         self.log = log
         features = service.features
         service.describe_operation = self._describe
-        service.stacks.check = self._check_interrupt
+        service.stacks.check = interruption_check(service.stacks)
         self._takes_legacy_opcodes = features is not None and features.takes_legacy_opcodes
         # A clock that stands still from the first command on: of those that drivers and health checks do not send.
         clock = service.clock
@@ -134,10 +135,6 @@ class Dispatcher:
 
             self.last_errors = last_errors.LastErrors()
 
-    def _check_interrupt(self) -> None:
-        """Interpreted, unlike what it calls: so Python handles signals here, and other threads get their turn."""
-        self.service.stacks.check_present()
-
     def _describe(self, op: OperationContext) -> RunningOperation:
         """Registers an operation for currentOp and killOp, without passwords."""
         spec = op.spec
@@ -151,9 +148,24 @@ class Dispatcher:
 
         Raises only ProtocolError: a fail point is to close the connection, or a message that has no reply is refused.
         """
-        return self.service.stacks.call(self._answer, message, client)
+        stacks = self.service.stacks
+        if (
+            stacks.present is None
+            and isinstance(message, OpMsg)
+            and message.size_bytes < LONG_REQUEST_BYTES
+            and not self.service.restoring
+        ):
+            return self._answer(message, client)
+        return stacks.call(self._answer_on_stack, message, client)
 
-    def _answer(self, message: Request, client: ClientInfo) -> bytes:
+    def _answer_on_stack(self, message: Request, client: ClientInfo) -> bytes:
+        reply = self._answer(message, client)
+        assert isinstance(reply, bytes)
+        return reply
+
+    def _answer(self, message: Request, client: ClientInfo) -> bytes | Steps[bytes]:
+        """`handle`. A short message is validated and parsed without a stack, and a command that answers at once needs
+        none: a stack takes as long as a tenth of a find by `_id`."""
         service = self.service
         if service.restoring:
             waits.until_restored(service)
@@ -197,7 +209,9 @@ class Dispatcher:
                     stacks.give_way()
         waits.until_restored(self.service)
 
-    def _answer_valid(self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, sequences_valid: bool) -> bytes:
+    def _answer_valid(
+        self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, sequences_valid: bool
+    ) -> bytes | Steps[bytes]:
         """The reply to a request whose document is valid BSON.
 
         body: that document. sequences_valid: whether the documents of its document sequences have been validated.
@@ -249,13 +263,38 @@ class Dispatcher:
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
             op.body = body
             op.spec = spec
-            self.service.stacks.carry(op)
-            return self._run(spec, values, generic, op)
+            request = spec.request._make(values)
+            stacks = self.service.stacks
+            if stacks.present is None and not self._is_prompt(spec, request, generic, op):
+                return stacks.begin(partial(self._perform, spec, request, generic, op))
         except Exception as error:
             return self._failed(name, error, op, client, _named_collection(name, body) if op is None else "")
+        return self._perform(spec, request, generic, op)
+
+    def _is_prompt(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bool:
+        """Whether the command is one of those that neither wait nor take long, and nothing makes it wait."""
+        service = self.service
+        return (
+            spec.is_prompt is not None
+            and generic.txn_number is None
+            and generic.autocommit is None
+            and generic.start_transaction is None
+            and generic.read_concern is None
+            and generic.write_concern is None
+            and self.gateway is None
+            and not service.fail_points.fails_commands()
+            and spec.is_prompt(op, request)
+        )
+
+    def _perform(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bytes:
+        """Carries out a command that is parsed, on its stack unless it is a prompt one."""
+        self.service.stacks.carry(op)
+        try:
+            return self._run(spec, request, generic, op)
+        except Exception as error:
+            return self._failed(spec.name, error, op)
         finally:
-            if op is not None:
-                op.end()
+            op.end()
 
     def has_more(self, message: OpMsg, reply: bytes) -> bool:
         """Whether a request that allows several replies gets another one after `reply`.
@@ -323,7 +362,7 @@ class Dispatcher:
             refused.advice = features.advice(COMMAND, command) if command in COMMANDS else NOT_SUPPORTED
             raise refused
 
-    def _run(self, spec: CommandSpec, values: list[Value], generic: GenericArguments, op: OperationContext) -> bytes:
+    def _run(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bytes:
         service = self.service
         if service.profiler.attentive or service.observation is not None:
             op.began_s = service.clock.monotonic_s()
@@ -331,7 +370,6 @@ class Dispatcher:
         if not spec.counts_statements:
             metrics.operations[spec.counter] += 1
         metrics.commands[spec.name] = metrics.commands.get(spec.name, 0) + 1
-        request = spec.request._make(values)
         self._apply_arguments(spec, request, generic, op)
         concern = self._write_concern(spec, generic, op)
         if spec.names_collection and isinstance(request.collection, str):

@@ -226,7 +226,11 @@ class Poller:
         """Answers clients until one has a command that is left, or to the end of a slice; whether a task was woken."""
         woken = self._tasks_woken
         self._slice_end = slice_end
-        steps = self._stacks.host(self._answer_on_stack)
+        if len(self._events) == 1:
+            # Its command may need no stack.
+            self._answer_events_here()
+            return self._tasks_woken != woken
+        steps = self._stacks.host(self._answer_events_here)
         if steps is not None:
             number = self._number
             if number in self._waiting:
@@ -235,7 +239,7 @@ class Poller:
                 steps.close()
         return self._tasks_woken != woken
 
-    def _answer_on_stack(self) -> None:
+    def _answer_events_here(self) -> None:
         events = self._events
         monotonic_s = self._clock.monotonic_s
         while events:

@@ -354,6 +354,7 @@ class PingRequest(NamedTuple):
     access=ANYONE,
     help="Replies at once; tests whether the server responds.",
     stable=True,
+    is_prompt=lambda op, request: True,
 )
 def ping(op: OperationContext, request: PingRequest) -> Reply:
     return {}

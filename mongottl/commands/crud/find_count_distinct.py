@@ -25,7 +25,7 @@ from mongottl.dialect.cosmos.defects import check_find_of_missing
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath
-from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.types import MISSING, NULL, Int64, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -43,7 +43,7 @@ from mongottl.exec.results.reading import PlanDocuments, Pull, RecordPages, firs
 from mongottl.exec.stages.annotate import ANNOTATED, AnnotateStage
 from mongottl.exec.stages.stage import SkipStage
 from mongottl.exec.stages.tailable_scan import TailableScan
-from mongottl.query.match import parse_match
+from mongottl.query.match import parse_match, simple_id_filter
 from mongottl.query.metadata import INDEX_KEY
 from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection, parse_projection
@@ -51,6 +51,21 @@ from mongottl.query.sort import SortPattern, parse_sort
 
 NUL_IN_KEY: Final = 31032
 _DOLLAR: Final = ord("$")
+
+
+def _reads_one_record(op: OperationContext, request: FindRequest) -> bool:
+    """Whether a find takes the express path to a whole document. Not in `config` and `local`: what is read there may
+    have to be written first."""
+    if request.projection != EMPTY_DOCUMENT or request.collection_uuid is not None or not is_point_lookup(request):
+        return False
+    type_code = simple_id_filter(request.filter)[0]
+    if type_code == 0 or type_code == NULL or op.database == "config" or op.database == "local":
+        return False
+    collection = op.catalog.find(op.database, request.collection)
+    if not isinstance(collection, Collection) or collection.id_index is None:
+        return False
+    op.express_collection = collection
+    return True
 
 
 @command(
@@ -75,34 +90,43 @@ _DOLLAR: Final = ord("$")
     raw_data=True,
     latency="reads",
     in_transaction=True,
+    is_prompt=_reads_one_record,
 )
 def find(op: OperationContext, request: FindRequest) -> Reply:
     """A cursor with a first batch of `batchSize` or 101 documents."""
+    collection = op.express_collection
+    if collection is not None:
+        key = express_key(collection, request.filter)
+        assert key is not None
+        return _find_one(op, collection, request, key)
     op.check_database()
     check_collection_name(op.database, request.collection)
     if request.collection.startswith("$"):
         raise CommandError(ErrorCode.InvalidNamespace, f"Invalid collection name: {request.collection}")
     check_uuid_of(op, "find", request.collection_uuid, request.collection)
-    collection = op.catalog.find(op.database, request.collection)
-    if isinstance(collection, View):
-        return find_on_view(op, collection, request)
-    if collection is None:
+    found = op.catalog.find(op.database, request.collection)
+    if isinstance(found, View):
+        return find_on_view(op, found, request)
+    if found is None:
         check_find_of_missing(op.service.dialect.account)
-    if (
-        collection is not None
-        and is_point_lookup(request)
-        and (key := express_key(collection, request.filter)) is not None
-    ):
-        record = express_record(op, collection, key)
-        documents: list[bytes] = []
-        if record is not None:
-            document = record[1]
-            if not is_empty(request.projection):
-                document = _parse_projection(op, request).apply(document, None)
-            documents.append(document)
-            op.service.metrics.documents["returned"] += 1
-        return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": collection.namespace}}
-    return _find_many(op, collection, request)
+    elif is_point_lookup(request):
+        key = express_key(found, request.filter)
+        if key is not None:
+            return _find_one(op, found, request, key)
+    return _find_many(op, found, request)
+
+
+def _find_one(op: OperationContext, collection: Collection, request: FindRequest, key: bytes) -> Reply:
+    """The reply to a find that takes the express path."""
+    record = express_record(op, collection, key)
+    documents: list[bytes] = []
+    if record is not None:
+        document = record[1]
+        if not is_empty(request.projection):
+            document = _parse_projection(op, request).apply(document, None)
+        documents.append(document)
+        op.service.metrics.documents["returned"] += 1
+    return {"cursor": {"firstBatch": documents, "id": Int64(0), "ns": collection.namespace}}
 
 
 def is_point_lookup(request: FindRequest) -> bool:

@@ -64,6 +64,7 @@ class OperationContext(OperationState):
     stages take long for each; `adapt_step` sets it.
     records_examined: by scans, in the present step.
     txn_number: of a retryable write, or None.
+    express_collection: of a find that was found to take the express path before it began; else None.
     retryable: whether the command is a write with a `txnNumber`, which its driver may retry after some errors.
     reads_changes: whether it opens or continues a change stream, so that drivers resume it after some errors.
     adds_labels: whether its errors get the labels of their codes; not if a fail point names the labels.
@@ -96,6 +97,7 @@ class OperationContext(OperationState):
         self.service = service
         self.catalog = service.catalog
         self.recovery_unit = RecoveryUnit(service)
+        self.express_collection: Collection | None = None
         self._memory: OperationMemory | None = None
         # The temporary files of its stages, once one may need some.
         self.files_used: OperationFiles | None = None
