@@ -493,11 +493,11 @@ class Dispatcher:
                     self._await_first_attempt(generic, op)
                 try:
                     session = self._enter_session(spec, generic, op)
-                except InactiveTransaction as error:
+                except InactiveTransaction as inactive:
                     if spec.batch_at < 0 or self.gateway is None:
                         raise
                     ended = True
-                    return self._reply(spec, op, self.gateway.failed_batch(spec, op, request, error))
+                    return self._reply(spec, op, self.gateway.failed_batch(spec, op, request, inactive))
                 if session is not None:
                     session.busy = True
                 transaction = op.transaction
@@ -586,8 +586,8 @@ class Dispatcher:
             if concern.durable:
                 try:
                     op.flush()
-                except EngineUnavailable as error:
-                    reply = self._with_failed_flush(spec, reply, error)
+                except EngineUnavailable as failure:
+                    reply = self._with_failed_flush(spec, reply, failure)
             executed = reply
             if concern.silent and spec.silent:
                 reply = {"n": 0}
