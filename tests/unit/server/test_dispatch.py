@@ -42,7 +42,8 @@ class Setup:
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")
 
     def message(self, command: dict[str, Any]) -> OpMsg:
-        return OpMsg(1, 0, 0, bson.encode({**command, "$db": "test"}), [])
+        body = bson.encode({**command, "$db": command.get("$db", "test")})
+        return OpMsg(1, 0, 0, body, [], size_bytes=len(body))
 
     def run(self, command: dict[str, Any]) -> dict[str, Any]:
         outcome = self.dispatcher.handle(self.message(command), self.client)
@@ -149,7 +150,7 @@ def test_a_write_that_waits_for_a_copy_can_be_ended(setup: Setup) -> None:
 
 
 def long_message(command: dict[str, Any], documents: list[bytes]) -> OpMsg:
-    body = bson.encode({**command, "$db": "test"})
+    body = bson.encode({**command, "$db": command.get("$db", "test")})
     size = len(body) + sum(len(document) for document in documents)
     return OpMsg(1, 0, 0, body, [("documents", documents)] if documents else [], -1, size)
 
@@ -546,3 +547,54 @@ def test_a_refused_command_is_counted_for_its_collection(setup: Setup) -> None:
     assert [failure.namespace for failure in observation.failures()] == ["", "test.c"]  # the latest first
     assert "help" in setup.run({"create": 1, "help": True})
     assert setup.run({"create": 1, "help": False})["ok"] == 0.0
+
+
+LONG_ID = "x" * 40_000
+BEGINS = {"startTransaction": True, "autocommit": False}
+
+
+@pytest.mark.parametrize(
+    ("command", "needs_stack"),
+    [
+        ({"ping": 1}, False),
+        ({"ping": 1, "readConcern": {"level": "local"}}, True),
+        ({"find": "c", "filter": {"_id": 1}}, False),
+        ({"find": "c", "filter": {"_id": {"$eq": 1}}, "limit": 1, "singleBatch": True, "lsid": LSID}, False),
+        ({"find": "c", "filter": {"_id": LONG_ID}}, True),
+        ({"find": "c", "filter": {"_id": {"$gt": 1}}}, True),
+        ({"find": "c", "filter": {"_id": None}}, True),
+        ({"find": "c"}, True),
+        ({"find": "c", "filter": {"_id": 1}, "projection": {"a": 1}}, True),
+        ({"find": "c", "filter": {"_id": 1}, "hint": {"_id": 1}}, True),
+        ({"find": "c", "filter": {"_id": 1}, "lsid": LSID, "txnNumber": Int64(3), **BEGINS}, True),
+        ({"find": "view", "filter": {"_id": 1}}, True),
+        ({"find": "clustered", "filter": {"_id": 1}}, False),
+        ({"find": "missing", "filter": {"_id": 1}}, True),
+        ({"find": "transactions", "filter": {"_id": 1}, "$db": "config"}, True),
+        ({"insert": "c", "documents": [{"_id": 2}]}, True),
+    ],
+)
+def test_what_neither_waits_nor_takes_long_needs_no_stack(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, command: dict[str, Any], needs_stack: bool
+) -> None:
+    setup.run({"insert": "c", "documents": [{"_id": 1}]})
+    setup.run({"create": "view", "viewOn": "c", "pipeline": []})
+    setup.run({"create": "clustered", "clusteredIndex": {"key": {"_id": 1}, "unique": True}})
+    stacks = setup.service.stacks
+    spec = COMMANDS[next(iter(command))]
+    function = spec.function
+    had_stack = []
+
+    def noted(op: OperationContext, request: Any) -> Any:
+        had_stack.append(stacks.present is not None)
+        return function(op, request)
+
+    monkeypatch.setattr(spec, "function", noted)
+    assert setup.run(command)["ok"] == 1.0
+    # A fail point may make each command wait.
+    with_fail_point = {"configureFailPoint": "failCommand", "mode": "alwaysOn"}
+    fails = {"failCommands": [spec.name], "blockConnection": True, "blockTimeMS": 1}
+    assert setup.run({**with_fail_point, "data": fails, "$db": "admin"})["ok"] == 1.0
+    if "txnNumber" not in command and "insert" not in command:
+        assert setup.run(command)["ok"] == 1.0
+    assert had_stack == [needs_stack, True][: len(had_stack)]
