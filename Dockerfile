@@ -4,10 +4,14 @@ FROM python:3.13 AS build
 # --build-arg MONGOTTL_PURE=1 compiles nothing: a build in one minute of a server that is ten times slower.
 ARG MONGOTTL_PURE=
 COPY . /source
-# ICU's wheel, where there is one, brings ICU a second time, for programs in C, which nothing here is.
-RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/installed '/source[geo,javascript,snappy,text,tls,web,zstd]' \
-    && (pip install --no-cache-dir --root-user-action=ignore --prefix=/installed icukit-pyicu || echo "no ICU: collations will be refused") \
+# Collations need ICU. Its wheel brings ICU a second time, for programs in C, which nothing here is. Where there is no
+# wheel, PyICU is compiled, and the libraries of Debian's ICU come along.
+RUN pip download --no-cache-dir --no-deps --only-binary :all: --dest /tmp/icu icukit-pyicu \
+    || (apt-get update && apt-get install --yes --no-install-recommends g++ libicu-dev pkg-config)
+RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/installed '/source[collation,geo,javascript,snappy,text,tls,web,zstd]' \
     && rm -rf /installed/lib/python*/site-packages/icukit_pyicu /installed/bin/pcre2* \
+    && for library in $(ldd /installed/lib/python*/site-packages/icu/_icu*.so | sed -n 's:.* => \(/\(usr/\)\?lib/.*libicu[^ ]*\) .*:\1:p'); \
+        do cp "$library" /installed/lib/; done \
     && find /installed \( -name '*__mypyc.*.so' -o -path '*/zstandard/*.so' \) -exec strip --strip-unneeded {} +
 # What is run in containers of mongod, under its names.
 RUN cd /installed/bin \
@@ -21,7 +25,9 @@ RUN apt-get update && apt-get install --yes --no-install-recommends curl && rm -
 COPY --from=build /installed /usr/local
 # Folders where compose files mount data and scripts. The group of root may write what the user may, since a user id that
 # is chosen when a container starts (--user 12345, OpenShift) has that group.
-RUN useradd --create-home mongottl \
+# An extra that is missing, or that misses a library, fails here and not when it is used.
+RUN ldconfig && python -c "import Stemmer, h11, icu, prometheus_client, quickjs, s2rst, snappy, trustme, zstandard" \
+    && useradd --create-home mongottl \
     && mkdir -p /data/db /tmp/cosmos/appdata /docker-entrypoint-initdb.d \
     && chown -R mongottl:root /data /tmp/cosmos \
     && chmod -R 770 /data /tmp/cosmos
