@@ -235,7 +235,7 @@ def test_dockerfile() -> None:
     assert str(INIT_FOLDER) in made
     # What the package brings besides comes along: the extras that a server's settings need.
     extras = set(re.findall(r"\[([a-z,]+)\]", text)[0].split(","))
-    assert extras == set(PROJECT["optional-dependencies"]) - {"browser", "collation", "test"}
+    assert extras == set(PROJECT["optional-dependencies"]) - {"browser", "test"}
 
 
 def test_entry_points_can_be_imported() -> None:
