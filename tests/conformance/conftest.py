@@ -1,15 +1,22 @@
 """The engines under test."""
 
-from collections.abc import Callable, Iterator
+import random
+import time
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from mongottl.exec.operation.stack import Stacks, StepTimes
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
+from tests.steps import run_to_end
+from tests.suspending import SuspendingEngine
 
 # By the name of the engine: with `-file` it gets a data directory. Each engine is tested by itself, and within a
-# `ContractEngine`, which checks the contract at each call.
+# `ContractEngine`, which checks the contract at each call. With `suspending-` the test runs as an operation that is
+# left at every call, before it is answered and after.
 ENGINES = (
     "memory",
     "sqlite-memory",
@@ -17,16 +24,35 @@ ENGINES = (
     "contract-memory",
     "contract-sqlite-memory",
     "contract-sqlite-file",
+    "suspending-contract-memory",
 )
+# On which the tests of suspending engines run.
+STACKS: Final = Stacks(time.monotonic, StepTimes(together_s=0.0))
 
 Opener = Callable[[], StorageEngine]
 
 
 def open_engine(kind: str, directory: Path) -> StorageEngine:
+    if kind.startswith("suspending-"):
+        suspending = SuspendingEngine(open_engine(kind.removeprefix("suspending-"), directory), random.Random(1), 1.0)
+        suspending.suspension.stacks = STACKS
+        return suspending
     if kind.startswith("contract-"):
         return ContractEngine(open_engine(kind.removeprefix("contract-"), directory))
     name, _, place = kind.partition("-")
     return open_storage_engine(name, str(directory) if place == "file" else None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    function = pyfuncitem.obj
+    kinds = pyfuncitem.callspec.params.values() if hasattr(pyfuncitem, "callspec") else []
+    if any(isinstance(kind, str) and kind.startswith("suspending-") for kind in kinds):
+        pyfuncitem.obj = lambda **arguments: run_to_end(STACKS.begin(lambda: function(**arguments)))
+    try:
+        return (yield)
+    finally:
+        pyfuncitem.obj = function
 
 
 @pytest.fixture(params=ENGINES)

@@ -8,7 +8,7 @@ import pytest
 from mongottl.storage.interface import RecordStore, SortedDataInterface, StorageEngine
 
 END = b"\xff" * 9
-SAVING = ("memory", "contract-memory")
+SAVING = ("memory", "contract-memory", "suspending-contract-memory")
 
 Opener = Callable[[str, Path], StorageEngine]
 
