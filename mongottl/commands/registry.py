@@ -8,6 +8,7 @@ Its module is imported when the command is first asked for, so its name also sta
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from importlib import import_module
 from threading import RLock
 from typing import Any, Final, TypeAlias
@@ -16,6 +17,7 @@ from mongottl.commands.access import Access
 from mongottl.commands.families import FAMILIES
 from mongottl.commands.request import RequestParser, fields_of, parser_for
 from mongottl.document.build import encode_fields
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, find_field
 from mongottl.exec.operation.context import OperationContext
@@ -270,10 +272,12 @@ def command(
     uses_cursors: bool = False,
     writes_anywhere: bool = False,
     is_prompt: Callable[[OperationContext, Any], bool] | None = None,
+    undivided: bool = False,
 ) -> Callable[[CommandFunction], CommandFunction]:
     """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
 
     strict: whether unknown fields are refused. Commands with `writes` or `writes_if` take a write concern.
+    undivided: whether nothing else runs while it does, since what it has read must hold until it has changed it.
     """
 
     def register(function: CommandFunction) -> CommandFunction:
@@ -313,10 +317,21 @@ def command(
             writes_anywhere=writes_anywhere,
             is_prompt=is_prompt,
         )
+        if undivided:
+            spec.function = _undivided(function)
         COMMANDS.add(spec)
         return function
 
     return register
+
+
+def _undivided(function: CommandFunction) -> CommandFunction:
+    @wraps(function)
+    def carry_out(op: OperationContext, request: Any) -> Reply:
+        with Undivided():
+            return function(op, request)
+
+    return carry_out
 
 
 _NO_SEARCH: Final = "Atlas Search is not available"

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.security.builtin_roles import add_privileges, builtin_role
@@ -149,11 +150,12 @@ class Accounts:
         if login.user in self._grants:
             known = self._grants[login.user]
         else:
-            record = self.user_record(login.user)
-            known = None
-            if record is not None:
-                known = (get_value(record[1], "userId"), self.grants_of_roles(roles_in(record[1])))
-            self._grants[login.user] = known
+            with Undivided():  # what is remembered is of this generation
+                record = self.user_record(login.user)
+                known = None
+                if record is not None:
+                    known = (get_value(record[1], "userId"), self.grants_of_roles(roles_in(record[1])))
+                self._grants[login.user] = known
         return known[1] if known is not None and known[0] == login.user_id else None
 
     def invalidate(self) -> None:

@@ -414,7 +414,8 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def unit_of_work(self) -> WriteUnitOfWork:
-        """A new unit of work, which begins when its block is entered."""
+        """A new unit of work, which begins when its block is entered. An engine that must wait before one can begin
+        waits here, never where the block is entered."""
         raise NotImplementedError
 
     @abstractmethod

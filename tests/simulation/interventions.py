@@ -123,6 +123,8 @@ def _index(key: Document, **options: Any) -> Document:
 _CURSOR_GONE: Final = _codes(ErrorCode.QueryPlanKilled, ErrorCode.CursorNotFound)
 _ABORTED: Final = _codes(ErrorCode.NoSuchTransaction, ErrorCode.WriteConflict, ErrorCode.SnapshotUnavailable)
 _CHANGED: Final = _codes(ErrorCode.CommandFailed)
+# Of $out, if its target is a capped collection when it begins.
+_CAPPED_TARGET: Final = 17152
 _NO_INDEX: Final = _codes(ErrorCode.IndexNotFound)
 _NO_HINTED: Final = _codes(ErrorCode.BadValue)
 _BUILD_ABORTED: Final = _codes(ErrorCode.IndexBuildAborted, ErrorCode.IndexKeySpecsConflict)
@@ -246,8 +248,12 @@ CASES: Final[dict[str, Case]] = {
         codes=_ABORTED,
     ),
     "aggregate with $out": Case(_aggregate(_MARKED, {"$out": "made"}), codes=_CHANGED, whole=True),
-    "aggregate with $out over its source": Case(_aggregate(_MARKED, {"$out": "c"}), codes=_CHANGED, whole=True),
-    "aggregate with $out over another": Case(_aggregate(_MARKED, {"$out": "d"}), uses="cd", codes=_CHANGED, whole=True),
+    "aggregate with $out over its source": Case(
+        _aggregate(_MARKED, {"$out": "c"}), codes=_CHANGED | {_CAPPED_TARGET}, whole=True
+    ),
+    "aggregate with $out over another": Case(
+        _aggregate(_MARKED, {"$out": "d"}), uses="cd", codes=_CHANGED | {_CAPPED_TARGET}, whole=True
+    ),
     "aggregate with $merge": Case(_aggregate(_MARKED, {"$merge": "made"})),
     "aggregate with $merge, which waits": Case(_aggregate(_MARKED, {"$merge": "c"}, of="d"), waits=True, uses="cd"),
     "aggregate with $merge of new ones": Case(

@@ -1,7 +1,9 @@
 """Which seeds are simulated, and many of them at once in processes of their own.
 
 `MONGOTTL_SIMULATION_SEEDS=700-710` chooses the seeds of every simulation, so a seed that has failed can be run again;
-`MONGOTTL_SIMULATION_TURNS=6000` how long each run is.
+`MONGOTTL_SIMULATION_TURNS=6000` how long each run is. A thousand runs with the suspending engine take half an hour:
+
+    MONGOTTL_SIMULATION_SEEDS=1-1000 pytest tests/simulation -k "short and suspending"
 """
 
 import multiprocessing
@@ -20,6 +22,8 @@ from mongottl.build_info import is_compiled
 
 # The seeds of short runs: interpreted, the server takes too long for all of them.
 MANY: Final = "1-1000" if is_compiled() else "1-100"
+# Those of short runs with a suspending engine, in which a command takes many turns.
+MANY_SUSPENDING: Final = "1-40" if is_compiled() else "1-20"
 
 # A simulation: a seed, an empty folder and the number of turns; how often things happened in it.
 Simulation: TypeAlias = Callable[[int, Path, int], "Counter[str]"]

@@ -57,6 +57,7 @@ from tests.simulation.interventions import (
     fixtures,
 )
 from tests.simulation.seeds import seeds
+from tests.suspending import SuspendingEngine
 
 START_MS = 1_700_000_000_500
 # More steps than any command takes that ends.
@@ -64,7 +65,7 @@ MOST_STEPS = 5000
 # So many of them may be waits in which time passes: no document expires by them alone.
 MOST_WAITS = 400
 # How many interventions are chosen for each command. Interpreted, the server takes twice as long.
-CHOSEN = {"memory": len(INTERVENTIONS) if is_compiled() else 10, "sqlite": 3}
+CHOSEN = {"memory": len(INTERVENTIONS) if is_compiled() else 10, "sqlite": 3, "suspending": 3}
 # After so many steps of waiting the transaction for which something waits is aborted.
 PATIENCE = 30
 # Errors of an intervention, which finds that the command has changed what it changes, or has locked it:
@@ -127,9 +128,13 @@ class Disturbed:
     def __init__(self, case: Case, kind: str, seed: str, leaves: bool) -> None:
         self.case = case
         self.time = PassingTime()
-        self.engine = SlowEngine(open_storage_engine(kind, None), random.Random(seed))
+        suspends = kind == "suspending"
+        slow = SlowEngine(open_storage_engine("memory" if suspends else kind, None), random.Random(seed))
+        self.engine: StorageEngine = SuspendingEngine(slow, random.Random(seed)) if suspends else slow
         config = ServerConfig(enable_test_commands=True, quiet=True, dialect=case.dialect)
         self.service = ServiceContext(config, VirtualClock(self.time), self.engine)
+        if isinstance(self.engine, SuspendingEngine):
+            self.engine.suspension.stacks = self.service.stacks
         self.service.stacks.times = StepTimes(left_after_s=0.0 if leaves else math.inf, together_s=0.0)
         self.log_text = io.StringIO()
         self.log = Log(quiet=True, stream=self.log_text)
@@ -404,6 +409,7 @@ class Alone:
         assert running.reply is not None and not codes_of(running.reply), running.reply
         self.steps = running.taken
         self.stored = running.stored()
+        self.indexed = running.indexes()
 
 
 def disturb(case: Case, alone: Alone, intervention: Intervention, kind: str, seed: str, chance: random.Random) -> None:
@@ -436,9 +442,11 @@ def disturb(case: Case, alone: Alone, intervention: Intervention, kind: str, see
         running.end()
         running.check()
         if case.whole and intervention.ends and (running.reply is None or not running.reply["ok"]):
-            assert running.indexes() == running.indexed, "it has failed, and has changed indexes"
-            if not case.waits:
-                assert running.stored() == running.initial, "it has failed, and has changed documents"
+            # All of it may have been done before the client disconnects.
+            indexes = [running.indexed] if running.reply is not None else [running.indexed, alone.indexed]
+            assert running.indexes() in indexes, "it has failed, and has changed indexes"
+            stored = [running.initial] if running.reply is not None else [running.initial, alone.stored]
+            assert case.waits or running.stored() in stored, "it has failed, and has changed documents"
         if running.reply is not None:
             codes = codes_of(running.reply)
             assert codes <= allowed, f"the errors {codes - allowed} in {running.reply}"
@@ -458,7 +466,10 @@ def test_a_command_that_others_disturb(name: str, kind: str, seed: int) -> None:
     case = CASES[name]
     chance = random.Random(f"{seed} {kind} {name}")
     alone = Alone(case, kind, f"{seed} {name}", leaves=seed % 2 == 0)
-    assert alone.steps > 1, "it takes one step: others cannot intervene"
+    if alone.steps < 2:
+        # At few calls of the engine the seed may choose none to be left.
+        assert kind == "suspending", "it takes one step: others cannot intervene"
+        return
     chosen = chance.sample(list(INTERVENTIONS), CHOSEN[kind])
     failed = []
     for title in chosen:

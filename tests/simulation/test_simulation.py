@@ -7,6 +7,7 @@ time in `World.check_everything`.
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,14 @@ from tests.simulation.clients import (
     ttl_tuner,
     writer,
 )
-from tests.simulation.seeds import MANY, run_seeds, seeds, turns
+from tests.simulation.seeds import MANY, MANY_SUSPENDING, run_seeds, seeds, turns
 from tests.simulation.streams import Follower
 from tests.simulation.world import Client, Request, World
 
 LONG = 2000
 SHORT = 110
+# With a suspending engine.
+SHORT_SUSPENDING = 500
 
 
 def opener() -> Client:
@@ -49,23 +52,23 @@ def opener() -> Client:
         yield Request({"ping": 1})
 
 
-def simulate(seed: int, folder: Path, turns: int) -> Stage:
+def simulate(seed: int, folder: Path, turns: int, suspends: bool = False) -> Stage:
     """One run. Whether storage fails in it, and whether the server crashes, depends on the seed."""
     elapsed = trio.testing.MockClock()
-    return trio.run(_simulate, seed, folder, turns, elapsed, clock=elapsed)
+    return trio.run(_simulate, seed, folder, turns, elapsed, suspends, clock=elapsed)
 
 
-async def _simulate(seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock) -> Stage:
+async def _simulate(seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock, suspends: bool) -> Stage:
     async with trio.open_nursery() as nursery:
-        return await _simulate_in(nursery, seed, folder, turns, elapsed)
+        return await _simulate_in(nursery, seed, folder, turns, elapsed, suspends)
 
 
 async def _simulate_in(
-    nursery: trio.Nursery, seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock
+    nursery: trio.Nursery, seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock, suspends: bool
 ) -> Stage:
     generator = random.Random(seed)
     faulty = seed % 2 == 0
-    world = World(generator, folder if seed % 3 else None, 0.01 if faulty else 0.0, elapsed, nursery)
+    world = World(generator, folder if seed % 3 else None, 0.01 if faulty else 0.0, elapsed, nursery, suspends)
     await trio.testing.wait_all_tasks_blocked()
     stage = Stage(world, faulty)
     world.engine.armed = False
@@ -107,8 +110,8 @@ def test_simulation(seed: int, tmp_path: Path) -> None:
         assert world.reclaimed > 0 or stage.faulty
 
 
-def count(seed: int, folder: Path, length: int) -> "Counter[str]":
-    stage = simulate(seed, folder, length)
+def count(seed: int, folder: Path, length: int, suspends: bool = False) -> "Counter[str]":
+    stage = simulate(seed, folder, length, suspends)
     world = stage.world
     return Counter(
         acknowledged=stage.acknowledged,
@@ -121,6 +124,7 @@ def count(seed: int, folder: Path, length: int) -> "Counter[str]":
         power_cuts=world.power_cuts,
         disk_failures=world.disk_failures,
         failures=world.failures,
+        left=sum(world.left.values()),
     )
 
 
@@ -128,6 +132,16 @@ def count(seed: int, folder: Path, length: int) -> "Counter[str]":
 def test_short_simulations(tmp_path: Path) -> None:
     numbers = seeds(MANY)
     counts = run_seeds(count, numbers, tmp_path, turns(SHORT))
+    print(dict(counts))
+    if len(numbers) == 1000:
+        assert all(counts[what] for what in count(1, tmp_path, SHORT) if what != "left"), counts
+
+
+@pytest.mark.slow
+def test_short_simulations_with_a_suspending_engine(tmp_path: Path) -> None:
+    """Operations are left at calls of the engine, as if it were behind a network."""
+    numbers = seeds(MANY_SUSPENDING)
+    counts = run_seeds(partial(count, suspends=True), numbers, tmp_path, turns(SHORT_SUSPENDING))
     print(dict(counts))
     if len(numbers) == 1000:
         assert all(counts[what] for what in count(1, tmp_path, SHORT)), counts

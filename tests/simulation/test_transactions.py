@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ from tests.simulation.bank import (
     snapshot_reader,
     transferrer,
 )
-from tests.simulation.seeds import MANY, run_seeds, seeds, turns
+from tests.simulation.seeds import MANY, MANY_SUSPENDING, run_seeds, seeds, turns
 from tests.simulation.streams import Follower
 from tests.simulation.world import Client, Request, World
 
 LONG = 2500
 SHORT = 150
+# With a suspending engine.
+SHORT_SUSPENDING = 500
 
 
 def opener() -> Client:
@@ -33,16 +36,18 @@ def opener() -> Client:
         yield Request({"ping": 1})
 
 
-def simulate(seed: int, folder: Path, turns: int) -> Bank:
+def simulate(seed: int, folder: Path, turns: int, suspends: bool = False) -> Bank:
     """One run. Whether storage fails in it, and whether the server crashes, depends on the seed."""
     elapsed = trio.testing.MockClock()
-    return trio.run(_simulate, seed, folder, turns, elapsed, clock=elapsed)
+    return trio.run(_simulate, seed, folder, turns, elapsed, suspends, clock=elapsed)
 
 
-async def _simulate(seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock) -> Bank:
+async def _simulate(seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock, suspends: bool) -> Bank:
     async with trio.open_nursery() as nursery:
         faulty = seed % 2 == 0
-        world = World(random.Random(seed), folder if seed % 3 else None, 0.003 if faulty else 0.0, elapsed, nursery)
+        world = World(
+            random.Random(seed), folder if seed % 3 else None, 0.003 if faulty else 0.0, elapsed, nursery, suspends
+        )
         await trio.testing.wait_all_tasks_blocked()
         bank = Bank(world, faulty)
         world.engine.armed = False
@@ -79,13 +84,15 @@ def test_transactions(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_reproduces_a_run(tmp_path: Path) -> None:
-    first, second = (simulate(5, tmp_path / name, 600) for name in ("first", "second"))
+@pytest.mark.parametrize("suspends", [False, True])
+def test_a_seed_reproduces_a_run(suspends: bool, tmp_path: Path) -> None:
+    first, second = (simulate(5, tmp_path / name, 600, suspends) for name in ("first", "second"))
+    assert first.world.left == second.world.left and bool(first.world.left) == suspends
     assert (first.committed, first.aborted, first.plain) == (second.committed, second.aborted, second.plain)
 
 
-def count(seed: int, folder: Path, length: int) -> "Counter[str]":
-    bank = simulate(seed, folder, length)
+def count(seed: int, folder: Path, length: int, suspends: bool = False) -> "Counter[str]":
+    bank = simulate(seed, folder, length, suspends)
     return Counter(
         committed=len(bank.committed),
         aborted=len(bank.aborted),
@@ -98,6 +105,7 @@ def count(seed: int, folder: Path, length: int) -> "Counter[str]":
         resumed=bank.resumed,
         crashes=bank.world.crashes,
         power_cuts=bank.world.power_cuts,
+        left=sum(bank.world.left.values()),
     )
 
 
@@ -105,6 +113,16 @@ def count(seed: int, folder: Path, length: int) -> "Counter[str]":
 def test_short_simulations(tmp_path: Path) -> None:
     numbers = seeds(MANY)
     counts = run_seeds(count, numbers, tmp_path, turns(SHORT))
+    print(dict(counts))
+    if len(numbers) == 1000:
+        assert all(counts[what] for what in count(1, tmp_path, SHORT) if what != "left"), counts
+
+
+@pytest.mark.slow
+def test_short_simulations_with_a_suspending_engine(tmp_path: Path) -> None:
+    """Operations are left at calls of the engine, as if it were behind a network."""
+    numbers = seeds(MANY_SUSPENDING)
+    counts = run_seeds(partial(count, suspends=True), numbers, tmp_path, turns(SHORT_SUSPENDING))
     print(dict(counts))
     if len(numbers) == 1000:
         assert all(counts[what] for what in count(1, tmp_path, SHORT)), counts

@@ -14,6 +14,7 @@ import math
 import random
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -51,6 +52,7 @@ from tests.oplog_replay import Replay
 from tests.simulation.disk import Disk
 from tests.simulation.faults import FaultyEngine
 from tests.steps import run_to_end
+from tests.suspending import SuspendingEngine
 
 Document: TypeAlias = dict[str, Any]
 START_MS = 4_102_444_800_000
@@ -61,6 +63,8 @@ LONG_LOG_BYTES = 120_000
 RECLAIMED_BYTES = 4096
 # Turns for which a server continues after its disk has failed.
 TURNS_WITHOUT_DISK = 30
+# Of calls of the engine that are left before they are answered, and after.
+LEFT_RATES = (0.02, 0.1, 0.4)
 # Elapsed time of one turn, in seconds.
 USUAL_PAUSES_S = (0.0, 0.001, 0.01, 0.03)
 LONG_PAUSES_S = (1.0, 61.0, 400.0, 700.0, 2000.0)
@@ -140,7 +144,8 @@ class Seat:
 class World:
     """folder: for the files of the SQLite engine, which survives crashes; None takes the memory engine.
 
-    elapsed: the clock of the trio run in which this is made; it must only be moved here.
+    elapsed: the clock of the trio run in which this is made; it must only be moved here. suspends: whether operations
+    are left at calls of the engine.
     """
 
     def __init__(
@@ -150,8 +155,11 @@ class World:
         failure_rate: float,
         elapsed: trio.testing.MockClock,
         nursery: trio.Nursery,
+        suspends: bool = False,
     ) -> None:
         self.random = generator
+        self._suspends = suspends
+        self.left: Counter[str] = Counter()
         self.turn = 0
         self.elapsed = elapsed
         self.clock = VirtualClock(ElapsedTime(elapsed))
@@ -204,7 +212,13 @@ class World:
             directory = open_data_directory(str(home))
             inner = SqliteEngine(directory, CHECKPOINT_BYTES, LONG_LOG_BYTES, self.disk.sync)
         self.engine = FaultyEngine(inner, self.random, self._failure_rate)
-        self.service = ServiceContext(ServerConfig(quiet=True, data_dir=data_dir), self.clock, self.engine)
+        engine: StorageEngine = self.engine
+        if self._suspends:
+            engine = SuspendingEngine(self.engine, self.random, self.random.choice(LEFT_RATES))
+        self.service = ServiceContext(ServerConfig(quiet=True, data_dir=data_dir), self.clock, engine)
+        if isinstance(engine, SuspendingEngine):
+            engine.suspension.stacks = self.service.stacks
+            engine.suspension.left = self.left
         self.service.stacks.times = StepTimes(left_after_s=self.random.choice((0.0, math.inf)), together_s=0.0)
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
@@ -516,7 +530,7 @@ class World:
 
     def check_purge(self) -> None:
         """A purge that nothing disturbs leaves nothing behind that is expired: the wheel has forgotten nothing."""
-        if self.engine.failed or self.durability.holds_writers:
+        if self.engine.failed or self.durability.holds_writers or self.service.arming:
             return
         armed, enabled = self.engine.armed, self.service.ttl_monitor_enabled
         self.engine.armed, self.service.ttl_monitor_enabled = False, True

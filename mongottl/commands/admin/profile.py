@@ -11,6 +11,7 @@ from mongottl.commands.access import collection_needs, database_needs, needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, INTEGER, NUMBER, Field
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -84,8 +85,9 @@ def profile(op: OperationContext, request: ProfileRequest) -> Reply:
 
 def profile_collection(op: OperationContext) -> Collection:
     """The collection `system.profile` of the operation's database, created if it does not exist."""
-    collection = op.catalog.lookup(op.database, PROFILE_COLLECTION)
-    if collection is None:
-        options = CollectionOptions(encode({"capped": True, "size": _PROFILE_BYTES}))
-        collection = op.catalog.create_collection(op.database, PROFILE_COLLECTION, options)
-    return collection
+    with Undivided():
+        collection = op.catalog.lookup(op.database, PROFILE_COLLECTION)
+        if collection is None:
+            options = CollectionOptions(encode({"capped": True, "size": _PROFILE_BYTES}))
+            collection = op.catalog.create_collection(op.database, PROFILE_COLLECTION, options)
+        return collection

@@ -10,6 +10,7 @@ from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, ONE, Field
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Date, Int64, ObjectId, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode
@@ -159,9 +160,9 @@ def _config(op: OperationContext) -> dict[str, Value]:
 def publish(op: OperationContext) -> None:
     """Makes the document of local.system.replset, which tools read, the configuration as this client sees it."""
     document = encode(_config(op))
-    collection = op.catalog.lookup(*_CONFIG_COLLECTION) or op.catalog.create_collection(*_CONFIG_COLLECTION)
-    records, _ = op.recovery_unit.records(collection).scan(0, 1, True, len(document))
-    with suppress(WriteConflict):  # another client reads it at the same time
+    with Undivided(), suppress(WriteConflict):  # a client writes to it, too
+        collection = op.catalog.lookup(*_CONFIG_COLLECTION) or op.catalog.create_collection(*_CONFIG_COLLECTION)
+        records, _ = op.recovery_unit.records(collection).scan(0, 1, True, len(document))
         if not records:
             insert_document(op, collection, document)
         elif records[0][1] != document:

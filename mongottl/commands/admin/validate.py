@@ -23,6 +23,7 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
@@ -33,7 +34,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.pipeline import is_stable
 from mongottl.security.privileges import ALL_DATABASES, Need
-from mongottl.storage.interface import DamagedRecord, Record, SortedDataInterface
+from mongottl.storage.interface import DamagedRecord, Record
 from mongottl.ttl.policy import is_expired
 
 # Records or index entries that are read at once.
@@ -214,11 +215,10 @@ def _check_entries(op: OperationContext, collection: Collection, index: IndexEnt
     """Checks that an index has no entries without a document."""
     if not index.has_keys:
         return
-    data = op.recovery_unit.index(index)
     sums = found.sums.setdefault(index.name, EntrySums())
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
-        entries, more = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
+        entries, more = op.recovery_unit.index(index).scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
         for key, rid in entries:
             sums.subtract(key, rid)
         if not more:
@@ -227,44 +227,52 @@ def _check_entries(op: OperationContext, collection: Collection, index: IndexEnt
         op.give_way()
         _check_alive(op, collection)
     if sums.differ():
-        _find_extra(op, collection, index, data, sums, found)
+        _find_extra(op, collection, index, sums, found)
 
 
 def _find_extra(
-    op: OperationContext,
-    collection: Collection,
-    index: IndexEntry,
-    data: SortedDataInterface,
-    sums: EntrySums,
-    found: _Findings,
+    op: OperationContext, collection: Collection, index: IndexEntry, sums: EntrySums, found: _Findings
 ) -> None:
     """Compares the entries of records whose sums differ with the records, one by one."""
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
-        size = 0
-        entries, more = data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
-        wanted: dict[int, set[bytes]] = {}
-        for entry in entries:
-            key, rid = after = entry
-            if not sums.differ_at(rid):
-                continue
-            if rid not in wanted:
-                try:
-                    record = op.recovery_unit.records(collection).find_record(rid)
-                except DamagedRecord:
-                    continue  # its keys are not known; it is reported
-                size += 0 if record is None else len(record[1])
-                wanted[rid] = set() if record is None else set(index.keys_of(record[1]))
-            if key not in wanted[rid]:
-                found.note_broken(index, rid, found.extra)
-                found.keys[index.name] = found.keys.get(index.name, 0) + 1
-            if size >= _STEP_BYTES:
-                break
-        else:
-            if not more:
-                return
+        with Undivided():  # entries and records are of one instant
+            _check_alive(op, collection)
+            after, more = _compare_some(op, collection, index, after, sums, found)
+        if not more:
+            return
         op.give_way()
-        _check_alive(op, collection)
+
+
+def _compare_some(
+    op: OperationContext,
+    collection: Collection,
+    index: IndexEntry,
+    after: tuple[bytes, int] | None,
+    sums: EntrySums,
+    found: _Findings,
+) -> tuple[tuple[bytes, int] | None, bool]:
+    """The last entry that was compared, and whether there are more."""
+    size = 0
+    entries, more = op.recovery_unit.index(index).scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
+    wanted: dict[int, set[bytes]] = {}
+    for entry in entries:
+        key, rid = after = entry
+        if not sums.differ_at(rid):
+            continue
+        if rid not in wanted:
+            try:
+                record = op.recovery_unit.records(collection).find_record(rid)
+            except DamagedRecord:
+                continue  # its keys are not known; it is reported
+            size += 0 if record is None else len(record[1])
+            wanted[rid] = set() if record is None else set(index.keys_of(record[1]))
+        if key not in wanted[rid]:
+            found.note_broken(index, rid, found.extra)
+            found.keys[index.name] = found.keys.get(index.name, 0) + 1
+        if size >= _STEP_BYTES:
+            return after, True
+    return after, more
 
 
 def _reply(collection: Collection, found: _Findings) -> Reply:

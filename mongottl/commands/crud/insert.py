@@ -30,7 +30,7 @@ from mongottl.commands.request_fields import (
     StatementIds,
 )
 from mongottl.document.types import Value
-from mongottl.errors import CommandError, is_interruption
+from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.retryable_writes import RetryableWrite
@@ -102,7 +102,8 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply:
 def _insert_one(
     op: OperationContext, request: InsertRequest, collection: Collection | None, write: RetryableWrite | None
 ) -> dict[str, Value] | None:
-    """The reply to the insert of a single document; None if it must wait for a transaction, as `_insert_many` does."""
+    """The reply to the insert of a single document; None if it must wait for a transaction, or find its collection
+    again, as `_insert_many` does."""
     errors = WriteErrors(op)
     if write is not None:
         write.begin_inserts(0)
@@ -117,6 +118,8 @@ def _insert_one(
     except ClaimedByTransaction:
         return None
     except CommandError as error:
+        if collection is not None and collection.dropped and error.code == ErrorCode.QueryPlanKilled:
+            return None
         if ends_command(op, error):
             raise
         errors.add(0, error)
@@ -260,7 +263,11 @@ def _insert_when_free(op: OperationContext, name: str, document: bytes) -> None:
     """Inserts a prepared document, after the transactions that have written one of its unique keys, into the collection
     that has the name then."""
     while True:
+        collection = collection_for_write(op, name)
         try:
-            return insert_document(op, collection_for_write(op, name), document)
+            return insert_document(op, collection, document)
         except ClaimedByTransaction as conflict:
             await_transaction(op, conflict)
+        except CommandError as error:
+            if error.code != ErrorCode.QueryPlanKilled or not collection.dropped:
+                raise

@@ -23,6 +23,7 @@ from mongottl.commands.request_fields import (
 from mongottl.dialect.cosmos.limits import large_batch_advice
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import INT_MAX, Int64, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
@@ -133,8 +134,12 @@ def collection_for_write(op: OperationContext, name: str) -> Collection:
     collection = op.catalog.lookup(op.database, name, time_series=True)
     if collection is not None:
         return collection
-    op.catalog.check_new_name(op.database, name)
-    return op.catalog.create_collection(op.database, name)
+    with Undivided():
+        collection = op.catalog.lookup(op.database, name, time_series=True)
+        if collection is not None:
+            return collection
+        op.catalog.check_new_name(op.database, name)
+        return op.catalog.create_collection(op.database, name)
 
 
 def collection_if_any(op: OperationContext, name: str) -> Collection | None:

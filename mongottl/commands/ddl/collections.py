@@ -26,6 +26,7 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import BinData, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import is_empty
@@ -59,6 +60,11 @@ def drop(op: OperationContext, request: DropRequest) -> Reply:
     """Drops a collection or view: `{nIndexesWas, ns}`. One that does not exist is no error."""
     op.check_database()
     check_collection_name(op.database, request.collection)
+    with Undivided():
+        return _drop(op, request)
+
+
+def _drop(op: OperationContext, request: DropRequest) -> Reply:
     collection = op.catalog.find(op.database, request.collection)
     if isinstance(collection, View):
         check_uuid(op, "drop", request.collection_uuid, op.database, request.collection, None)
@@ -126,6 +132,13 @@ def rename_collection(op: OperationContext, request: RenameCollectionRequest) ->
         raise CommandError(ErrorCode.IllegalOperation, "Can't rename a collection to itself")
     _check_renamable("source", request.source, database, name)
     _check_renamable("target", request.to, to_database, to_name)
+    with Undivided():
+        return _rename(op, request, database, name, to_database, to_name)
+
+
+def _rename(
+    op: OperationContext, request: RenameCollectionRequest, database: str, name: str, to_database: str, to_name: str
+) -> Reply:
     source = op.catalog.lookup(database, name)
     check_uuid(op, "renameCollection", request.collection_uuid, database, name, source)
     target = op.catalog.find(to_database, to_name)

@@ -6,7 +6,7 @@ Source: MongoDB's collMod reference.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.change_kinds import MODIFY
-from mongottl.catalog.collection import Collection
+from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
@@ -44,14 +44,16 @@ from mongottl.commands.request import (
 from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.bson_field import checked_word, wrong_type
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.views import define_view
+from mongottl.exec.stages.stage import check_alive
 from mongottl.exec.write.expiry import rearm_collection
-from mongottl.exec.write.index_build import build_indexes
+from mongottl.exec.write.index_build import finish_build, start_indexes
 from mongottl.oplog.entry import OplogEntry, is_logged
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.security.privileges import Need
@@ -118,11 +120,12 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Reply:
     if f"{op.database}.{request.collection}" == OPLOG:
         raise CommandError(ErrorCode.InvalidOptions, "the oplog cannot be changed by collMod")
     check_uuid_of(op, "collMod", request.collection_uuid, request.collection)
-    collection = op.catalog.find(op.database, request.collection)
-    if collection is None:
-        raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
-    if isinstance(collection, View):
-        return _change_view(op, collection, request, change, options)
+    with Undivided():
+        collection = op.catalog.find(op.database, request.collection)
+        if collection is None:
+            raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
+        if isinstance(collection, View):
+            return _change_view(op, collection, request, change, options)
     if request.view_on is not None or request.pipeline is not None:
         raise CommandError(ErrorCode.InvalidOptions, "'viewOn' and 'pipeline' are only supported on views")
     _check_applicable(collection, request, options)
@@ -149,7 +152,9 @@ def _change(
     if options:
         if collection.time_series is not None and "expireAfterSeconds" in options:
             _change_expiry_index(op, collection, options["expireAfterSeconds"])
-        op.catalog.set_options(collection, collection.options.with_options(options))
+        with Undivided():
+            check_alive(collection)
+            op.catalog.set_options(collection, collection.options.with_options(options))
         if "expireAfterSeconds" in options:
             rearm_collection(op.service, collection.number)
     if not request.dry_run:
@@ -241,15 +246,20 @@ def _change_expiry_index(op: OperationContext, collection: Collection, seconds: 
     """Creates, changes or drops the TTL index of a time series collection."""
     series = collection.time_series
     assert series is not None
-    index = collection.index_named(EXPIRY_INDEX)
-    if isinstance(seconds, int):
-        descriptor = IndexDescriptor(series.expiry_index_spec(int(seconds)))
-        if index is None:
-            build_indexes(op, collection, [descriptor])
-        else:
-            op.catalog.replace_descriptor(collection, index, descriptor)
-    elif index is not None:
-        op.catalog.remove_indexes(collection, [index])
+    started: list[IndexEntry] = []
+    with Undivided():
+        check_alive(collection)
+        index = collection.index_named(EXPIRY_INDEX)
+        if isinstance(seconds, int):
+            descriptor = IndexDescriptor(series.expiry_index_spec(int(seconds)))
+            if index is None:
+                started = start_indexes(op, collection, [descriptor])
+            else:
+                op.catalog.replace_descriptor(collection, index, descriptor)
+        elif index is not None:
+            op.catalog.remove_indexes(collection, [index])
+    if started:
+        finish_build(op, collection, started)
 
 
 def _checked_expiry(op: OperationContext, value: Value) -> int | None:

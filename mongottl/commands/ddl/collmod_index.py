@@ -14,6 +14,7 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import TS_FIELD, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
+from mongottl.document.interrupt import Undivided
 from mongottl.document.keystring import HIGHEST_KEY
 from mongottl.document.numbers import clamp_to_int, is_true
 from mongottl.document.render import render_document
@@ -21,7 +22,7 @@ from mongottl.document.types import MISSING, Int64, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.stages.stage import BATCH_BYTES
+from mongottl.exec.stages.stage import BATCH_BYTES, check_alive
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import build_indexes
 from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
@@ -90,26 +91,26 @@ class IndexChange:
 def change_index(op: OperationContext, collection: Collection, change: IndexChange, dry_run: bool) -> dict[str, Value]:
     """The reply has the old and new values of what changed. dry_run: only check whether the index can become unique."""
     reply: dict[str, Value] = {}
-    index = _find_index(collection, change)
-    change.found_name = index.name
-    old = index.descriptor
-    becomes_unique = _checked_unique(index, change)
-    new = _changed_descriptor(collection, index, change, reply)
+    with Undivided():
+        check_alive(collection)
+        index = _find_index(collection, change)
+        change.found_name = index.name
+        old = index.descriptor
+        becomes_unique = _checked_unique(index, change)
+        new = _changed_descriptor(collection, index, change, reply)
+        if not becomes_unique and new is not old:
+            op.catalog.replace_descriptor(collection, index, new)
+            if new.hidden != old.hidden:
+                index.accesses = 0
+                index.since_ms = op.now_ms
     if becomes_unique:
         _check_no_duplicates(op, collection, index)
         if dry_run:
             return {}
-        new = new.with_option("prepareUnique", MISSING).with_option("unique", True)
-        _convert(op, collection, index, new)
+        _convert(op, collection, index, change, reply)
         reply["unique_new"] = True
-        return reply
-    if new is not old:
-        op.catalog.replace_descriptor(collection, index, new)
-        if new.hidden != old.hidden:
-            index.accesses = 0
-            index.since_ms = op.now_ms
-        if change.expire_after_seconds is not MISSING:
-            rearm_collection(op.service, collection.number)
+    elif new is not old and change.expire_after_seconds is not MISSING:
+        rearm_collection(op.service, collection.number)
     return reply
 
 
@@ -182,13 +183,13 @@ def _check_no_duplicates(op: OperationContext, collection: Collection, index: In
                 key = entry_key
                 group = []
             group.append(get_value(document, "_id"))
+        if collection.dropped or index not in collection.indexes:
+            raise CommandError(ErrorCode.IndexNotFound, f"the index {index.name} was dropped")
         if not more:
             break
         after = (entries[-1][0], entries[-1][1])
         op.give_way()
         op.check_interrupt()
-        if collection.dropped or index not in collection.indexes:
-            raise CommandError(ErrorCode.IndexNotFound, f"the index {index.name} was dropped")
     _add_violation(group, violations)
     if violations:
         raise CommandError(
@@ -203,8 +204,12 @@ def _add_violation(group: list[Value], violations: list[Value]) -> None:
         violations.append({"ids": group})
 
 
-def _convert(op: OperationContext, collection: Collection, index: IndexEntry, unique: IndexDescriptor) -> None:
-    """Builds the unique index, which then replaces the old one."""
+def _convert(
+    op: OperationContext, collection: Collection, index: IndexEntry, change: IndexChange, reply: dict[str, Value]
+) -> None:
+    """Builds the unique index, which then replaces the old one, as that is now."""
+    new = _changed_descriptor(collection, index, change, reply)
+    unique = new.with_option("prepareUnique", MISSING).with_option("unique", True)
     try:
         build_indexes(op, collection, [unique], replaced=index)
     except DuplicateKeyError as error:

@@ -45,6 +45,7 @@ from mongottl.document.bson_field import checked_word, missing_field
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import Undivided
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, BinData, Int64, Value, integer
 from mongottl.document.walk import get_value, is_empty
@@ -129,8 +130,13 @@ def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData
 
     NamespaceExists (48) also if the existing collection has another UUID, or another collection has this one.
     """
-    name = request.collection
     options = parse_options(op, request)
+    with Undivided():
+        return _create(op, request, options, uuid)
+
+
+def _create(op: OperationContext, request: CreateRequest, options: CollectionOptions, uuid: BinData | None) -> Reply:
+    name = request.collection
     existing = op.catalog.find(op.database, name)
     if request.view_on is not None:
         stages: list[Value] = [] if request.pipeline is None else [*request.pipeline]

@@ -12,6 +12,7 @@ from mongottl.commands.access import cluster_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, INTEGER, ONE, STRICT_BOOL, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -103,10 +104,11 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Reply:
         raise CommandError(ErrorCode.IllegalOperation, f"Dropping the '{name}' database is prohibited.")
     collections = op.catalog.collections(name)
     for collection in collections:
-        if not collection.dropped and collection.database == name:
-            op.service.cursors.close_where_namespace(collection.namespace)
-            op.catalog.drop_collection(collection)
-            op.remove_usage(collection.namespace)
+        with Undivided():
+            if not collection.dropped and collection.database == name:
+                op.service.cursors.close_where_namespace(collection.namespace)
+                op.catalog.drop_collection(collection)
+                op.remove_usage(collection.namespace)
         op.give_way()
     op.service.databases.drop(name)
     if collections:

@@ -33,6 +33,7 @@ from mongottl.commands.request_fields import CollectionUuid
 from mongottl.commands.time_series import check_time_series_index
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import truncated
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value, is_number
@@ -41,7 +42,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profiler import PROFILE_COLLECTION
 from mongottl.exec.write.expiry import count_expired, rearm_collection
-from mongottl.exec.write.index_build import build_indexes
+from mongottl.exec.write.index_build import build_indexes, finish_build, start_indexes
 from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features
 
 # Maximum members of a replica set.
@@ -194,35 +195,39 @@ def _create(
     with_collection: bool,
     dropped: Sequence[str],
 ) -> Reply:
-    collection = op.catalog.lookup(op.database, name, time_series=True)
-    created = collection is None
-    if collection is not None and collection.time_series is not None:
-        for descriptor in wanted:
-            check_time_series_index(collection.time_series, descriptor)
-    if collection is None:
-        op.catalog.check_new_name(op.database, name)
-        _new_indexes(op, f"{op.database}.{name}", None, wanted)  # raises before the collection is created
-        collection = op.catalog.create_collection(op.database, name)
+    with Undivided():
+        collection = op.catalog.lookup(op.database, name, time_series=True)
+        created = collection is None
+        if collection is not None and collection.time_series is not None:
+            for descriptor in wanted:
+                check_time_series_index(collection.time_series, descriptor)
+        if collection is None:
+            op.catalog.check_new_name(op.database, name)
+            _new_indexes(op, f"{op.database}.{name}", None, wanted)  # raises before the collection is created
+            collection = op.catalog.create_collection(op.database, name)
     while True:
-        new, building = _new_indexes(op, collection.namespace, collection, wanted, with_collection, dropped)
-        if not building:
-            break
+        with Undivided():
+            if collection.dropped:
+                text = f"Index build failed: {collection.namespace} was dropped"
+                raise CommandError(ErrorCode.IndexBuildAborted, text)
+            new, building = _new_indexes(op, collection.namespace, collection, wanted, with_collection, dropped)
+            if not building:
+                before = _ready(collection)
+                old = [index for index in collection.indexes if index.name in dropped]
+                if new:
+                    records = op.recovery_unit.records(collection)
+                    if records.count() > count_expired(records, collection, op.service.now_s()):
+                        check_quorum_can_be_met(quorum)
+                    started = start_indexes(op, collection, new)
+                elif old:
+                    op.catalog.remove_indexes(collection, old)
+                break
         op.wait(_BUILD_POLL_S)
         op.check_interrupt()
-        if collection.dropped:
-            raise CommandError(ErrorCode.IndexBuildAborted, f"Index build failed: {collection.namespace} was dropped")
-    before = _ready(collection)
-    old = [index for index in collection.indexes if index.name in dropped]
     if new:
-        records = op.recovery_unit.records(collection)
-        if records.count() > count_expired(records, collection, op.service.now_s()):
-            check_quorum_can_be_met(quorum)
-        changed = [*new, *(index.descriptor for index in old)]
-        build_indexes(op, collection, new, dropped=dropped)
-        if any(_has_ttl(descriptor) for descriptor in changed):
-            rearm_collection(op.service, collection.number)
-    else:
-        _drop_entries(op, collection, old)
+        finish_build(op, collection, started, dropped=dropped)
+    if any(_has_ttl(descriptor) for descriptor in (*new, *(index.descriptor for index in old))):
+        rearm_collection(op.service, collection.number)
     reply: dict[str, Value] = {
         "numIndexesBefore": before,
         "numIndexesAfter": before + len(new),
@@ -416,13 +421,17 @@ def drop_indexes(op: OperationContext, request: DropIndexesRequest) -> Reply:
     op.check_database()
     check_collection_name(op.database, request.collection)
     check_uuid_of(op, "dropIndexes", request.collection_uuid, request.collection)
-    collection = op.catalog.lookup(op.database, request.collection, time_series=True)
-    if request.what is MISSING:
-        raise missing_field("dropIndexes.index")
-    _check_index_type(request.what)
-    if collection is None:
-        raise CommandError(ErrorCode.NamespaceNotFound, f"ns not found {op.database}.{request.collection}")
-    return _drop(op, collection, request.what)
+    with Undivided():
+        collection = op.catalog.lookup(op.database, request.collection, time_series=True)
+        if request.what is MISSING:
+            raise missing_field("dropIndexes.index")
+        _check_index_type(request.what)
+        if collection is None:
+            raise CommandError(ErrorCode.NamespaceNotFound, f"ns not found {op.database}.{request.collection}")
+        reply, removed = _drop(op, collection, request.what)
+    if any(_has_ttl(entry.descriptor) for entry in removed):
+        rearm_collection(op.service, collection.number)
+    return reply
 
 
 def _check_index_type(index: Value) -> None:
@@ -439,7 +448,8 @@ def _check_index_type(index: Value) -> None:
         raise wrong_type(named, value, "[string, object, array]")
 
 
-def _drop(op: OperationContext, collection: Collection, index: Value) -> Reply:
+def _drop(op: OperationContext, collection: Collection, index: Value) -> tuple[dict[str, Value], list[IndexEntry]]:
+    """The reply, and the indexes that were dropped."""
     known = collection.listed_indexes
     reply: dict[str, Value] = {"nIndexesWas": len(collection.counted_indexes)}
     removed: list[IndexEntry] = []
@@ -464,16 +474,9 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> Reply:
     account = op.service.dialect.account
     if account is not None:
         check_dropped_indexes(account, [entry.descriptor for entry in removed])
-    _drop_entries(op, collection, removed)
-    return reply
-
-
-def _drop_entries(op: OperationContext, collection: Collection, removed: list[IndexEntry]) -> None:
-    """Drops indexes, of which it is known that they may be dropped."""
     if removed:
         op.catalog.remove_indexes(collection, removed)
-        if any(_has_ttl(entry.descriptor) for entry in removed):
-            rearm_collection(op.service, collection.number)
+    return reply, removed
 
 
 def _by_key(collection: Collection, key: bytes) -> IndexEntry:

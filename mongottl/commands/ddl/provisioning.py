@@ -44,12 +44,14 @@ from mongottl.dialect.cosmos.provisioning import (
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Timestamp, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.resume_token import high_water_mark
+from mongottl.exec.stages.stage import check_alive
 from mongottl.security.privileges import Need
 
 
@@ -221,17 +223,19 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Rep
         check_shard_key(shard_key)
     throughput = _asked_throughput(request, sharded=shard_key != "")
     wanted = None if request.indexes is None else _checked_indexes(op, name, request.indexes, keeps_names=True)
-    if op.catalog.find(op.database, name) is not None:
-        raise already_exists()
-    op.catalog.check_new_name(op.database, name)
-    collection = op.catalog.create_collection(op.database, name, NO_OPTIONS.provisioned(shard_key, throughput))
+    with Undivided():
+        if op.catalog.find(op.database, name) is not None:
+            raise already_exists()
+        op.catalog.check_new_name(op.database, name)
+        collection = op.catalog.create_collection(op.database, name, NO_OPTIONS.provisioned(shard_key, throughput))
     op.service.request_units.wake_waiting()
     if wanted is not None:
         try:
             _set_indexes(op, collection, wanted, with_collection=True)
         except CommandError:
-            if not collection.dropped:
-                op.catalog.drop_collection(collection)
+            with Undivided():
+                if not collection.dropped:
+                    op.catalog.drop_collection(collection)
             raise
     return {}
 
@@ -250,7 +254,9 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Rep
     if wanted is not None:
         _set_indexes(op, collection, wanted)
     if throughput is not None:
-        op.catalog.set_options(collection, collection.options.provisioned(collection.options.shard_key, throughput))
+        with Undivided():
+            check_alive(collection)
+            op.catalog.set_options(collection, collection.options.provisioned(collection.options.shard_key, throughput))
         op.service.request_units.wake_waiting()
     return {}
 
@@ -401,8 +407,9 @@ def shard_collection(op: OperationContext, request: ShardCollectionRequest) -> R
         raise refused("a hashed shard key cannot be unique")
     path = key[0][0]
     check_shard_key(path)
-    if op.catalog.find(database, name) is not None:
-        raise already_exists()
-    op.catalog.check_new_name(database, name)
-    op.catalog.create_collection(database, name, NO_OPTIONS.provisioned(path, None))
+    with Undivided():
+        if op.catalog.find(database, name) is not None:
+            raise already_exists()
+        op.catalog.check_new_name(database, name)
+        op.catalog.create_collection(database, name, NO_OPTIONS.provisioned(path, None))
     return {"collectionsharded": request.namespace}

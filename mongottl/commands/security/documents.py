@@ -131,7 +131,10 @@ def privileges_needs(privileges: list[tuple[Resource, list[str]]], action: str) 
 
 def store(op: OperationContext, collection: str, present: Record | None, document: bytes) -> None:
     """Inserts the document of a user or role, or replaces the present one. Unauthorized (13) if the command was allowed
-    only because there was no user, and there is one by now."""
+    only because there was no user, and there is one by now.
+
+    Called in the undivided block in which the present one was read.
+    """
     check_still_first(op)
     stored = op.catalog.lookup(DATABASE, collection)
     if stored is None:
@@ -143,6 +146,7 @@ def store(op: OperationContext, collection: str, present: Record | None, documen
 
 
 def delete(op: OperationContext, collection: str, records: list[Record]) -> None:
+    """Deletes users or roles. Called in the undivided block in which they were read."""
     stored = op.catalog.lookup(DATABASE, collection)
     if stored is not None and records:
         delete_batch(op, stored, records)

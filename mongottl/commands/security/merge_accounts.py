@@ -41,6 +41,7 @@ def _merge_needs(op: OperationContext, request: MergeAuthzCollectionsRequest) ->
     access=needing(_merge_needs),
     help="Adds users and roles of temporary collections to those of the server, or replaces them; for mongorestore.",
     writes=True,
+    undivided=True,
     admin_only=True,
 )
 def merge_authz_collections(op: OperationContext, request: MergeAuthzCollectionsRequest) -> Reply:

@@ -61,6 +61,7 @@ def _create_role_needs(op: OperationContext, request: CreateRoleRequest) -> list
     access=needing(_create_role_needs, before_first_user=True),
     help="Creates a role of privileges and of other roles.",
     writes=True,
+    undivided=True,
 )
 def create_role(op: OperationContext, request: CreateRoleRequest) -> Reply:
     """51002 if there is such a role, RoleNotFound (31), InvalidRoleModification (49) for what a role of this database
@@ -168,6 +169,7 @@ def _update_role_needs(op: OperationContext, request: UpdateRoleRequest) -> list
     access=needing(_update_role_needs),
     help="Replaces a role's privileges or the roles that it includes.",
     writes=True,
+    undivided=True,
 )
 def update_role(op: OperationContext, request: UpdateRoleRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) without anything to change."""
@@ -208,6 +210,7 @@ def _grant_privileges_needs(op: OperationContext, request: GrantPrivilegesReques
     access=needing(_grant_privileges_needs),
     help="Adds privileges to a role.",
     writes=True,
+    undivided=True,
 )
 def grant_privileges_to_role(op: OperationContext, request: GrantPrivilegesRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) for no privilege."""
@@ -242,6 +245,7 @@ def _revoke_privileges_needs(op: OperationContext, request: RevokePrivilegesRequ
     access=needing(_revoke_privileges_needs),
     help="Takes privileges from a role.",
     writes=True,
+    undivided=True,
 )
 def revoke_privileges_from_role(op: OperationContext, request: RevokePrivilegesRequest) -> Reply:
     """Takes actions from the privilege on exactly the same resource. RoleNotFound (31), BadValue (2) for none."""
@@ -275,6 +279,7 @@ def _grant_roles_needs(op: OperationContext, request: GrantRolesRequest) -> list
     access=needing(_grant_roles_needs),
     help="Makes a role include further roles.",
     writes=True,
+    undivided=True,
 )
 def grant_roles_to_role(op: OperationContext, request: GrantRolesRequest) -> Reply:
     """RoleNotFound (31), BadValue (2) for no role, InvalidRoleModification (49) for a cycle or another database's."""
@@ -303,6 +308,7 @@ def _revoke_roles_needs(op: OperationContext, request: RevokeRolesRequest) -> li
     access=needing(_revoke_roles_needs),
     help="Makes a role no longer include other roles.",
     writes=True,
+    undivided=True,
 )
 def revoke_roles_from_role(op: OperationContext, request: RevokeRolesRequest) -> Reply:
     """RoleNotFound (31), BadValue (2) for no role. A role that is not included, or does not exist, is no error."""
@@ -323,6 +329,7 @@ class DropRoleRequest(NamedTuple):
     access=on_database("dropRole"),
     help="Deletes a role, and takes it from users and other roles.",
     writes=True,
+    undivided=True,
 )
 def drop_role(op: OperationContext, request: DropRoleRequest) -> Reply:
     """RoleNotFound (31), BadValue (2) for a built-in role."""
@@ -341,6 +348,7 @@ class DropAllRolesRequest(NamedTuple):
     access=on_database("dropRole"),
     help="Deletes all roles of a database, except the built-in ones.",
     writes=True,
+    undivided=True,
 )
 def drop_all_roles(op: OperationContext, request: DropAllRolesRequest) -> Reply:
     """`{n: <how many>}`."""

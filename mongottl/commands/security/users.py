@@ -26,6 +26,7 @@ from mongottl.commands.security.documents import (
 )
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -93,8 +94,6 @@ def create_user(op: OperationContext, request: CreateUserRequest) -> Reply:
     credentials: dict[str, Value] = {"external": True}
     if request.password is not None:
         credentials = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
-        check_still_first(op)
-        _check_is_new(op, user)
     elif request.mechanisms is not None:
         raise CommandError(ErrorCode.BadValue, f"Users of '{EXTERNAL}' have no SCRAM mechanisms")
     document: dict[str, Value] = {
@@ -109,7 +108,10 @@ def create_user(op: OperationContext, request: CreateUserRequest) -> Reply:
     document["roles"] = as_documents(roles)
     if restrictions is not None:
         document["authenticationRestrictions"] = restrictions
-    store(op, USERS, None, encode(document))
+    with Undivided():
+        check_still_first(op)
+        _check_is_new(op, user)
+        store(op, USERS, None, encode(document))
     return {}
 
 
@@ -205,10 +207,11 @@ def update_user(op: OperationContext, request: UpdateUserRequest) -> Reply:
         check_roles_exist(op, roles)
     if request.password is not None:
         changed["credentials"] = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
-        record = _existing(op, user)
     elif request.mechanisms is not None:
         changed["credentials"] = _kept_credentials(record[1], _mechanisms(request.mechanisms))
-    store(op, USERS, record, with_fields(record[1], changed))
+    with Undivided():
+        record = _existing(op, user)
+        store(op, USERS, record, with_fields(record[1], changed))
     return {}
 
 
@@ -233,7 +236,9 @@ class DropUserRequest(NamedTuple):
     name: Annotated[str, Field("dropUser", TEXT)]
 
 
-@command("dropUser", DropUserRequest, access=on_database("dropUser"), help="Deletes a user.", writes=True)
+@command(
+    "dropUser", DropUserRequest, access=on_database("dropUser"), help="Deletes a user.", writes=True, undivided=True
+)
 def drop_user(op: OperationContext, request: DropUserRequest) -> Reply:
     """UserNotFound (11). Connections of the user are no longer logged in."""
     delete(op, USERS, [_existing(op, UserName(request.name, op.database))])
@@ -250,6 +255,7 @@ class DropAllUsersRequest(NamedTuple):
     access=on_database("dropUser"),
     help="Deletes all users of a database.",
     writes=True,
+    undivided=True,
 )
 def drop_all_users(op: OperationContext, request: DropAllUsersRequest) -> Reply:
     """`{n: <how many>}`."""
@@ -274,6 +280,7 @@ def _grant_roles_needs(op: OperationContext, request: GrantRolesToUserRequest) -
     access=needing(_grant_roles_needs),
     help="Gives a user further roles.",
     writes=True,
+    undivided=True,
 )
 def grant_roles_to_user(op: OperationContext, request: GrantRolesToUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31), BadValue (2) for no role."""
@@ -301,6 +308,7 @@ def _revoke_roles_needs(op: OperationContext, request: RevokeRolesFromUserReques
     access=needing(_revoke_roles_needs),
     help="Takes roles from a user.",
     writes=True,
+    undivided=True,
 )
 def revoke_roles_from_user(op: OperationContext, request: RevokeRolesFromUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31), BadValue (2) for no role. One that the user does not have is no error."""

@@ -23,6 +23,7 @@ from librt.strings import read_i32_le
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import DOCUMENT, TIMESTAMP, Int64, Timestamp
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -225,13 +226,14 @@ class ClusterClock:
 
     def _store_limit(self) -> bool:
         """Stores a new limit in a unit of work of its own; False if the engine cannot."""
-        limit = self._next_limit()
-        try:
-            self._catalog.save_server_entry(_ENTRY, _entry_of(limit))
-        except (EngineUnavailable, WriteConflict):
-            return False
-        self._take_limit(limit)
-        return True
+        with Undivided():
+            limit = self._next_limit()
+            try:
+                self._catalog.save_server_entry(_ENTRY, _entry_of(limit))
+            except (EngineUnavailable, WriteConflict):
+                return False
+            self._take_limit(limit)
+            return True
 
 
 def _entry_of(limit: tuple[int, int]) -> bytes:

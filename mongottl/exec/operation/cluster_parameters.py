@@ -7,6 +7,7 @@ from typing import Final
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import MISSING, Int64, Timestamp, Value
 from mongottl.document.walk import fields, get_value
 
@@ -74,16 +75,17 @@ class ClusterParameters:
 
     def replace(self, name: str, values: dict[str, Value], at: Timestamp, now_ms: int) -> None:
         """Sets all fields of a parameter, and stores it."""
-        if self.images_kept_s is not None:
-            self.images_from_ms = max(self.images_from_ms, now_ms - self.images_kept_s * _MS_PER_S + 1)
-        self._values[name] = values
-        self.set_at[name] = at
-        self._apply()
-        parameters: dict[str, Value] = {
-            name: encode({**self._values[name], _SET_AT: at}) for name, at in self.set_at.items()
-        }
-        state: dict[str, Value] = {"imagesFrom": Int64(self.images_from_ms), "parameters": encode(parameters)}
-        self._catalog.save_server_entry(_ENTRY, encode(state))
+        with Undivided():
+            if self.images_kept_s is not None:
+                self.images_from_ms = max(self.images_from_ms, now_ms - self.images_kept_s * _MS_PER_S + 1)
+            self._values[name] = values
+            self.set_at[name] = at
+            self._apply()
+            parameters: dict[str, Value] = {
+                name: encode({**self._values[name], _SET_AT: at}) for name, at in self.set_at.items()
+            }
+            state: dict[str, Value] = {"imagesFrom": Int64(self.images_from_ms), "parameters": encode(parameters)}
+            self._catalog.save_server_entry(_ENTRY, encode(state))
 
     def _load(self, stored: bytes) -> None:
         images_from = get_value(stored, "imagesFrom")

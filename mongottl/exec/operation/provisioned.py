@@ -8,6 +8,7 @@ from typing import Final
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.throughput import Throughput, throughput_from
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 
@@ -42,12 +43,14 @@ class ProvisionedDatabases:
 
     def put(self, name: str, throughput: Throughput | None) -> None:
         """Creates a database, or changes the throughput of one."""
-        self._save({**self._databases, name: throughput})
+        with Undivided():
+            self._save({**self._databases, name: throughput})
 
     def drop(self, name: str) -> None:
         """Drops a database, if there is one of this name."""
-        if name in self._databases:
-            self._save({known: throughput for known, throughput in self._databases.items() if known != name})
+        with Undivided():
+            if name in self._databases:
+                self._save({known: throughput for known, throughput in self._databases.items() if known != name})
 
     def _save(self, databases: dict[str, Throughput | None]) -> None:
         entry: dict[str, Value] = {

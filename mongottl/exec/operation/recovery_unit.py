@@ -66,9 +66,15 @@ class RecoveryUnit:
         return entry.sorted_data
 
     def write(self, collection: Collection) -> WriteUnit:
-        """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered."""
+        """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered, and
+        nothing else may run until then.
+
+        QueryPlanKilled (175) if the collection was dropped, perhaps while an engine waited here.
+        """
         service = self._service
         work = service.engine.unit_of_work()
+        if collection.dropped:
+            raise collection_dropped(collection)
         if service.history.recording or service.claims.any:
             return RecordingWriteUnit(service, collection, work, self.retryable_write)
         return WriteUnit(service, collection, collection.store, work, self.retryable_write)

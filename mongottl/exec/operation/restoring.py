@@ -33,6 +33,7 @@ from typing import Final
 
 from mongottl.clock import VirtualClock
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -170,7 +171,8 @@ def save_state(service: ServiceContext, name: str) -> None:
     All that was committed belongs to it. Indexes under construction and the writes of open transactions do not.
     """
     _require_saving(service, "saveState")
-    before = service.saved_states.put(name, _saved(service))
+    with Undivided():
+        before = service.saved_states.put(name, _saved(service))
     if before is not None:
         _release(service, before)
 
@@ -192,8 +194,9 @@ def restore_state(service: ServiceContext, name: str | None, op: OperationContex
     try:
         while not _have_ended(service, op):
             service.stacks.wait(Wait(_POLL_S))
-        # Looked up now: meanwhile another thread may have saved a state under that name, or dropped it.
-        _put_back(service, _saved_as(service, name))
+        with Undivided():
+            # Looked up now: meanwhile another thread may have saved a state under that name, or dropped it.
+            _put_back(service, _saved_as(service, name))
     finally:
         service.restoring = False
     service.note_clock_change()

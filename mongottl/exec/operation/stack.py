@@ -6,12 +6,13 @@ greenlet:
     server's thread   ── begin ─┐              ┌─ other operations ─┐              ┌─ …
     greenlet                    └─ … give_way ─┘                    └─ … wait … ───┘
 
-It is left in two ways. Between two steps of its work, by `give_way` and `wait`, any state may change: collections are
+It is left in three ways. Between two steps of its work, by `give_way` and `wait`, any state may change: collections are
 dropped, documents expire, the clock moves. And in the middle of an evaluation that takes long (`document.interrupt`):
 of an expression, of a filter, of a request that is parsed. What was read before it may have changed then as well, so
 that stages read a batch of records first and then test them, writes fail with a WriteConflict, and are repeated, if a
-record is no longer what it was when its filter was evaluated, and planning is checked (`plan.planner.make_plan`). An
-open unit of work is never left.
+record is no longer what it was when its filter was evaluated, and planning is checked (`plan.planner.make_plan`).
+Calls of an engine that waits for its answer are a third one. An open unit of work is never left. What may be
+interleaved, and what follows from it: `docs/architecture.md`.
 
 Who runs operations is given the `Steps` of one that was left, does what it waits for, and goes on with it (`Stacks`).
 Most commands are short and are never left, and entering a greenlet takes as long as a tenth of one. So one stack can

@@ -8,6 +8,7 @@ from typing import Final
 
 from mongottl.clock import Clock, VirtualClock
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.service import ServiceContext
@@ -21,11 +22,12 @@ def keep_clock(service: ServiceContext) -> None:
     clock = service.clock
     if service.config.data_dir is None or not isinstance(clock, VirtualClock):
         return
-    state: dict[str, Value] = {"now": Date(clock.now_ms())}
-    offset_ms = clock.offset_ms
-    if offset_ms is not None:
-        state["offsetMs"] = Int64(offset_ms)
-    service.catalog.save_server_entry(_ENTRY, encode(state))
+    with Undivided():
+        state: dict[str, Value] = {"now": Date(clock.now_ms())}
+        offset_ms = clock.offset_ms
+        if offset_ms is not None:
+            state["offsetMs"] = Int64(offset_ms)
+        service.catalog.save_server_entry(_ENTRY, encode(state))
 
 
 def resume_clock(engine: StorageEngine, clock: VirtualClock) -> None:

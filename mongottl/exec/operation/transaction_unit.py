@@ -17,6 +17,7 @@ from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.clock import VirtualClock
 from mongottl.dialect.cosmos.transactions import check_collection
+from mongottl.document.interrupt import Undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
@@ -67,7 +68,7 @@ def abort(service: ServiceContext, transaction: Transaction) -> None:
     release(service, transaction)
     for collection in created:
         # If that fails, their empty stores are dropped at the next start, since no catalog entry names them.
-        with suppress(EngineUnavailable, WriteConflict):
+        with Undivided(), suppress(EngineUnavailable, WriteConflict):
             service.catalog.drop_pending(collection)
 
 

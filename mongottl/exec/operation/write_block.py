@@ -8,6 +8,7 @@ from typing import Final
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 
@@ -33,6 +34,10 @@ class UserWriteBlock:
 
     def set(self, enabled: bool, reason: str) -> None:
         """Blocks writes, or allows them again. IllegalOperation (20) if they are blocked for another reason."""
+        with Undivided():
+            self._set(enabled, reason)
+
+    def _set(self, enabled: bool, reason: str) -> None:
         if self.reason is not None and self.reason != reason:
             doing = "acquire" if enabled else "release"
             raise CommandError(

@@ -10,6 +10,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import MISSING, Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.access_path import CollectionPath, IndexPath, OrPath
@@ -51,10 +52,11 @@ def count_scans_of(plan: QueryPlan) -> list[IndexPath]:
 
 
 def _living(op: OperationContext, collection: Collection) -> int:
-    records = op.recovery_unit.records(collection)
-    if op.meter is not None:
-        op.meter.load_bytes(records.size_bytes())  # a count costs as much as a scan
-    return records.count() - count_expired(records, collection, op.now_s)
+    with Undivided():
+        records = op.recovery_unit.records(collection)
+        if op.meter is not None:
+            op.meter.load_bytes(records.size_bytes())  # a count costs as much as a scan
+        return records.count() - count_expired(records, collection, op.now_s)
 
 
 class EntryCount:
@@ -99,6 +101,10 @@ class EntryCount:
 
     def step(self, op: OperationContext) -> int | None:
         """The number, or None if there is more to count. QueryPlanKilled (175) if index or collection was dropped."""
+        with Undivided():
+            return self._step(op)
+
+    def _step(self, op: OperationContext) -> int | None:
         plan = self._plan
         if not self._scans:
             collection = plan.collection

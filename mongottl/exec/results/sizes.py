@@ -8,6 +8,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.bson_field import NUMBERS, wrong_type
+from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value, integer, is_number
 from mongottl.errors import CommandError, ErrorCode
@@ -44,7 +45,9 @@ class CollectionSize:
 
     def living(self, now_s: int) -> int:
         """How many documents are not expired at `now_s`; the cost grows with the expired ones not purged yet."""
-        return self.records - count_expired(self._unit.records(self._collection), self._collection, now_s)
+        with Undivided():
+            records = self._unit.records(self._collection)
+            return records.count() - count_expired(records, self._collection, now_s)
 
 
 def collection_size(unit: RecoveryUnit, collection: Collection) -> CollectionSize:

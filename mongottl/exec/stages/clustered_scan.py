@@ -75,6 +75,8 @@ class ClusteredScan(PlanStage):
         rows, more = unit.index(self._index).scan_fetch(
             unit.records(collection), LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward, BATCH_BYTES
         )
+        if op.was_left:
+            check_alive(collection)
         self.examined += len(rows)
         op.records_examined += len(rows)
         if not more:

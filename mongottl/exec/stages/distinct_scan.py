@@ -14,6 +14,7 @@ arrays, if it is not bounded: each of their values has a key of its own.
 from enum import Enum
 from typing import Final
 
+from mongottl.document.interrupt import Undivided
 from mongottl.document.key_reader import KeyReader
 from mongottl.document.key_split import component_end
 from mongottl.document.keystring import encode_value, successor
@@ -86,9 +87,10 @@ class DistinctScan(IndexStage):
         """Reads the next entries with one storage call, appends the records to return, and moves the position."""
         at = self._at
         forward = self._forward
-        returns_all = self._index.arrays is not self._bounds.arrays
-        default_ttl_s = self._collection.default_ttl_s
-        rows, more = self._next_rows(op, not returns_all and default_ttl_s == NO_TTL)
+        with Undivided():  # the keys are of the time when the index has these arrays and type bits
+            returns_all = self._index.arrays is not self._bounds.arrays
+            default_ttl_s = self._collection.default_ttl_s
+            rows, more = self._next_rows(op, not returns_all and default_ttl_s == NO_TTL)
         self._seeks += 1
         if returns_all:
             self.examined += len(rows)

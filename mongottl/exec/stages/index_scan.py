@@ -131,6 +131,8 @@ class IndexStage(PlanStage):
         examined = self.examined
         rest = self._rest
         records = self.read(op) if rest is None else self._read_rest(op, rest)
+        if op.was_left:
+            self.check_indexes()  # of one that was dropped meanwhile, only a part may have been read
         self._size = next_batch_size(op, self._size, started_s)
         op.records_examined += self.examined - examined
         if records is None:
@@ -312,7 +314,10 @@ class IndexScan(IndexStage):
         found: list[FetchedEntry] = []
         visits = 0
         room_bytes = self._batch_bytes
+        generation = self._collection.generation
         while range_index < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
+            if self._collection.generation != generation:
+                break  # others have run: the ranges may have to be wider
             low, high = ranges[range_index]
             rows, more = data.scan_fetch(store, low, high, at.after, size - len(found), forward, room_bytes)
             visits += 1
@@ -456,11 +461,12 @@ class PointLookup(IndexStage):
                 return []
             records = [record]
             self._seeks += 1
-            part = keys
+            entries = [(keys[0], record[0])]
         else:
             part = keys[start : start + self._size]
-            entries = data.find_exact(part)
-            records, taken = store.find_records([rid for _, rid in entries], self._batch_bytes)
+            with Undivided():  # the records still have these keys
+                entries = data.find_exact(part)
+                records, taken = store.find_records([rid for _, rid in entries], self._batch_bytes)
             if taken < len(entries):
                 # Continue with the key of the first entry whose record was not read.
                 part = part[: part.index(entries[taken][0])]
@@ -468,7 +474,7 @@ class PointLookup(IndexStage):
             self._seeks += len(part)
         self.examined += len(records)
         if self.keyed:
-            of_rid = {rid: key for key, rid in data.find_exact(part)}
+            of_rid = {rid: key for key, rid in entries}
             records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
         match = self._residual
         if match is not None:

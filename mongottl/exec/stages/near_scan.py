@@ -143,6 +143,8 @@ class NearStage(PlanStage):
             self._next_ring()
         elif self._range_index < len(self._ranges):
             self._read_some(op)
+            if op.was_left:
+                check_index(collection, self._index)
         else:
             self._ring_is_read = True
         return []

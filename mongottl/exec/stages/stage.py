@@ -235,6 +235,7 @@ def check_index(collection: Collection, index: CollectionIndex) -> None:
 def check_position(op: OperationContext, collection: Collection, record_id: int) -> None:
     """CappedPositionLost (136) if the record at a scan's position was deleted to make room in a capped collection.
 
+    Called after what follows the position was read: if it is there still, nothing between them was lost before.
     Expired records may be purged at any time, so in a collection with a TTL a missing record is no error.
     """
     lost = record_id <= collection.evicted_through
@@ -363,11 +364,13 @@ class CollectionScan(PlanStage):
             collection.scans += 1
             if self._span is not None:
                 self._position = self._span.start(op.service.oplog, self._forward, self._position)
-        if self._guarded and self.examined:
-            check_position(op, collection, self._position)
         size = min(self._size, op.step_records)
         started_s = op.service.monotonic_s()
         records, more = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
+        if self._guarded and self.examined:
+            check_position(op, collection, self._position)
+        if op.was_left:
+            check_alive(collection)  # of one that was dropped meanwhile, only a part may have been read
         self.examined += len(records)
         op.records_examined += len(records)
         if not more:

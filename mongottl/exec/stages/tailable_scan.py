@@ -49,13 +49,15 @@ class TailableScan(PlanStage):
     def pull(self, op: OperationContext) -> list[Record] | None:
         collection = self._collection
         check_alive(collection)
-        if self.started:
-            check_position(op, collection, self._position)
-        elif not self._begun and self._span is not None:
+        if not self.started and not self._begun and self._span is not None:
             self._position = self._span.start(op.service.oplog, self._forward, self._position)
         size = min(self._size, op.step_records)
         started_s = op.service.monotonic_s()
         records, _ = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
+        if self.started:
+            check_position(op, collection, self._position)
+        if op.was_left:
+            check_alive(collection)
         if not records:
             return None
         if not self._begun:

@@ -106,6 +106,8 @@ class TextStage(PlanStage):
         if self._scored:
             if not self._collected:
                 self._collect(op)
+                if op.was_left:
+                    check_index(collection, self._index)
                 return []
             sorter = self._sorter
             if sorter is not None and sorter.pending:
@@ -114,6 +116,8 @@ class TextStage(PlanStage):
             records = self._next_scored(op.recovery_unit)
         else:
             records = self._next_found(op.recovery_unit)
+        if op.was_left:
+            check_index(collection, self._index)
         if records is None:
             return None
         records = self._passing(records)

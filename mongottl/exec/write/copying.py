@@ -9,13 +9,14 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.liveness import living
 from mongottl.exec.write.expiry import due_by_policy
 from mongottl.exec.write.writes import insert_copies
-from mongottl.storage.interface import MAX_RECORD_ID, NewRecord
+from mongottl.storage.interface import MAX_RECORD_ID, NewRecord, Record
 
 # Records of one unit of work, and the bytes of their documents; the last document may exceed them.
 _BATCH: Final = 256
@@ -33,9 +34,7 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
 
     name: of the copy; if it is the source's name, the copy replaces the source. Only the index on `_id` is copied.
     """
-    database = source.database
     temporary = f"tmp.{op.service.object_ids.generate(op.now_s)}.convertToCapped"
-    op.catalog.check_new_name(database, temporary)
     # A capped collection has the order of insertion, so it cannot be clustered.
     options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True})
     for _ in range(_ATTEMPTS):
@@ -57,7 +56,9 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
 
 def _copy_once(op: OperationContext, source: Collection, temporary: str, name: str, options: CollectionOptions) -> bool:
     """One attempt to copy; whether it succeeded and the copy was renamed."""
-    made = op.catalog.create_collection(source.database, temporary, options)
+    with Undivided():
+        op.catalog.check_new_name(source.database, temporary)
+        made = op.catalog.create_collection(source.database, temporary, options)
     published = False
     try:
         writes, default_ttl_s = _writes_to(source), source.default_ttl_s
@@ -73,8 +74,14 @@ def _copy_once(op: OperationContext, source: Collection, temporary: str, name: s
             op.check_interrupt()
             op.give_way()
         # Documents that have expired since they were copied must be deleted here, since the copy has no TTL.
-        while not made.dropped:
-            expired = due_by_policy(op.recovery_unit.records(made), source, op.service.now_s())
+        while True:
+            with Undivided():
+                expired: list[Record] = []
+                if not made.dropped:
+                    expired = due_by_policy(op.recovery_unit.records(made), source, op.service.now_s())
+                if not expired:
+                    unchanged = _writes_to(source) == writes and source.default_ttl_s == default_ttl_s
+                    published = _publish(op, source, made, name, unchanged)
             if not expired:
                 break
             unit = op.recovery_unit.write(made)
@@ -84,11 +91,10 @@ def _copy_once(op: OperationContext, source: Collection, temporary: str, name: s
             if len(expired) >= _BATCH:
                 op.check_interrupt()
                 op.give_way()
-        unchanged = _writes_to(source) == writes and source.default_ttl_s == default_ttl_s
-        published = _publish(op, source, made, name, unchanged)
     finally:
-        if not published and not made.dropped:
-            op.catalog.drop_collection(made)
+        with Undivided():
+            if not published and not made.dropped:
+                op.catalog.drop_collection(made)
     return published
 
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
+from mongottl.document.interrupt import Undivided
 from mongottl.document.keystring import bracket_range, value_range
 from mongottl.document.types import INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.arming import arm_date, date_due_ms, numbers_are_dates
@@ -127,6 +128,8 @@ def reap_after_clock_change(service: ServiceContext) -> int:
     everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
     keep_clock(service)
     abort_expired(service)
+    while service.arming and service.stacks.present is not None:
+        service.stacks.wait(Wait(_PURGE_POLL_S))  # until the wheel has all that may be due
     before = service.metrics.ttl_deleted_documents
     reap_due(service)
     _reap_dates(service)
@@ -174,31 +177,35 @@ def _purge_collection(service: ServiceContext, number: int) -> int:
             return deleted
         from_backlog = done < len(backlog)
         records: list[Record] = []
-        if from_backlog:
-            try:
-                stored = recovery_unit.records(collection)
-                found, taken = stored.find_records(backlog[done : done + PURGE_BATCH], PURGE_BYTES)
-                done += taken
-                records = _still_due(service, collection, stored.ident, found)
-            except DamagedRecord:
-                done = len(backlog)  # the rest is found by its expiry, where damaged records are left out
-            if not records:
-                service.stacks.give_way()
-                continue
-        else:
-            with_numbers = numbers_are_dates(service)
-            try:
-                records = _due_records(recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers)
-            except DamagedRecord as error:
-                service.log_damaged_record(error)
-                return deleted  # nothing else is due here
-            if not records:
-                return deleted
-        try:
-            _delete_batch(recovery_unit.write(collection), records)
-        except WriteConflict:
-            # No record has changed since it was read: the disk was full, and the engine has made room for deletions.
-            _delete_batch(recovery_unit.write(collection), records)
+        with Undivided():  # what is due when it is read is deleted before others can change that
+            if from_backlog:
+                try:
+                    stored = recovery_unit.records(collection)
+                    found, taken = stored.find_records(backlog[done : done + PURGE_BATCH], PURGE_BYTES)
+                    done += taken
+                    records = _still_due(service, collection, stored.ident, found)
+                except DamagedRecord:
+                    done = len(backlog)  # the rest is found by its expiry, where damaged records are left out
+            else:
+                with_numbers = numbers_are_dates(service)
+                try:
+                    records = _due_records(
+                        recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers
+                    )
+                except DamagedRecord as error:
+                    service.log_damaged_record(error)
+                    return deleted  # nothing else is due here
+                if not records:
+                    return deleted
+            if records:
+                try:
+                    _delete_batch(recovery_unit.write(collection), records)
+                except WriteConflict:
+                    # No record has changed: the disk was full, and the engine has made room for deletions.
+                    _delete_batch(recovery_unit.write(collection), records)
+        if not records:
+            service.stacks.give_way()
+            continue
         collection.purges += 1
         deleted += len(records)
         scattered = not from_backlog and _are_scattered(recovery_unit.records(collection), records)

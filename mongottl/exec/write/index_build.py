@@ -20,7 +20,7 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_unit import WriteUnit
@@ -48,9 +48,48 @@ def build_indexes(
     descriptors: list[IndexDescriptor],
     batch: int = BUILD_BATCH,
     replaced: IndexEntry | None = None,
-    dropped: Sequence[str] = (),
 ) -> list[IndexEntry]:
-    """Builds indexes in one pass over the collection, all or none; the caller has checked that they may be created.
+    """Builds indexes in one pass over the collection, all or none: `start_indexes`, then `finish_build`."""
+    started = start_indexes(op, collection, descriptors, replaced)
+    finish_build(op, collection, started, batch, replaced)
+    return started
+
+
+def start_indexes(
+    op: OperationContext,
+    collection: Collection,
+    descriptors: list[IndexDescriptor],
+    replaced: IndexEntry | None = None,
+) -> list[IndexEntry]:
+    """Adds indexes that are to be built, all or none, by `finish_build`, which must follow.
+
+    The caller has checked that they may be created, in the undivided block in which it calls this, or they replace
+    an index: `replaced`. IndexBuildAborted (276) if that, or the collection, was dropped meanwhile.
+    """
+    started: list[IndexEntry] = []
+    try:
+        with Undivided():
+            _check_wanted(collection, [] if replaced is None else [replaced])
+            for descriptor in descriptors:
+                started.append(op.catalog.start_index(collection, descriptor))
+            last, _ = op.recovery_unit.records(collection).scan(MAX_RECORD_ID, 1, False)
+            for index in started:
+                index.build_end = last[0][0] if last else 0
+    except BaseException:
+        _discard(op, collection, started)
+        raise
+    return started
+
+
+def finish_build(
+    op: OperationContext,
+    collection: Collection,
+    started: list[IndexEntry],
+    batch: int = BUILD_BATCH,
+    replaced: IndexEntry | None = None,
+    dropped: Sequence[str] = (),
+) -> None:
+    """Fills indexes that `start_indexes` has added, and makes them ready.
 
     batch: maximum records between two steps; fewer if their keys are slow to generate. replaced: an existing index that
     the only new one replaces. dropped: names of existing indexes that are dropped in the unit of work that stores the
@@ -59,42 +98,35 @@ def build_indexes(
     IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
     Nothing of them is left after an error.
     """
-    started: list[IndexEntry] = []
     op.builds_on = collection
     try:
-        for descriptor in descriptors:
-            started.append(op.catalog.start_index(collection, descriptor))
         built = [index for index in started if index.has_keys]
         if built:
             _fill(op, collection, built, batch)
-        if replaced is not None and replaced not in collection.indexes:
-            raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, f"{replaced.name} was dropped"))
-        old = [index for index in collection.indexes if index.name in dropped and index not in started]
-        op.catalog.finish_indexes(collection, started, replaced, old)
+        with Undivided():
+            _check_wanted(collection, started if replaced is None else [*started, replaced])
+            old = [index for index in collection.indexes if index.name in dropped and index not in started]
+            op.catalog.finish_indexes(collection, started, replaced, old)
     except BaseException:
         _discard(op, collection, started)
         raise
     finally:
         op.builds_on = None
-    return started
 
 
 def _discard(op: OperationContext, collection: Collection, started: list[IndexEntry]) -> None:
-    left = [index for index in started if index in collection.indexes]
-    if not left or collection.dropped:
-        return
-    try:
-        op.catalog.remove_indexes(collection, left)
-    except (EngineUnavailable, WriteConflict):
-        op.catalog.abandon_indexes(collection, left)
+    with Undivided():
+        left = [index for index in started if index in collection.indexes]
+        if not left or collection.dropped:
+            return
+        try:
+            op.catalog.remove_indexes(collection, left)
+        except (EngineUnavailable, WriteConflict):
+            op.catalog.abandon_indexes(collection, left)
 
 
 def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry], batch: int) -> None:
-    stored = op.recovery_unit.records(collection)
-    last, _ = stored.scan(MAX_RECORD_ID, 1, False)
-    build_end = last[0][0] if last else 0
-    for index in indexes:
-        index.build_end = build_end
+    build_end = indexes[0].build_end
     built_through = 0
     conflicts = 0
     # Keys of text, geospatial and wildcard indexes take a hundred times as long as those of a number.
@@ -102,35 +134,37 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry
     size = min(batch, FIRST_BATCH) if costly else batch
     while built_through < build_end:
         started_s = op.service.clock.monotonic_s()
-        records, _ = stored.scan(built_through, size, True, BUILD_BYTES)
-        if not records:
-            return  # all remaining records were deleted
-        try:
-            _add_batch(op, collection, indexes, records)
-            added = True
-        except WriteConflict:
-            added = False
-            conflicts += 1
-            if conflicts > MAX_CONFLICTS:
-                raise
+        with Undivided():  # what is read is in the index before others can change it
+            _check_wanted(collection, indexes)
+            records, _ = op.recovery_unit.records(collection).scan(built_through, size, True, BUILD_BYTES)
+            if not records:
+                return  # all remaining records were deleted
+            try:
+                _add_batch(op, collection, indexes, records)
+                added = True
+            except WriteConflict:
+                added = False
+                conflicts += 1
+                if conflicts > MAX_CONFLICTS:
+                    raise
+            if added:
+                conflicts = 0
+                built_through = records[-1][0]
+                for index in indexes:
+                    index.built_through = built_through
         if added:
-            conflicts = 0
-            built_through = records[-1][0]
-            for index in indexes:
-                index.built_through = built_through
             size = min(batch, next_batch_size(op, size, started_s))
         op.give_way()
         op.check_interrupt()
-        _check_wanted(collection, indexes)
 
 
 def _check_wanted(collection: Collection, indexes: list[IndexEntry]) -> None:
     """IndexBuildAborted (276) if the collection or an index was dropped meanwhile."""
+    if collection.dropped:
+        raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, "the collection was dropped"))
     for index in indexes:
-        if collection.dropped or index not in collection.indexes:
-            raise CommandError(
-                ErrorCode.IndexBuildAborted, _failed(collection, f"index '{index.name}' or its collection was dropped")
-            )
+        if index not in collection.indexes:
+            raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, f"index '{index.name}' was dropped"))
 
 
 def _failed(collection: Collection, reason: str) -> str:

@@ -300,8 +300,8 @@ def _update_batch(
     modified = 0
     try:
         updated = [updated_document(match, record, driver) for record in records]
-        _check_after_leaving(op, collection, records)
         unit = op.recovery_unit.write(collection)
+        _check_after_leaving(op, collection, records)
         for record, (document, changed) in zip(records, updated, strict=True):
             if changed or (refresh and record[2] != unit.now_s):
                 changes.append((record, document))

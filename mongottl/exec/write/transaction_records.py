@@ -13,6 +13,7 @@ Source: MongoDB's manual, "Config Database".
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.context import OperationContext
@@ -35,11 +36,12 @@ def publish(op: OperationContext) -> None:
         document = _described(session.history)
         if document is not None:
             wanted[shown_id(session.key)] = document
-    collection = op.catalog.lookup(DATABASE, NAME)
-    if collection is None:
-        if not wanted:
-            return
-        collection = op.catalog.create_collection(DATABASE, NAME)
+    with Undivided():
+        collection = op.catalog.lookup(DATABASE, NAME)
+        if collection is None:
+            if not wanted:
+                return
+            collection = op.catalog.create_collection(DATABASE, NAME)
     after = 0
     more = True
     while more and not collection.dropped:

@@ -209,6 +209,7 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
     The engine's DuplicateKey, or DocumentValidationFailure (121) if the validator refuses one of them: the caller then
     inserts one by one.
     """
+    unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
     if collection.time_series is not None:
         for document in documents:
             collection.time_series.check(document)
@@ -217,7 +218,6 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
             check_has_shard_key(op, collection.shard_key, document)
     if collection.validator is not None and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
-    unit = op.recovery_unit.write(collection)
     ts_s = unit.now_s
     _insert_rows(op, unit, documents, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
 
@@ -290,18 +290,18 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
     DuplicateKeyError (11000) if a record that is not expired has one of its unique keys, DocumentValidationFailure
     (121); ClaimedByTransaction.
     """
-    if collection.time_series is not None:
-        collection.time_series.check(document)
-    if collection.shard_key is not None:
-        check_has_shard_key(op, collection.shard_key, document)
-    if collection.validator is not None:
-        check_document(op, collection, document)
     ttl_s = int(meaningful_ttl_s(document))
-    if collection.clustering is not None:
-        _check_record_id(document)
     capped = collection.options.capped
     for _ in range(_MAX_CONFLICTS):
-        unit = op.recovery_unit.write(collection)
+        unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
+        if collection.time_series is not None:
+            collection.time_series.check(document)
+        if collection.shard_key is not None:
+            check_has_shard_key(op, collection.shard_key, document)
+        if collection.validator is not None:
+            check_document(op, collection, document)
+        if collection.clustering is not None:
+            _check_record_id(document)
         try:
             with unit:
                 rid = unit.records.insert_record(document, unit.now_s, ttl_s)
@@ -423,18 +423,20 @@ def update_record(
 
     DuplicateKeyError (11000) if another record that is not expired has one of the new unique keys,
     DocumentValidationFailure (121) if the collection's validator refuses the changed document, WriteConflict if the
-    record has changed since it was read.
+    record has changed or expired since it was read.
     """
     if not own:
         check_size(op, collection, document)
     if collection.shard_key is not None:
         replaces = driver is not None and driver.kind == "replacement"
         check_keeps_shard_key(op, collection.shard_key, old[1], document, replaces)
-    if collection.validator is not None and document != old[1]:
-        check_document(op, collection, document, old[1])
     ttl_s = int(meaningful_ttl_s(document))
     for _ in range(_MAX_CONFLICTS):
         unit = op.recovery_unit.write(collection)
+        if op.was_left:
+            _check_living(unit, [old])
+        if collection.validator is not None and document != old[1]:
+            check_document(op, collection, document, old[1])
         new: Record = (old[0], document, unit.now_s, ttl_s)
         try:
             with unit:
@@ -458,12 +460,14 @@ def update_record(
 def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]]) -> None:
     """Replaces the documents of several records, all or none, in `unit`, which it begins and commits.
 
-    DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict if an expired record has a key that is
-    needed: the caller then updates one by one.
+    DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict if one of them has changed or expired
+    since it was read, or if an expired record has a key that is needed: the caller then updates one by one.
     """
     if not changes:
         return
     collection = unit.collection
+    if op.was_left:
+        _check_living(unit, [record for record, _ in changes])
     if collection.shard_key is not None:
         for record, document in changes:
             check_keeps_shard_key(op, collection.shard_key, record[1], document, False)
@@ -526,8 +530,18 @@ def _move_keys(
 
 
 def delete_batch(op: OperationContext, collection: Collection, records: list[Record]) -> None:
-    """Deletes records in one unit of work. WriteConflict if one of them has changed since it was read."""
+    """Deletes records in one unit of work. WriteConflict if one of them has changed or expired since it was read."""
     unit = op.recovery_unit.write(collection)
+    if op.was_left:
+        _check_living(unit, records)
     with unit:
         unit.delete(records)
         unit.commit()
+
+
+def _check_living(unit: WriteUnit, records: list[Record]) -> None:
+    """WriteConflict if one of these records has expired since it was read, as it may have if others have run. Writing
+    them finds out whether they have changed."""
+    for record in records:
+        if unit.is_expired(record):
+            raise WriteConflict("the document has expired")
