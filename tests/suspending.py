@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
-from mongottl.document.interrupt import in_unit
+from mongottl.document.interrupt import in_undivided
 from mongottl.exec.operation.stack import Stacks
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
@@ -53,7 +53,7 @@ class Suspension:
     def leave(self, method: str, reads: bool = False) -> bool:
         """Leaves the operation that makes a call, or not; whether others have run. reads: whether the call reads a
         store, which views of snapshots do, too."""
-        if in_unit():
+        if in_undivided():
             return False
         stack = None if self.stacks is None else self.stacks.present
         if stack is None:

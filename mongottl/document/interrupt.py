@@ -34,8 +34,8 @@ _LONG_S: Final = 0.0005
 _checks: Final[dict[int, Callable[[], None]]] = {}
 # The threads that evaluate.
 _evaluating: Final[set[int]] = set()
-# How many units of work, and other blocks in which nothing else may run, are open on a thread.
-_in_unit: Final[dict[int, int]] = {}
+# How many undivided blocks are open on a thread: units of work, and others in which nothing else may run.
+_undivided: Final[dict[int, int]] = {}
 
 
 class _Count:
@@ -166,38 +166,38 @@ def end_evaluation() -> bool:
     return True
 
 
-def begin_unit() -> bool:
-    """Suspends the evaluation on this thread at the beginning of a unit of work; whether there was one.
+def begin_undivided() -> bool:
+    """Suspends the evaluation on this thread at the beginning of an undivided block; whether there was one.
 
-    An evaluation that begins within the unit may be ended, since that ends the unit, but no other operation runs there.
-    Units may be nested.
+    Units of work are such blocks, and those of `Undivided`, which may be nested. An evaluation that begins within one
+    may be ended, since that ends the block, but no other operation runs there.
     """
     ident = threading.get_ident()
-    _in_unit[ident] = _in_unit.get(ident, 0) + 1
+    _undivided[ident] = _undivided.get(ident, 0) + 1
     return end_evaluation()
 
 
-def end_unit(suspended: bool) -> None:
-    """suspended: what `begin_unit` has returned."""
+def end_undivided(suspended: bool) -> None:
+    """suspended: what `begin_undivided` has returned."""
     ident = threading.get_ident()
-    left = _in_unit[ident] - 1
+    left = _undivided[ident] - 1
     if left:
-        _in_unit[ident] = left
+        _undivided[ident] = left
     else:
-        del _in_unit[ident]
+        del _undivided[ident]
     if suspended:
         begin_evaluation()
 
 
-def in_unit() -> bool:
-    """Whether a unit of work, or another block in which nothing else may run, is open on this thread."""
-    return threading.get_ident() in _in_unit
+def in_undivided() -> bool:
+    """Whether a block in which nothing else may run is open on this thread, such as a unit of work."""
+    return threading.get_ident() in _undivided
 
 
 def may_leave() -> bool:
-    """Whether other operations may run here: in an evaluation, without an open unit of work."""
+    """Whether other operations may run here: in an evaluation, but not in an undivided block."""
     ident = threading.get_ident()
-    return ident in _evaluating and ident not in _in_unit
+    return ident in _evaluating and ident not in _undivided
 
 
 class Undivided:
@@ -207,12 +207,12 @@ class Undivided:
         self._suspended = False
 
     def __enter__(self) -> None:
-        self._suspended = begin_unit()
+        self._suspended = begin_undivided()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        end_unit(self._suspended)
+        end_undivided(self._suspended)
 
 
 class UndividedEvaluation(Undivided):

@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from mongottl.document.interrupt import begin_unit, end_unit
+from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
 
 # States of the unit of work.
@@ -137,7 +137,7 @@ class EngineUnitOfWork(WriteUnitOfWork):
 
     def __enter__(self) -> WriteUnitOfWork:
         self._state.begin()
-        self._suspended = begin_unit()
+        self._suspended = begin_undivided()
         return self
 
     def __exit__(
@@ -147,7 +147,7 @@ class EngineUnitOfWork(WriteUnitOfWork):
             if not self._committed and self._state.in_unit():
                 self._state.rollback()
         finally:
-            end_unit(self._suspended)
+            end_undivided(self._suspended)
 
     def commit(self) -> None:
         self._state.commit()

@@ -96,7 +96,7 @@ def test_leaving_an_undivided_block_is_an_error(store: Store) -> None:
         with Undivided():
             store.stacks.give_way()
 
-    with pytest.raises(AssertionError, match="cannot be left in a unit of work"):
+    with pytest.raises(AssertionError, match="cannot be left in an undivided block"):
         store.stacks.begin(leave)
 
 

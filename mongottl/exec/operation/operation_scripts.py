@@ -7,7 +7,7 @@ is left meanwhile (`operation.stack`).
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mongottl.document.interrupt import in_unit
+from mongottl.document.interrupt import in_undivided
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.stack import Stacks
 from mongottl.exec.operation.state import OperationState
@@ -55,7 +55,7 @@ class OperationScripts:
 
     def _leave(self, step: Wait | None) -> bool:
         stack = self._stacks.present
-        if stack is None or in_unit():
+        if stack is None or in_undivided():
             return False
         stack.leave_midway(step)
         return True

@@ -33,7 +33,7 @@ from mongottl.document.interrupt import (
     begin_evaluation,
     clear_check,
     end_evaluation,
-    in_unit,
+    in_undivided,
     may_leave,
     set_check,
 )
@@ -228,8 +228,8 @@ class Stack:
             if isinstance(step, Wait):
                 raise _Abandoned
             return
-        if in_unit():
-            raise AssertionError("an operation cannot be left in a unit of work")
+        if in_undivided():
+            raise AssertionError("an operation cannot be left in an undivided block")
         self.hosts = False
         evaluating = end_evaluation()
         operation = self.operation

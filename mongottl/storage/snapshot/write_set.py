@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from mongottl.document.interrupt import begin_unit, end_unit
+from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.storage.interface import (
     DuplicateKey,
     IndexEntry,
@@ -295,7 +295,7 @@ class StatementUnit(WriteUnitOfWork):
 
     def __enter__(self) -> WriteUnitOfWork:
         self._own.begin_statement()
-        self._suspended = begin_unit()
+        self._suspended = begin_undivided()
         return self
 
     def __exit__(
@@ -307,7 +307,7 @@ class StatementUnit(WriteUnitOfWork):
                 for action in reversed(self._rollback_actions):
                     action()
         finally:
-            end_unit(self._suspended)
+            end_undivided(self._suspended)
 
     def commit(self) -> None:
         self._committed = True
