@@ -77,7 +77,7 @@ def _described(raw: sqlite3.Connection) -> dict[str, Any]:
             for key, value in sorted({**{k: v for k, v in entries.items() if "ns" not in v}, **collections}.items())
         },
         "records": [
-            [doc.hex(), ts, ttl, checksum]
+            [doc.hex(), ts, ttl, checksum.hex() if isinstance(checksum, bytes) else checksum]
             for doc, ts, ttl, checksum in raw.execute(f"SELECT doc, ts, ttl, sum FROM {records} ORDER BY rid")
         ],
         "keys": sorted(keys),

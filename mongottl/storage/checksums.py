@@ -1,7 +1,6 @@
-"""The checksums of records: CRC-32C of a document, begun with its record id, `_ts` and ttl.
+"""The checksums of records: CRC-32C of a document, its record id, `_ts` and ttl.
 
-So a changed bit in any of the four is found, and a record that stands in another's place. Stored as a signed number of
-32 bits, which SQLite keeps in 4 bytes.
+So a changed bit in any of the four is found, and a record that stands in another's place.
 
     stored row       (record id, document, `_ts`, ttl, sum)    sum: None where there is none, so that nothing is checked
     record           (record id, document, `_ts`, ttl)
@@ -9,30 +8,47 @@ So a changed bit in any of the four is found, and a record that stands in anothe
 google-crc32c computes CRCs by the processor's own instruction, several times faster than a table. Where it is missing,
 or has no compiled code, `wire.crc32c` does it.
 
-A call costs four times what the CRC of 300 bytes does, so the sums of a batch are checked together (`_Chain`): by one
-CRC over all documents with eight bytes before each. It reads them in a register of 32 bits:
+A sum is one of two kinds. A *tail* is 20 bytes, and what SQLite writes one behind the other for many rows, documents
+and tails, is checked by one CRC and cut into records again, without a call for each row:
+
+    document │ record id   │ `_ts`   │ ttl    │ end        little-endian
+             │ 8 bytes     │ 4       │ 4      │ 4
+
+    bytes      document │ record id, `_ts`, ttl │ end │ document │ record id, …
+    register 0                              …       0                         …
+
+A CRC reads bytes in a register of 32 bits. Four bytes that equal the register make it 0, whatever it was: so `end` is
+what the register is before it, and if every record is right the register ends as 0. The rest of the way maps each
+register to another one: a record whose sum is wrong always changes the end, and two such cancel out as seldom as two
+CRCs are equal, once in 2**32.
+
+A *number* is of 32 bits, signed, which SQLite keeps in 4 bytes: the CRC of the document, begun with a word that the
+other three give. It is the sum of records that a tail cannot tell or cut: whose document does not begin with its own
+length, or is long, which gains nothing by being written behind others; and of all that were written by format 2.
+
+A call costs four times what the CRC of 300 bytes does, so the sums of rows that are read one by one are checked
+together as well (`_Chain`), by one CRC over all documents. Numbers have eight bytes before each document:
 
     bytes       sum before │ link │ document │ its sum │ link │ document │ its sum
     register               0      begun      sum       0      begun      sum       0
 
-Four bytes that equal the register make it 0, whatever it was; and each state can be reached from 0 by one link of four
-bytes. So the register ends as 0 if every sum is right. The rest of the way maps each register to another one: a record
-whose sum is wrong always changes the end, and two such cancel out as seldom as two CRCs are equal, once in 2**32.
+since each state of the register can be reached from 0 by one link of four bytes.
 """
 
 import warnings
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from librt.strings import BytesWriter, read_i64_le, write_i64_le
-from mypy_extensions import i64
+from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
+from mypy_extensions import i32, i64
 
 from mongottl.storage.interface import DamagedRecord, FetchedEntry, NewRecord, Record
-from mongottl.wire.crc32c import crc32c_of_part, registers_before
+from mongottl.wire.crc32c import crc32c_of_part, register_after, registers_before
 
-StoredRow = tuple[int, bytes, int, int, int | None]
+Sum = int | bytes
+StoredRow = tuple[int, bytes, int, int, Sum | None]
 # (key, record id, document, `_ts`, ttl, sum).
-StoredEntry = tuple[bytes, int, bytes, int, int, int | None]
+StoredEntry = tuple[bytes, int, bytes, int, int, Sum | None]
 
 _WORD: Final = 0xFFFFFFFF
 _SIGN: Final = 0x80000000
@@ -45,6 +61,11 @@ _LINKS: Final = registers_before()
 _PIECE_BYTES: Final = 32 * 1024
 # From this length on, to copy a document costs more than a call.
 _LONG_BYTES: Final = 4 * 1024
+
+TAIL_BYTES: Final = 20
+# Documents have a tail up to this length. From about here on, to copy a document once more costs what a row does.
+MOST_JOINED_BYTES: Final = 8 * 1024
+_LEAST_DOCUMENT_BYTES: Final = 5
 
 
 def _of_our_own(before: int, data: bytes) -> int:
@@ -90,6 +111,65 @@ def record_sum(record_id: i64, document: bytes, ts: i64, ttl: i64) -> int:
     return int(found - (_WORD + 1) if found & _SIGN else found)
 
 
+def has_tail(document: bytes, ts: i64, ttl: i64) -> bool:
+    """Whether the sum of a record is a tail."""
+    length: i64 = len(document)
+    return (
+        _LEAST_DOCUMENT_BYTES <= length <= MOST_JOINED_BYTES
+        and i64(read_i32_le(document, 0)) == length
+        and 0 <= ts <= _WORD
+        and -_SIGN <= ttl < _SIGN
+    )
+
+
+def stored_sum(record_id: int, document: bytes, ts: int, ttl: int) -> Sum:
+    """The sum to store for a record: a tail where it has one, else a number."""
+    if not has_tail(document, ts, ttl):
+        return record_sum(record_id, document, ts, ttl)
+    word: i64 = ttl << 32 | ts
+    register: i64 = _extend(_ZERO, document) ^ _WORD
+    register = register_after(register_after(register, record_id), word)
+    tail = BytesWriter()
+    write_i64_le(tail, record_id)
+    write_i64_le(tail, word)
+    write_i32_le(tail, i32(register - (register >> 31 << 32)))
+    return tail.getvalue()
+
+
+def records_of(joined: bytes, count: int, ascends: bool) -> tuple[list[Record], int, int] | None:
+    """The records of documents that are joined with their tails, the length of the longest document, and of all.
+
+    count: how many rows there are, since SQLite joins none whose value is NULL. ascends: whether their ids do, or else
+    descend. None if a checksum is wrong, or these are not tails.
+    """
+    if _extend(_ZERO, joined) != _ZERO:
+        return None
+    records: list[Record] = []
+    size: i64 = len(joined)
+    position: i64 = 0
+    longest: i64 = 0
+    last: i64 = -1
+    while position < size:
+        if position + _LEAST_DOCUMENT_BYTES > size:
+            return None
+        length: i64 = i64(read_i32_le(joined, position))
+        end: i64 = position + length
+        if length < _LEAST_DOCUMENT_BYTES or end + TAIL_BYTES > size:
+            return None
+        record_id: i64 = read_i64_le(joined, end)
+        if last >= 0 and (record_id <= last) == ascends:
+            return None
+        last = record_id
+        word: i64 = read_i64_le(joined, end + 8)
+        if length > longest:
+            longest = length
+        records.append((int(record_id), joined[position:end], int(word & _WORD), int(word >> 32)))
+        position = end + TAIL_BYTES
+    if len(records) != count:
+        return None
+    return records, int(longest), len(joined) - TAIL_BYTES * len(records)
+
+
 class _Chain:
     """Whether the sums of several records are right, told by one CRC over all of them (see the module)."""
 
@@ -99,7 +179,28 @@ class _Chain:
         self._before: i64 = 0
         self._in_range = True
 
-    def add(self, record_id: i64, document: bytes, ts: i64, ttl: i64, stored: i64) -> None:
+    def add(self, record_id: int, document: bytes, ts: int, ttl: int, stored: Sum) -> None:
+        if isinstance(stored, bytes):
+            self._add_tail(record_id, document, ts, ttl, stored)
+        else:
+            self._add_number(record_id, document, ts, ttl, stored)
+
+    def _add_tail(self, record_id: i64, document: bytes, ts: i64, ttl: i64, tail: bytes) -> None:
+        # What a tail says twice, once in itself and once in the columns.
+        if (
+            len(tail) != TAIL_BYTES
+            or not has_tail(document, ts, ttl)
+            or read_i64_le(tail, 0) != record_id
+            or read_i64_le(tail, 8) != ttl << 32 | ts
+        ):
+            self._in_range = False
+            return
+        write_i64_le(self._piece, self._before)
+        self._add_document(document)
+        self._piece.write(tail)
+        self._before = 0
+
+    def _add_number(self, record_id: i64, document: bytes, ts: i64, ttl: i64, stored: i64) -> None:
         begun: i64 = _begun(record_id, ts, ttl) ^ _WORD
         link: i64 = (
             read_i64_le(_LINKS, (begun & 0xFF) << 3)
@@ -110,6 +211,13 @@ class _Chain:
         piece = self._piece
         # As a signed number of 32 bits, so that interpreted code does not leave int64.
         write_i64_le(piece, self._before | (link - (link >> 31 << 32)) << 32)
+        self._add_document(document)
+        self._before = (stored & _WORD) ^ _WORD
+        if not -_SIGN <= stored < _SIGN:
+            self._in_range = False
+
+    def _add_document(self, document: bytes) -> None:
+        piece = self._piece
         if len(document) < _LONG_BYTES:
             piece.write(document)
             if len(piece) >= _PIECE_BYTES:
@@ -117,9 +225,6 @@ class _Chain:
         else:
             self._take()
             self._crc = _extend(self._crc, document)
-        self._before = (stored & _WORD) ^ _WORD
-        if not -_SIGN <= stored < _SIGN:
-            self._in_range = False
 
     def _take(self) -> None:
         self._crc = _extend(self._crc, self._piece.getvalue())
@@ -132,20 +237,32 @@ class _Chain:
         return self._in_range and self._crc == _ZERO
 
 
-def summed_rows(first_id: i64, records: list[NewRecord]) -> list[tuple[bytes, int, int, int]]:
+def _is_right(record_id: int, document: bytes, ts: int, ttl: int, stored: Sum) -> bool:
+    if isinstance(stored, bytes):
+        return stored == stored_sum(record_id, document, ts, ttl)
+    return stored == record_sum(record_id, document, ts, ttl)
+
+
+def _bound(found: Sum) -> int | bytearray:
+    """A sum as a parameter of SQLite: the sqlite3 module asks for an adapter of each value of type bytes, which takes
+    it 0.1 µs, but for none of bytearray."""
+    return bytearray(found) if isinstance(found, bytes) else found
+
+
+def summed_rows(first_id: i64, records: list[NewRecord]) -> list[tuple[bytes, int, int, int | bytearray]]:
     """Records without their ids, which ascend from `first_id`, each with its checksum."""
-    rows: list[tuple[bytes, int, int, int]] = []
+    rows: list[tuple[bytes, int, int, int | bytearray]] = []
     record_id = first_id
     for document, ts, ttl in records:
-        rows.append((document, ts, ttl, record_sum(record_id, document, ts, ttl)))
+        rows.append((document, ts, ttl, _bound(stored_sum(record_id, document, ts, ttl))))
         record_id += 1
     return rows
 
 
-def summed_updates(records: list[Record]) -> list[tuple[bytes, int, int, int, int]]:
+def summed_updates(records: list[Record]) -> list[tuple[bytes, int, int, int | bytearray, int]]:
     """Of each record: document, `_ts`, ttl, checksum, record id."""
     return [
-        (document, ts, ttl, record_sum(record_id, document, ts, ttl), record_id)
+        (document, ts, ttl, _bound(stored_sum(record_id, document, ts, ttl)), record_id)
         for record_id, document, ts, ttl in records
     ]
 
@@ -177,7 +294,7 @@ def _checked_singly(ident: str, rows: list[StoredRow]) -> list[Record]:
     records: list[Record] = []
     try:
         for record_id, document, ts, ttl, stored in rows:
-            if stored is not None and stored != record_sum(record_id, document, ts, ttl):
+            if stored is not None and not _is_right(record_id, document, ts, ttl, stored):
                 raise DamagedRecord(ident, record_id)
             records.append((record_id, document, ts, ttl))
     except TypeError:
@@ -222,7 +339,7 @@ def damaged_records(rows: list[StoredRow]) -> list[int]:
     """The ids of records whose checksum is wrong."""
     damaged: list[int] = []
     for record_id, document, ts, ttl, stored in rows:
-        if stored is not None and stored != record_sum(record_id, document, ts, ttl):
+        if stored is not None and not _is_right(record_id, document, ts, ttl, stored):
             damaged.append(record_id)
     return damaged
 

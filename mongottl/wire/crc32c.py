@@ -86,3 +86,19 @@ def crc32c_of_part(data: bytes, start: i64, end: i64, before: i64) -> int:
         crc = (crc >> 8) ^ read_i64_le(table, ((crc ^ byte) & 0xFF) << 3)
         pos += 1
     return int(crc ^ 0xFFFFFFFF)
+
+
+def register_after(register: i64, word: i64) -> i64:
+    """What the register is after eight more bytes, which are those of an int64, little-endian."""
+    table = _TABLES
+    mixed: i64 = word ^ register
+    return (
+        read_i64_le(table, 14336 + ((mixed & 0xFF) << 3))
+        ^ read_i64_le(table, 12288 + (((mixed >> 8) & 0xFF) << 3))
+        ^ read_i64_le(table, 10240 + (((mixed >> 16) & 0xFF) << 3))
+        ^ read_i64_le(table, 8192 + (((mixed >> 24) & 0xFF) << 3))
+        ^ read_i64_le(table, 6144 + (((mixed >> 32) & 0xFF) << 3))
+        ^ read_i64_le(table, 4096 + (((mixed >> 40) & 0xFF) << 3))
+        ^ read_i64_le(table, 2048 + (((mixed >> 48) & 0xFF) << 3))
+        ^ read_i64_le(table, ((mixed >> 56) & 0xFF) << 3)
+    )

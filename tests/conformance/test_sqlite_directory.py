@@ -222,10 +222,10 @@ def test_a_killed_process_leaves_a_directory_that_opens(filled: Path) -> None:
 
 def test_a_newer_format_is_refused(filled: Path) -> None:
     raw = sqlite3.connect(filled / DATABASE)
-    raw.execute("PRAGMA user_version = 3")
+    raw.execute("PRAGMA user_version = 4")
     raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     raw.close()
-    refused(filled, "has format 3, written by a newer mongottl; this one reads formats 1 to 2")
+    refused(filled, "has format 4, written by a newer mongottl; this one reads formats 1 to 3")
 
 
 def test_another_programs_database_is_refused(tmp_path: Path) -> None:

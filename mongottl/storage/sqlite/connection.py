@@ -87,6 +87,10 @@ class StoreCounters:
         # opened; and how many records were read since without a look at theirs.
         self.checked_through = 0 if record_count else MAX_RECORD_ID
         self._unchecked_reads = 0
+        # Whether the ids of the rows that a scan has read last had few gaps; and how many of the next scans do not try
+        # to read rows joined (`SqliteRecordStore`).
+        self.is_dense = False
+        self.joins_left_out = 0
 
     def set(self, record_count: int, size_bytes: int, next_record_id: int) -> None:
         """Sets all three, at the opening."""

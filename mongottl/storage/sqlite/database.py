@@ -232,11 +232,12 @@ def newest_place(raw: sqlite3.Connection) -> Place:
 
 
 def raise_format(path: str) -> None:
-    """Brings a database of format 1 to format 2: its tables of records get the column of checksums, NULL in all rows.
+    """Brings a database of format 1 or 2 to the present one: its tables of records get the column of checksums, NULL in
+    all rows, unless they have it. Rows stay as they are, and get the checksums of this format when they are written.
 
     The definitions of all tables are changed at once, as SQLite's documentation of ALTER TABLE describes (section 8):
     it reads them all again for each ALTER TABLE, which takes a minute for a thousand collections. The new number has to
-    be in the database file, where a server that knows format 1 alone looks for it: so this is repeated for a database
+    be in the database file, where an older server looks for it: so this is repeated for a database
     whose log alone has it. sqlite3.Error, DataDirectoryError.
     """
     raw = connect(path)

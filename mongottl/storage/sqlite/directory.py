@@ -29,8 +29,10 @@ COPY_PREFIX: Final = "mongottl-copy-"
 APPLICATION_ID: Final = 0x6D74746C
 # Raised whenever an older mongottl could not read what a newer one writes (SQLite's user_version).
 #   2: rows of records have a checksum, which a server that does not know it would leave as it was at an update.
-FORMAT_VERSION: Final = 2
+#   3: checksums of most rows are tails (`storage.checksums`), which a server that does not know them takes for damage.
+FORMAT_VERSION: Final = 3
 FIRST_FORMAT_WITH_SUMS: Final = 2
+FIRST_FORMAT_WITH_TAILS: Final = 3
 # The oldest format that can be read; the opening raises it.
 OLDEST_FORMAT: Final = 1
 

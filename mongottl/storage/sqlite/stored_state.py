@@ -17,7 +17,7 @@ from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
 from mongottl.storage.sqlite.connection import IS_NO_PACKED_COUNTERS
 from mongottl.storage.sqlite.copying import copy_database
 from mongottl.storage.sqlite.database import LOG, RECORDS, connect, newest_place, read_frames
-from mongottl.storage.sqlite.directory import FIRST_FORMAT_WITH_SUMS, DataDirectory
+from mongottl.storage.sqlite.directory import FIRST_FORMAT_WITH_SUMS, FIRST_FORMAT_WITH_TAILS, DataDirectory
 from mongottl.storage.sqlite.durable_log import loss, noted_state
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
@@ -45,6 +45,7 @@ _STORES_COLUMNS: Final = {
 _CAN_BE_NULL: Final = ("ident", "sum")
 _RECORD_COLUMNS: Final = {"doc": "blob", "ts": "integer", "ttl": "integer"}
 _SUM_COLUMNS: Final = {"sum": "integer"}
+_SUM_COLUMNS_WITH_TAILS: Final = {"sum": "integer or blob"}
 # Rows whose checksums are looked at together, and records of a store that are named.
 _SUMS_AT_ONCE: Final = 256
 _NAMED_RECORDS: Final = 20
@@ -121,8 +122,11 @@ class StoredState:
                         yield f"{self._named(store_id)}: {named} is missing"
             columns = _ENTRY_COLUMNS
             if prefix == "r":
-                has_sums = self._format >= FIRST_FORMAT_WITH_SUMS
-                columns = {**_RECORD_COLUMNS, **_SUM_COLUMNS} if has_sums else _RECORD_COLUMNS
+                columns = _RECORD_COLUMNS
+                if self._format >= FIRST_FORMAT_WITH_TAILS:
+                    columns = {**_RECORD_COLUMNS, **_SUM_COLUMNS_WITH_TAILS}
+                elif self._format >= FIRST_FORMAT_WITH_SUMS:
+                    columns = {**_RECORD_COLUMNS, **_SUM_COLUMNS}
             for fault in self._type_faults(f"{prefix}{store_id}", columns, kind == LOG):
                 self.unreadable.add(self.idents.get(store_id, ""))
                 yield fault
@@ -213,7 +217,10 @@ class StoredState:
 
     def _type_faults(self, table: str, columns: dict[str, str], is_log: bool = False) -> Iterator[str]:
         """Where values of a table have another type than that of their column: one line for each column."""
-        wrong = {column: f"typeof({column}) <> '{wanted}'" for column, wanted in columns.items()}
+        wrong = {
+            column: " AND ".join([f"typeof({column}) <> '{each}'" for each in wanted.split(" or ")])
+            for column, wanted in columns.items()
+        }
         for column in _CAN_BE_NULL:
             if column in wrong:
                 wrong[column] += f" AND {column} IS NOT NULL"
