@@ -6,9 +6,10 @@ ARG MONGOTTL_PURE=
 COPY . /source
 # Collations need ICU. Its wheel brings ICU a second time, for programs in C, which nothing here is. Where there is no
 # wheel, PyICU is compiled, and the libraries of Debian's ICU come along.
-RUN pip download --no-cache-dir --no-deps --only-binary :all: --dest /tmp/icu icukit-pyicu \
-    || (apt-get update && apt-get install --yes --no-install-recommends g++ libicu-dev pkg-config)
-RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/installed '/source[collation,geo,javascript,snappy,text,tls,web,zstd]' \
+RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/installed '/source[geo,javascript,snappy,text,tls,web,zstd]' \
+    && (pip install --no-cache-dir --root-user-action=ignore --prefix=/installed --only-binary :all: icukit-pyicu \
+        || (apt-get update && apt-get install --yes --no-install-recommends g++ libicu-dev pkg-config \
+            && pip install --no-cache-dir --root-user-action=ignore --prefix=/installed PyICU)) \
     && rm -rf /installed/lib/python*/site-packages/icukit_pyicu /installed/bin/pcre2* \
     && for library in $(ldd /installed/lib/python*/site-packages/icu/_icu*.so | sed -n 's:.* => \(/\(usr/\)\?lib/.*libicu[^ ]*\) .*:\1:p'); \
         do cp "$library" /installed/lib/; done \

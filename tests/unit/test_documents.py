@@ -235,7 +235,9 @@ def test_dockerfile() -> None:
     assert str(INIT_FOLDER) in made
     # What the package brings besides comes along: the extras that a server's settings need.
     extras = set(re.findall(r"\[([a-z,]+)\]", text)[0].split(","))
-    assert extras == set(PROJECT["optional-dependencies"]) - {"browser", "test"}
+    # ICU is installed apart from them.
+    assert extras == set(PROJECT["optional-dependencies"]) - {"browser", "collation", "test"}
+    assert "icu" in re.findall(r'python -c "import ([a-zA-Z0-9_, ]+)"', text)[0].split(", ")
 
 
 def test_entry_points_can_be_imported() -> None:
