@@ -111,7 +111,7 @@ def test_compact_gives_back_the_space_of_all_collections(stored: Running) -> Non
 
 
 def test_compact_gives_back_the_space_of_dropped_collections(stored: Running) -> None:
-    stored.insert(*({"_id": number, "x": bytes(2000)} for number in range(1200)))
+    stored.insert(*({"_id": number, "x": bytes(1900)} for number in range(1200)))
     stored.run({"drop": "c"})
     stored.run({"create": "d"})
     reply = stored.run({"compact": "d", "force": True, "freeSpaceTargetMB": 2})
