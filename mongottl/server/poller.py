@@ -226,11 +226,11 @@ class Poller:
         """Answers clients until one has a command that is left, or to the end of a slice; whether a task was woken."""
         woken = self._tasks_woken
         self._slice_end = slice_end
+        steps: Steps[bytes] | None = None
         if len(self._events) == 1:
-            # Its command may need no stack.
-            self._answer_events_here()
-            return self._tasks_woken != woken
-        steps = self._stacks.host(self._answer_events_here)
+            self._answer_events_here()  # its command may need no stack
+        else:
+            steps = self._stacks.host(self._answer_events_here)
         if steps is not None:
             number = self._number
             if number in self._waiting:

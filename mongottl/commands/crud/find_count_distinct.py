@@ -54,8 +54,8 @@ _DOLLAR: Final = ord("$")
 
 
 def _reads_one_record(op: OperationContext, request: FindRequest) -> bool:
-    """Whether a find takes the express path to a whole document. Not in `config` and `local`: what is read there may
-    have to be written first."""
+    """Whether a find takes the express path to a whole document; then its collection is noted, so that it is not looked
+    up again. Not in `config` and `local`: what is read there may have to be written first (`server.waits`)."""
     if request.projection != EMPTY_DOCUMENT or request.collection_uuid is not None or not is_point_lookup(request):
         return False
     type_code = simple_id_filter(request.filter)[0]

@@ -118,7 +118,7 @@ def _insert_one(
     except ClaimedByTransaction:
         return None
     except CommandError as error:
-        if collection is not None and collection.dropped and error.code == ErrorCode.QueryPlanKilled:
+        if _was_dropped(collection, error):
             return None
         if ends_command(op, error):
             raise
@@ -269,5 +269,10 @@ def _insert_when_free(op: OperationContext, name: str, document: bytes) -> None:
         except ClaimedByTransaction as conflict:
             await_transaction(op, conflict)
         except CommandError as error:
-            if error.code != ErrorCode.QueryPlanKilled or not collection.dropped:
+            if not _was_dropped(collection, error):
                 raise
+
+
+def _was_dropped(collection: Collection | None, error: CommandError) -> bool:
+    """Whether an insert has failed because others have dropped its collection before it could write."""
+    return collection is not None and collection.dropped and error.code == ErrorCode.QueryPlanKilled
