@@ -118,17 +118,17 @@ def nodes_of(plan: QueryPlan) -> list[PlanNode]:
 
 def index_of(plan: QueryPlan) -> Value:
     """The name of the index that the plan reads, or None."""
-    return nodes_of(plan)[-1].details.get("indexName")
+    return nodes_of(plan)[-1].described().get("indexName")
 
 
 def bounds_of_plan(plan: QueryPlan) -> Any:
     """`indexBounds` of the plan's IXSCAN."""
-    return nodes_of(plan)[-1].details["indexBounds"]
+    return nodes_of(plan)[-1].described()["indexBounds"]
 
 
 def filter_of(plan: QueryPlan) -> Any:
     """The filter of the plan's FETCH or COLLSCAN; None if there is none."""
     for node in nodes_of(plan):
         if node.stage in ("FETCH", "COLLSCAN"):
-            return node.details.get("filter")
+            return node.described_filter().get("filter")
     raise AssertionError("no stage reads documents")

@@ -218,7 +218,7 @@ def _counted(scan: PlanNode, bounds: IndexBounds) -> PlanNode:
     interval = single_interval_details(bounds)
     if interval is None:
         return scan
-    details = {name: value for name, value in scan.details.items() if name not in _NOT_IN_COUNT_SCAN}
+    details = {name: value for name, value in scan.described().items() if name not in _NOT_IN_COUNT_SCAN}
     details.update(interval)
     scan.counters.extra = {"keysExamined": scan.counters.extra["keysExamined"]}
     return PlanNode("COUNT_SCAN", details, [], scan.counters)
@@ -235,7 +235,9 @@ def _wrapped(node: PlanNode, wrappers: tuple[Wrapper, ...]) -> PlanNode:
         if wrapper.max_inputs and node.stage == "LIMIT":
             node = node.inputs[0]  # the wrapper limits its input itself
         if wrapper.below_limit and node.stage == "LIMIT":
-            node = PlanNode(node.stage, node.details, [_wrap_one(node.inputs[0], wrapper)], node.counters)
+            node = PlanNode(
+                node.stage, node.described(), [_wrap_one(node.inputs[0], wrapper)], node.counters, node.filter
+            )
         else:
             node = _wrap_one(node, wrapper)
     return node
@@ -265,8 +267,7 @@ def _executed(node: PlanNode) -> dict[str, Value]:
     counters = node.counters
     works = max(counters.examined, counters.returned) + int(counters.exhausted)
     described: dict[str, Value] = {"stage": node.stage}
-    if "filter" in node.details:
-        described["filter"] = node.details["filter"]
+    described.update(node.described_filter())
     described["nReturned"] = counters.returned
     described["executionTimeMillisEstimate"] = int(counters.elapsed_s * _MS_PER_S)
     described["works"] = works
@@ -276,7 +277,7 @@ def _executed(node: PlanNode) -> dict[str, Value]:
     described["saveState"] = 0
     described["restoreState"] = 0
     described["isEOF"] = int(counters.exhausted)
-    described.update({name: value for name, value in node.details.items() if name != "filter"})
+    described.update(node.described())
     described.update(counters.extra)
     if len(node.inputs) == 1 and node.stage not in ("OR", "SORT_MERGE"):
         described["inputStage"] = _executed(node.inputs[0])

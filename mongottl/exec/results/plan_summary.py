@@ -3,7 +3,6 @@
 Source: MongoDB's manual, "Database Profiler Output".
 """
 
-from mongottl.document.build import encode
 from mongottl.document.render import render_document
 from mongottl.exec.stages.stage import PlanNode, PlanStage
 
@@ -21,10 +20,8 @@ def _add_scans(node: PlanNode, scans: list[str]) -> None:
     for child in node.inputs:
         _add_scans(child, scans)
     if not node.inputs:
-        pattern = node.details.get("keyPattern")
-        if isinstance(pattern, dict):
-            pattern = encode(pattern)
-        scans.append(f"{node.stage} {render_document(pattern)}" if isinstance(pattern, bytes) else node.stage)
+        pattern = node.key_pattern()
+        scans.append(node.stage if pattern is None else f"{node.stage} {render_document(pattern)}")
 
 
 def examined_by(plans: list[object]) -> tuple[int, int]:

@@ -86,10 +86,8 @@ class CoveredScan(IndexStage):
         return found if self._seen is None else self.unseen(found, self._seen)
 
     def node(self) -> PlanNode:
-        fetch = super().node()
-        scan = fetch.inputs[0]
-        if self._residual is not None:
-            scan.details = {"filter": self._residual.describe(), **scan.details}
+        scan = self.scan_node()
+        scan.filter = self._residual
         scan.counters.returned = self.returned
         if self._fetched:
             scan.counters.extra["docsExamined"] = self._fetched

@@ -22,7 +22,7 @@ from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Undefined
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.covered_scan import key_reader
-from mongottl.exec.stages.index_scan import IndexScanParams, IndexStage
+from mongottl.exec.stages.index_scan import IndexScanNode, IndexScanParams, IndexStage
 from mongottl.exec.stages.key_ranges import RangePosition
 from mongottl.exec.stages.key_skipper import KeySkipper
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
@@ -188,13 +188,16 @@ class DistinctScan(IndexStage):
             self._at.to_next_range()
         self._entries = BATCH
 
-    def node(self) -> PlanNode:
-        fetch = super().node()
-        scan = fetch.inputs[0]
+    def scan_node(self) -> IndexScanNode:
+        scan = super().scan_node()
         scan.stage = "DISTINCT_SCAN"
-        scan.details.update({"isShardFiltering": False, "isFetching": False})
+        scan.added_details = {"isShardFiltering": False, "isFetching": False}
+        return scan
+
+    def node(self) -> PlanNode:
         if self._decoder is None:
-            return fetch
+            return super().node()
+        scan = self.scan_node()
         scan.counters.returned = self.returned
         if self._fetched:
             scan.counters.extra["docsExamined"] = self._fetched

@@ -27,6 +27,7 @@ from mongottl.exec.stages.stage import (
     MAX_RANGES_PER_CALL,
     PlanNode,
     PlanStage,
+    StageCounters,
     check_index,
     entry_before,
     first_batch_size,
@@ -66,6 +67,44 @@ class IndexScanParams:
         self.forward = forward
         self.wanted = wanted
         self.trial = trial
+
+
+class IndexScanNode(PlanNode):
+    """An IXSCAN, or another scan of an index's keys. Its plan fields are made when explain shows them.
+
+    added_details: plan fields that follow the bounds.
+    """
+
+    def __init__(self, index: IndexEntry, bounds: IndexBounds, forward: bool, counters: StageCounters) -> None:
+        super().__init__("IXSCAN", {}, [], counters)
+        self._index = index
+        self._bounds = bounds
+        self._forward = forward
+        self.added_details: dict[str, Value] = {}
+
+    def key_pattern(self) -> bytes:
+        return encode({part.path.dotted: part.direction for part in self._bounds.components})
+
+    def described(self) -> dict[str, Value]:
+        index = self._index
+        descriptor = index.descriptor
+        components = self._bounds.components
+        paths: dict[str, Value] = {
+            part.path.dotted: index.arrays.on(part.path.dotted) for part in components if part.named
+        }
+        details: dict[str, Value] = {"keyPattern": self.key_pattern(), "indexName": index.name}
+        if descriptor.collation is not None:
+            details["collation"] = descriptor.collation.spec
+        details["isMultiKey"] = any(paths.values())
+        details["multiKeyPaths"] = {part.path.dotted: paths.get(part.path.dotted, []) for part in components}
+        details["isUnique"] = index.has_unique_keys
+        details["isSparse"] = descriptor.sparse
+        details["isPartial"] = descriptor.partial_filter is not None
+        details["indexVersion"] = 2
+        details["direction"] = "forward" if self._forward else "backward"
+        details.update(bounds_details(self._bounds, self._forward))
+        details.update(self.added_details)
+        return details
 
 
 class IndexStage(PlanStage):
@@ -228,28 +267,15 @@ class IndexStage(PlanStage):
         return fresh
 
     def node(self) -> PlanNode:
-        index = self._index
-        descriptor = index.descriptor
-        if descriptor.clustered:
+        if self._index.descriptor.clustered:
             return self._clustered_node()
-        pattern: dict[str, Value] = {part.path.dotted: part.direction for part in self._bounds.components}
-        paths: dict[str, Value] = {
-            part.path.dotted: index.arrays.on(part.path.dotted) for part in self._bounds.components if part.named
-        }
-        details: dict[str, Value] = {
-            "keyPattern": encode(pattern),
-            "indexName": index.name,
-        }
-        if descriptor.collation is not None:
-            details["collation"] = descriptor.collation.spec
-        details["isMultiKey"] = any(paths.values())
-        details["multiKeyPaths"] = {path: paths.get(path, []) for path in pattern}
-        details["isUnique"] = self._index.has_unique_keys
-        details["isSparse"] = descriptor.sparse
-        details["isPartial"] = descriptor.partial_filter is not None
-        details["indexVersion"] = 2
-        details["direction"] = "forward" if self._forward else "backward"
-        details.update(bounds_details(self._bounds, self._forward))
+        scan = self.scan_node()
+        fetch_counters = self.counters(scan.counters.returned)
+        fetch_counters.extra = {"docsExamined": scan.counters.returned, "alreadyHasObj": 0}
+        return PlanNode("FETCH", {}, [scan], fetch_counters, self._residual)
+
+    def scan_node(self) -> IndexScanNode:
+        """The IXSCAN below the FETCH."""
         scan_counters = self.counters(self.examined)
         scan_counters.returned = self.examined - self._out_of_bounds - self._dropped_duplicates
         scan_counters.extra = {
@@ -258,20 +284,11 @@ class IndexStage(PlanStage):
             "dupsTested": self.examined if self._seen is not None else 0,
             "dupsDropped": self._dropped_duplicates,
         }
-        scan = PlanNode("IXSCAN", details, [], scan_counters)
-        fetch_details: dict[str, Value] = {}
-        if self._residual is not None:
-            fetch_details["filter"] = self._residual.describe()
-        fetch_counters = self.counters(scan_counters.returned)
-        fetch_counters.extra = {"docsExamined": scan_counters.returned, "alreadyHasObj": 0}
-        return PlanNode("FETCH", fetch_details, [scan], fetch_counters)
+        return IndexScanNode(self._index, self._bounds, self._forward, scan_counters)
 
     def _clustered_node(self) -> PlanNode:
         """CLUSTERED_IXSCAN: in mongod the ranges of a clustered collection are no index scan."""
-        details: dict[str, Value] = {}
-        if self._match is not None:
-            details["filter"] = self._match.describe()
-        details["direction"] = "forward" if self._forward else "backward"
+        details: dict[str, Value] = {"direction": "forward" if self._forward else "backward"}
         if self._bounds.intervals:
             intervals = self._bounds.intervals[0]
             low = intervals[0].low
@@ -282,7 +299,7 @@ class IndexStage(PlanStage):
                 details["maxRecord"] = high
         counters = self.counters(self.examined)
         counters.extra = {"docsExamined": self.examined}
-        return PlanNode("CLUSTERED_IXSCAN", details, [], counters)
+        return PlanNode("CLUSTERED_IXSCAN", details, [], counters, self._match)
 
 
 class IndexScan(IndexStage):

@@ -49,20 +49,45 @@ MAX_RANGES_PER_CALL: Final = 32
 
 
 class PlanNode:
-    """A stage as explain shows it. details: its plan fields, in mongod's order; counters: its execution statistics."""
+    """A stage as explain shows it.
+
+    details: its plan fields, in mongod's order, without its filter; counters: its execution statistics. filter: what
+    the stage tests documents against, or None. A client decides how long a filter is, and the profiler and the log ask
+    each slow operation for a few numbers of its plan, so filters are described when explain shows them.
+    """
 
     def __init__(
-        self, stage: str, details: dict[str, Value], inputs: "list[PlanNode]", counters: "StageCounters | None" = None
+        self,
+        stage: str,
+        details: dict[str, Value],
+        inputs: "list[PlanNode]",
+        counters: "StageCounters | None" = None,
+        filter: MatchExpression | None = None,
     ) -> None:
         self.stage = stage
-        self.details = details
+        self._details = details
         self.inputs = inputs
         self.counters = StageCounters() if counters is None else counters
+        self.filter = filter
+
+    def key_pattern(self) -> bytes | None:
+        """The key pattern of the index that the stage scans, if it scans one."""
+        pattern = self._details.get("keyPattern")
+        return pattern if isinstance(pattern, bytes) else None
+
+    def described_filter(self) -> dict[str, Value]:
+        """`{"filter": …}`, or nothing."""
+        return {} if self.filter is None else {"filter": self.filter.describe()}
+
+    def described(self) -> dict[str, Value]:
+        """The plan fields without the filter."""
+        return self._details
 
     def planned(self) -> dict[str, Value]:
         """The stage as part of a `winningPlan`."""
         described: dict[str, Value] = {"stage": self.stage}
-        described.update(self.details)
+        described.update(self.described_filter())
+        described.update(self.described())
         if len(self.inputs) == 1 and self.stage not in ("OR", "SORT_MERGE"):
             described["inputStage"] = self.inputs[0].planned()
         elif self.inputs:
@@ -316,12 +341,8 @@ def collection_scan_node(
     match: MatchExpression | None, forward: bool, examined: int, counters: StageCounters
 ) -> PlanNode:
     """The COLLSCAN node of explain, for all stages that read a whole collection."""
-    details: dict[str, Value] = {}
-    if match is not None:
-        details["filter"] = match.describe()
-    details["direction"] = "forward" if forward else "backward"
     counters.extra = {"docsExamined": examined}
-    return PlanNode("COLLSCAN", details, [], counters)
+    return PlanNode("COLLSCAN", {"direction": "forward" if forward else "backward"}, [], counters, match)
 
 
 class CollectionScan(PlanStage):

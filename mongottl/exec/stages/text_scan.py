@@ -275,7 +275,7 @@ class TextStage(PlanStage):
             return node
         rest = self.counters(self._matched)
         rest.extra = {"docsExamined": self._matched, "alreadyHasObj": self._matched}
-        return PlanNode("FETCH", {"filter": self._rest.describe()}, [node], rest)
+        return PlanNode("FETCH", {}, [node], rest, self._rest)
 
     def _scan_node(self, term: int) -> PlanNode:
         index = self._index

@@ -44,7 +44,7 @@ def test_filters_served(pattern: Pattern, filter: dict[str, Any], served: bool) 
 def test_explain_names_the_kind_and_the_hash() -> None:
     plan = bench_with([("a", "hashed"), ("b", -1)]).plan({"a": 1, "b": 2})
     scan = nodes_of(plan)[-1]
-    assert scan.details["keyPattern"] == bson.encode({"a": "hashed", "b": -1})
+    assert scan.described()["keyPattern"] == bson.encode({"a": "hashed", "b": -1})
     assert bounds_of_plan(plan) == {"a": ["[5902408780260971510, 5902408780260971510]"], "b": ["[2, 2]"]}
     assert filter_of(plan) == {"a": {"$eq": 1}}
 

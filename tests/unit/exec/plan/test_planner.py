@@ -106,7 +106,7 @@ def test_paths_without_arrays_keep_tight_bounds_in_a_multikey_index(bench: Bench
     filter = {"x.a": {"$in": [1, 2]}, "x.b": {"$gt": 1, "$lt": 4}, "t": {"$gt": 3, "$lt": 5}}
     plan = bench.plan(filter)
     assert bounds_of_plan(plan) == {"x.a": ["[1, 1]", "[2, 2]"], "x.b": ["(1, 4)"], "t": ["(3, inf.0]"]}
-    assert nodes_of(plan)[-1].details["multiKeyPaths"] == {"x.a": [], "x.b": [], "t": ["t"]}
+    assert nodes_of(plan)[-1].described()["multiKeyPaths"] == {"x.a": [], "x.b": [], "t": ["t"]}
     assert filter_of(plan) == {"t": {"$lt": 5}}
     assert bench.find(filter) == bench.find(filter, hint={"$natural": 1})
     assert stages_of(bench.plan({"x.a": 1}, sort=[("x.b", 1)])) == ["FETCH", "IXSCAN"]
@@ -417,8 +417,8 @@ def test_comparisons_in_expr(bench: Bench, expression: dict[str, Any], bounds: l
         assert node.stage == "COLLSCAN"
         return
     assert node.stage == "FETCH"
-    assert "$expr" in str(node.details["filter"])
-    assert node.inputs[0].details["indexBounds"] == {"a": bounds}
+    assert "$expr" in str(node.described_filter()["filter"])
+    assert node.inputs[0].described()["indexBounds"] == {"a": bounds}
     bench.insert([{"_id": "array", "a": [1]}])
     assert bench.plan({"$expr": expression}).winning.stage == "COLLSCAN"
 
@@ -441,5 +441,5 @@ def test_nor(bench: Bench, filter: dict[str, Any], bounds: list[str] | None) -> 
     if bounds is None:
         assert node.stage == "COLLSCAN"
         return
-    assert node.inputs[0].details["indexBounds"] == {"a": bounds}
-    assert "$nor" in str(node.details["filter"])
+    assert node.inputs[0].described()["indexBounds"] == {"a": bounds}
+    assert "$nor" in str(node.described_filter()["filter"])

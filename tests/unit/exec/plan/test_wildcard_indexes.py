@@ -72,12 +72,12 @@ def test_explain_names_the_path() -> None:
     bench = bench_with([("k", 1), ("a.$**", -1)])
     bench.insert([{"_id": 1, "k": 1, "a": {"b": 1, "c": [1, 2]}}])
     scan = nodes_of(bench.plan({"k": 1, "a.b": 1}))[-1]
-    assert scan.details["keyPattern"] == bson.encode({"k": 1, "$_path": 1, "a.b": -1})
-    assert scan.details["multiKeyPaths"] == {"k": [], "$_path": [], "a.b": []}
-    assert scan.details["isMultiKey"] is False
+    assert scan.described()["keyPattern"] == bson.encode({"k": 1, "$_path": 1, "a.b": -1})
+    assert scan.described()["multiKeyPaths"] == {"k": [], "$_path": [], "a.b": []}
+    assert scan.described()["isMultiKey"] is False
     scan = nodes_of(bench.plan({"k": 1, "a.c": 1}))[-1]
-    assert scan.details["multiKeyPaths"] == {"k": [], "$_path": [], "a.c": ["a.c"]}
-    assert scan.details["isMultiKey"] is True
+    assert scan.described()["multiKeyPaths"] == {"k": [], "$_path": [], "a.c": ["a.c"]}
+    assert scan.described()["isMultiKey"] is True
 
 
 def test_paths_that_the_projection_leaves_out() -> None:

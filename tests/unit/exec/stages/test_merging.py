@@ -18,7 +18,7 @@ def bench_of(*patterns: Pattern, documents: int = 600) -> Bench:
 
 
 def bounds_in(node: PlanNode) -> list[Any]:
-    return [child.inputs[0].details["indexBounds"] for child in node.inputs]
+    return [child.inputs[0].described()["indexBounds"] for child in node.inputs]
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ def test_sort_keeps_what_it_needs_only(bench: Bench) -> None:
     stage = bench.plan({}, [("a", -1), ("b", 1)], limit=5).open()
     assert ids(bench.drain(stage)) == [1999, 1998, 1997, 1996, 1995]
     node = stage.node()
-    assert node.details["limitAmount"] == 5
+    assert node.described()["limitAmount"] == 5
 
 
 def test_sort_memory(bench: Bench) -> None:
