@@ -11,6 +11,8 @@ documents to insert are left out. Unlike MongoDB's, they have an `_id`, since ev
 Source: MongoDB's manual, "Database Profiler Output".
 """
 
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mongottl.commands import CommandSpec
@@ -58,51 +60,53 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
         from mongottl.commands.crud.query_stats import note_query  # imported once queries are recorded
 
         note_query(spec, op, reply, micros)
-    documents: list[bytes] = []
-    if settings.tree is not None:
-        documents = [d for d in _described(service, spec, op, reply, micros) if settings.tree.matches(d)]
-        slow = bool(documents)
-    else:
-        slow = micros >= profiler.slow_micros and profiler.takes_sample()
-        if slow or settings.level == EVERYTHING:
-            documents = _described(service, spec, op, reply, micros)
-    if slow and documents:
+    tree = settings.tree
+    slow = tree is not None or (micros >= profiler.slow_micros and profiler.takes_sample())
+    if not slow and settings.level != EVERYTHING:
+        return
+    documents = _described(service, spec, op, reply, micros)
+    if tree is not None:
+        documents = (document for document in documents if tree.matches(document))
+    first = next(documents, None)
+    if first is None:
+        return
+    if slow:
         if service.observation is not None:
-            shape = _shape(get_value(documents[0], "command"))[:_MAX_SHAPE]
-            service.observation.record_slow(_slow_command(service, op, documents[0], micros), shape)
-        _log_slow(log, spec, op, documents[0], micros)
-    if settings.level == OFF or op.began_s < settings.since_s or not documents:
+            shape = _shape(get_value(first, "command"))[:_MAX_SHAPE]
+            service.observation.record_slow(_slow_command(service, op, first, micros), shape)
+        _log_slow(log, spec, op, first, micros)
+    if settings.level == OFF or op.began_s < settings.since_s:
         return
     try:
-        _store(service, op, documents)
+        _store(service, op, itertools.chain([first], documents))
     except StorageError as error:
         log.error("storage", "The storage engine failed", command="profile", error=str(error))
 
 
-def _store(service: ServiceContext, op: OperationContext, documents: list[bytes]) -> None:
+def _store(service: ServiceContext, op: OperationContext, documents: Iterable[bytes]) -> None:
     # Kept out of the start of the server: what writes documents.
     from mongottl.commands.admin.profile import profile_collection
     from mongottl.exec.write.writes import insert_document, with_new_id
 
     own = OperationContext(service, op.client, op.database)
-    collection = profile_collection(own)
-    for document in documents:
-        insert_document(own, collection, with_new_id(own, document))
+    for document in documents:  # others run in between, and may drop the collection
+        insert_document(own, profile_collection(own), with_new_id(own, document))
 
 
 def _described(
     service: ServiceContext, spec: CommandSpec, op: OperationContext, reply: bytes, micros: int
-) -> list[bytes]:
-    """The documents of a command: one, or one for each of its statements."""
+) -> Iterator[bytes]:
+    """The documents of a command: one, or one for each of its statements, between which others run."""
     described: dict[str, Value] = {
         "op": "remove" if spec.counter == "delete" else spec.counter,
         "ns": op.used_namespace or f"{op.database}.$cmd",
     }
     body = spec.shown(op)
-    commands = [_statement(statement, body) for statement in _statements(spec, op)] or [_command(body)]
+    statements = _statements(spec, op)
+    single = len(statements) <= 1
     ending: dict[str, Value] = {
-        **_examined(op, len(commands) == 1),
-        **_counts(spec, reply, len(commands) == 1),
+        **_examined(op, single),
+        **_counts(spec, reply, single),
         **_outcome(reply),
         "responseLength": len(reply),
         "protocol": "op_msg",
@@ -119,7 +123,11 @@ def _described(
     users: list[Value] = [] if login is None else [{"user": login.user.name, "db": login.user.database}]
     ending["allUsers"] = users
     ending["user"] = "" if login is None else str(login.user)
-    return [encode({**described, "command": shortened_command(command), **ending}) for command in commands]
+    if not statements:
+        yield encode({**described, "command": shortened_command(_command(body)), **ending})
+    for statement in statements:
+        yield encode({**described, "command": shortened_command(_statement(statement, body)), **ending})
+        op.give_way()
 
 
 def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
@@ -202,7 +210,7 @@ def _plan_summary(spec: CommandSpec, op: OperationContext) -> str:
     if op.plans:
         from mongottl.exec.results.plan_summary import summarise  # imported with the first plan
 
-        return summarise(op.plans)
+        return summarise(op, op.plans)
     if op.lookups_by_id:
         return "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
     return ""
@@ -216,7 +224,7 @@ def _examined(op: OperationContext, single: bool) -> dict[str, Value]:
         return {}
     from mongottl.exec.results.plan_summary import examined_by  # imported with the first plan
 
-    keys, documents = examined_by(op.plans)
+    keys, documents = examined_by(op, op.plans)
     return {
         "keysExamined": keys - before[0] + op.found_by_id,
         "docsExamined": documents - before[1] + op.found_by_id,

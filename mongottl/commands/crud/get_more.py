@@ -121,7 +121,7 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Reply:
         op.running_query = cursor.running_query
         cursor.running_query.in_reply = True
     op.plans = cursor.plans
-    op.examined_before = examined_by(cursor.plans) if op.began_s else None
+    op.examined_before = examined_by(op, cursor.plans) if op.began_s else None
     return _next_page(op, cursor, request.batch_size)
 
 

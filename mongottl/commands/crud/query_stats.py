@@ -69,7 +69,7 @@ def _begin(spec: CommandSpec, op: OperationContext) -> RunningQuery | None:
     if not shape_hash:
         request: Any = spec.request._make(spec.parser.parse(op.body, op.sequences, GenericArguments()))
         shape_hash = query_shape_hash(_SHAPES[spec.name](op.database, request))
-    return RunningQuery(store, key, shape_hash, has_sort_stage(op.plans) or _sorts(get_value(op.body, "pipeline")))
+    return RunningQuery(store, key, shape_hash, has_sort_stage(op, op.plans) or _sorts(get_value(op.body, "pipeline")))
 
 
 def _sorts(pipeline: Value) -> bool:
@@ -126,5 +126,5 @@ def _examined(op: OperationContext) -> tuple[int, int]:
     before = op.examined_before
     if before is None or len(op.plans) > MAX_NOTED_PLANS:
         return 0, 0
-    keys, documents = examined_by(op.plans)
+    keys, documents = examined_by(op, op.plans)
     return keys - before[0] + op.found_by_id, documents - before[1] + op.found_by_id

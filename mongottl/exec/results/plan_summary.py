@@ -1,45 +1,60 @@
 """What the profiler and the log of slow operations say about the plans of an operation.
 
+An `$or` may be executed as a hundred thousand scans: others run while they are looked at, and none of them is described
+as explain would.
+
 Source: MongoDB's manual, "Database Profiler Output".
 """
 
+from collections.abc import Iterator
+
 from mongottl.document.render import render_document
-from mongottl.exec.stages.stage import PlanNode, PlanStage
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.stages.stage import PlanNode, PlanStage, SortStage
 
 
-def summarise(plans: list[object]) -> str:
+def summarise(op: OperationContext, plans: list[object]) -> str:
     """The scans of the plans, as `planSummary` names them: "COLLSCAN", "IXSCAN { a: 1 }", each once."""
-    scans: list[str] = []
-    for plan in plans:
-        if isinstance(plan, PlanStage):
-            _add_scans(plan.node(), scans)
-    return ", ".join(dict.fromkeys(scans))
+    scans: dict[tuple[str, bytes | None], None] = {}
+    for node in _scans(op, plans):
+        while node.inputs:
+            node = node.inputs[0]
+        scans[node.stage, node.key_pattern()] = None
+    return ", ".join([name if pattern is None else f"{name} {render_document(pattern)}" for name, pattern in scans])
 
 
-def _add_scans(node: PlanNode, scans: list[str]) -> None:
-    for child in node.inputs:
-        _add_scans(child, scans)
-    if not node.inputs:
-        pattern = node.key_pattern()
-        scans.append(node.stage if pattern is None else f"{node.stage} {render_document(pattern)}")
-
-
-def examined_by(plans: list[object]) -> tuple[int, int]:
+def examined_by(op: OperationContext, plans: list[object]) -> tuple[int, int]:
     """The index keys and the documents that the plans have examined so far."""
-    nodes = [plan.node() for plan in plans if isinstance(plan, PlanStage)]
-    return sum(total(node, "keysExamined") for node in nodes), sum(total(node, "docsExamined") for node in nodes)
+    keys = documents = 0
+    for node in _scans(op, plans):
+        keys += total(node, "keysExamined")
+        documents += total(node, "docsExamined")
+    return keys, documents
 
 
-def has_sort_stage(plans: list[object]) -> bool:
+def has_sort_stage(op: OperationContext, plans: list[object]) -> bool:
     """Whether one of the plans sorts what it has read, instead of reading it in order."""
-    return any(_sorts(plan.node()) for plan in plans if isinstance(plan, PlanStage))
-
-
-def _sorts(node: PlanNode) -> bool:
-    return node.stage == "SORT" or any(_sorts(child) for child in node.inputs)
+    return any(isinstance(stage, SortStage) for stage in _stages(op, plans))
 
 
 def total(node: PlanNode, counter: str) -> int:
     """The sum of a counter of a plan's stages."""
     own = node.counters.extra.get(counter, 0)
     return (int(own) if isinstance(own, int) else 0) + sum(total(child, counter) for child in node.inputs)
+
+
+def _scans(op: OperationContext, plans: list[object]) -> Iterator[PlanNode]:
+    """The nodes of the stages that read the collection: an IXSCAN with the FETCH above it, a COLLSCAN."""
+    for stage in _stages(op, plans):
+        if not stage.executed_inputs():
+            yield stage.node()
+
+
+def _stages(op: OperationContext, plans: list[object]) -> Iterator[PlanStage]:
+    """The stages that are executed, from the top down, the first input first."""
+    waiting = [plan for plan in reversed(plans) if isinstance(plan, PlanStage)]
+    while waiting:
+        stage = waiting.pop()
+        yield stage
+        waiting.extend(reversed(stage.executed_inputs()))
+        op.give_way()

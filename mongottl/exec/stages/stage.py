@@ -183,6 +183,10 @@ class PlanStage(ABC):
     def inputs(self) -> "list[PlanStage]":
         return []
 
+    def executed_inputs(self) -> "list[PlanStage]":
+        """The inputs without those that are kept for the case that another one fails."""
+        return self.inputs()
+
     def held_bytes(self) -> int:
         """Approximate bytes of the records that this stage and its inputs keep in memory for later batches."""
         return sum([stage.held_bytes() for stage in self.inputs()])
@@ -608,6 +612,9 @@ class BackupStage(PlanStage):
 
     def inputs(self) -> list[PlanStage]:
         return [self._current] if self._backup is None else [self._current, self._backup]
+
+    def executed_inputs(self) -> list[PlanStage]:
+        return [self._current]
 
     def pull(self, op: OperationContext) -> list[Record] | None:
         backup = self._backup

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.plan_summary import examined_by, has_sort_stage, summarise
 from mongottl.exec.stages.stage import PlanStage
 from tests.planning import Bench
@@ -28,10 +29,10 @@ def seconds(function: Callable[[], object]) -> float:
     return best
 
 
-def noted(stage: PlanStage) -> None:
-    summarise([stage])
-    examined_by([stage])
-    has_sort_stage([stage])
+def noted(op: OperationContext, stage: PlanStage) -> None:
+    summarise(op, [stage])
+    examined_by(op, [stage])
+    has_sort_stage(op, [stage])
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,8 @@ def test_long_filters_are_not_described(filter: dict[str, Any], sort: list[tuple
     bench.insert([{"_id": number, "a": number} for number in range(10)])
     stage = bench.plan(filter, sort).open()
     bench.drain(stage)
-    assert summarise([stage]) == summary
-    assert examined_by([stage])[1] == 10 - (filter is not BRANCHES and filter is not VALUES)
-    assert seconds(lambda: noted(stage)) * RATIO < seconds(lambda: stage.node().planned())
+    op = bench.op
+    assert summarise(op, [stage]) == summary
+    assert has_sort_stage(op, [stage]) == (sort is not None)
+    assert examined_by(op, [stage])[1] == 10 - (filter is not BRANCHES and filter is not VALUES)
+    assert seconds(lambda: noted(op, stage)) * RATIO < seconds(lambda: stage.node().planned())
