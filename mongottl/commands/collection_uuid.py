@@ -5,15 +5,9 @@ Source: MongoDB's list of error codes (CollectionUUIDMismatch), and the document
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
-from mongottl.document.types import BinData, Value
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-
-
-def check_uuid_value(uuid: Value) -> None:
-    """InvalidUUID (207) for a value that is no UUID, whatever its type."""
-    if not isinstance(uuid, BinData) or uuid.subtype != 4 or len(uuid.data) != 16:
-        raise CommandError(ErrorCode.InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype")
 
 
 def check_uuid(

@@ -5,4 +5,5 @@ a unit of work ──► OplogEntry ── put ────► a row in the same
 
 change streams  ──► Oplog.entry(number) ──► events          (`exec.results.change_stream`)
 local.oplog.rs  ──► OplogRecords.scan  ──► documents as mongod's  (`records`, `documents`)
+                                            of operations, as applyOps reads them  (`operations`)
 """

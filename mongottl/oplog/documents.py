@@ -1,10 +1,10 @@
 """Entries of the oplog as the documents of `local.oplog.rs`, for tools that read or tail it.
 
-    {op: "i", ns: "d.c", ui: <uuid>, o: <document>, o2: {_id}, ts, t: 1, v: 2, wall}              one operation
-    {op: "c", ns: "admin.$cmd", o: {applyOps: [{op, ns, ui, o, …}, …]}, ts, t: 1, v: 2, wall}     several
+    {<operation>, ts, t: 1, v: 2, wall}                                              one operation (`operations`)
+    {op: "c", ns: "admin.$cmd", o: {applyOps: [<operation>, …]}, ts, t: 1, v: 2, wall}     several
 
-op is "i", "u", "d", or "c" for a command. An update's `o` is the new document, or `{$v: 2, diff}`. The entries of a
-transaction are linked by `prevOpTime`, all but the last with `partialTxn`, as mongod does with large transactions.
+The entries of a transaction are linked by `prevOpTime`, all but the last with `partialTxn`, as mongod does with large
+transactions.
 
 Source: the manual's "Replica Set Oplog", the change events' documentation, and what MongoDB's drivers and tools read.
 """
@@ -12,10 +12,12 @@ Source: the manual's "Replica Set Oplog", the change events' documentation, and 
 from typing import Final
 
 from mongottl.catalog import change_kinds as kinds
-from mongottl.document.build import encode, encode_fields
-from mongottl.document.types import MISSING, Date, Int64, Timestamp, Value, integer
+from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.types import MISSING, BinData, Date, Int64, Timestamp, Value, integer
 from mongottl.document.walk import fields, get_value
+from mongottl.oplog import operations as ops
 from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry
+from mongottl.oplog.operations import Operation, several
 
 _TERM: Final = Int64(1)
 _VERSION: Final = Int64(2)
@@ -26,22 +28,16 @@ def oplog_document(entry: OplogEntry) -> bytes:
     """The document of an entry."""
     at = _time_of(entry, 0)
     end: _Fields = [("ts", at), ("t", _TERM), ("v", _VERSION), ("wall", Date(entry.wall_ms))]
-    parts = _operations(entry)
-    if entry.lsid is None and len(parts) == 1:
-        return encode_fields(parts[0] + end)
-    operations: list[Value] = [encode_fields(operation) for operation in parts]
-    applied: _Fields = [("applyOps", operations)]
-    document: _Fields = []
-    if entry.lsid is not None:
-        document += [("lsid", entry.lsid), ("txnNumber", Int64(entry.txn_number))]
-        if entry.following:
-            applied.append(("partialTxn", True))
-        previous: _Fields = [("ts", Timestamp(0, 0)), ("t", Int64(-1))]
-        if entry.first_index:
-            previous = [("ts", _time_of(entry, 1)), ("t", _TERM)]
-        end.append(("prevOpTime", encode_fields(previous)))
-    document += [("op", "c"), ("ns", "admin.$cmd"), ("o", encode_fields(applied))]
-    return encode_fields(document + end)
+    operations = operations_of(entry)
+    if entry.lsid is None:
+        whole = operations[0] if len(operations) == 1 else several(operations, False)
+        return encode_fields(whole.elements() + end)
+    previous: _Fields = [("ts", Timestamp(0, 0)), ("t", Int64(-1))]
+    if entry.first_index:
+        previous = [("ts", _time_of(entry, 1)), ("t", _TERM)]
+    session: _Fields = [("lsid", entry.lsid), ("txnNumber", Int64(entry.txn_number))]
+    whole = several(operations, entry.following > 0)
+    return encode_fields([*session, *whole.elements(), *end, ("prevOpTime", encode_fields(previous))])
 
 
 def _time_of(entry: OplogEntry, before: int) -> Timestamp:
@@ -50,7 +46,7 @@ def _time_of(entry: OplogEntry, before: int) -> Timestamp:
     return Timestamp(entry.at_s, entry.at_i - entry.following - before)
 
 
-def _operations(entry: OplogEntry) -> list[_Fields]:
+def operations_of(entry: OplogEntry) -> list[Operation]:
     """The operations of an entry: one of each document, or of each index."""
     if entry.kind not in (kinds.CREATE_INDEXES, kinds.DROP_INDEXES):
         return [_operation(entry, index) for index in range(entry.count)]
@@ -60,40 +56,47 @@ def _operations(entry: OplogEntry) -> list[_Fields]:
     return [_on_index(entry, spec) for spec in specs if isinstance(spec, bytes)]
 
 
-def _on_index(entry: OplogEntry, spec: bytes) -> _Fields:
-    """The creation of an index: `o` is its specification behind the name of the collection. Or its deletion: `o` names
+def _on_index(entry: OplogEntry, spec: bytes) -> Operation:
+    """The creation of an index: `o` is its specification after the name of the collection. Or its deletion: `o` names
     it, and `o2` is its specification."""
-    operation: _Fields = [("op", "c"), ("ns", f"{entry.database}.$cmd"), ("ui", entry.uuid)]
     if entry.kind == kinds.CREATE_INDEXES:
-        return [*operation, ("o", encode_fields([("createIndexes", entry.collection), *fields(spec)]))]
-    dropped = encode({"dropIndexes": entry.collection, "index": get_value(spec, "name")})
-    return [*operation, ("o", dropped), ("o2", spec)]
+        return _command(entry, encode_fields([("createIndexes", entry.collection), *fields(spec)]))
+    return _command(entry, encode({"dropIndexes": entry.collection, "index": get_value(spec, "name")}), spec)
 
 
-def _operation(entry: OplogEntry, index: int) -> _Fields:
-    namespace = f"{entry.database}.{entry.collection}"
+def _operation(entry: OplogEntry, index: int) -> Operation:
     kind = entry.kind
     if kind == kinds.NOOP:
-        return [("op", "n"), ("ns", ""), ("o", entry.detail)]
+        assert isinstance(entry.detail, bytes)
+        return Operation(ops.NOTHING, "", entry.detail)
     if kind > DELETE:
-        operation: _Fields = [("op", "c"), ("ns", f"{entry.database}.$cmd")]
-        if entry.uuid is not None:
-            operation.append(("ui", entry.uuid))
-        return [*operation, ("o", _command(entry, namespace))]
+        return _command(entry, _changing_command(entry))
+    namespace = f"{entry.database}.{entry.collection}"
+    uuid = _uuid_of(entry)
     key = encode_fields([("_id", entry.id_of(index))])
     if kind == INSERT:
-        return [("op", "i"), ("ns", namespace), ("ui", entry.uuid), ("o", entry.after[index]), ("o2", key)]
+        return Operation(ops.INSERT, namespace, entry.after[index], key, uuid)
     if kind == UPDATE:
-        changed: Value
-        if entry.replaced:
-            changed = entry.after[index]
-        else:
-            changed = encode_fields([("$v", integer(2)), ("diff", update_diff(entry.describe(index, True)))])
-        return [("op", "u"), ("ns", namespace), ("ui", entry.uuid), ("o", changed), ("o2", key)]
-    return [("op", "d"), ("ns", namespace), ("ui", entry.uuid), ("o", key)]
+        changed = entry.after[index] if entry.replaced else _logged_update(entry.describe(index, True))
+        return Operation(ops.UPDATE, namespace, changed, key, uuid)
+    return Operation(ops.DELETE, namespace, key, EMPTY_DOCUMENT, uuid)
 
 
-def _command(entry: OplogEntry, namespace: str) -> bytes:
+def _logged_update(description: bytes) -> bytes:
+    return encode_fields([("$v", integer(2)), ("diff", update_diff(description))])
+
+
+def _command(entry: OplogEntry, command: bytes, key: bytes = EMPTY_DOCUMENT) -> Operation:
+    return Operation(ops.COMMAND, f"{entry.database}.$cmd", command, key, _uuid_of(entry))
+
+
+def _uuid_of(entry: OplogEntry) -> BinData | None:
+    uuid = entry.uuid
+    return uuid if isinstance(uuid, BinData) else None
+
+
+def _changing_command(entry: OplogEntry) -> bytes:
+    """The command that changes a collection or database as the entry says."""
     kind = entry.kind
     detail = fields(entry.detail) if isinstance(entry.detail, bytes) else []
     if kind == kinds.CREATE:
@@ -101,7 +104,7 @@ def _command(entry: OplogEntry, namespace: str) -> bytes:
     if kind == kinds.DROP:
         return encode({"drop": entry.collection})
     if kind == kinds.RENAME:
-        return _renaming(entry, namespace)
+        return _renaming(entry)
     if kind == kinds.DROP_DATABASE:
         return encode({"dropDatabase": integer(1)})
     assert kind == kinds.MODIFY and isinstance(entry.detail, bytes)
@@ -110,10 +113,10 @@ def _command(entry: OplogEntry, namespace: str) -> bytes:
     return encode_fields([("collMod", entry.collection), *detail])
 
 
-def _renaming(entry: OplogEntry, namespace: str) -> bytes:
+def _renaming(entry: OplogEntry) -> bytes:
     assert isinstance(entry.detail, bytes)
     renaming: _Fields = [
-        ("renameCollection", namespace),
+        ("renameCollection", f"{entry.database}.{entry.collection}"),
         ("to", ".".join(entry.renamed_to())),
         ("stayTemp", False),
     ]

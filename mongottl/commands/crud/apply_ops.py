@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_collection_name, split_namespace
 from mongottl.commands.access import cluster_needs, needing, write_needs
-from mongottl.commands.collection_uuid import check_uuid_value
 from mongottl.commands.crud.update import upsert_or_update
 from mongottl.commands.crud.write_batch import check_batch, ends_command
 from mongottl.commands.ddl.collections import RenameCollectionRequest
@@ -23,24 +22,14 @@ from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import COMMANDS, CommandSpec, Reply, command
 from mongottl.commands.request import GIVEN_DOCUMENTS, INTEGER, STRICT_BOOL, Field, GenericArguments
 from mongottl.commands.request_fields import BypassValidation
-from mongottl.document.bson_field import wrong_type
-from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
-from mongottl.document.types import (
-    BOOL,
-    DATE,
-    DOCUMENT,
-    MISSING,
-    STRING,
-    TIMESTAMP,
-    BinData,
-    Value,
-    type_code_of,
-    type_name,
-)
-from mongottl.document.walk import fields, find_field, first_field_name, get_value
+from mongottl.document.build import encode_fields
+from mongottl.document.types import MISSING, BinData, Value
+from mongottl.document.walk import find_field, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.modifying import Selection, delete_one, update_one
+from mongottl.oplog import operations as ops
+from mongottl.oplog.operations import Operation, contained, read_operation
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
 from mongottl.query.match import parse_match
@@ -71,33 +60,6 @@ class ApplyOpsRequest(NamedTuple):
         return True
 
 
-class LoggedOperation(NamedTuple):
-    """The fields of an entry of the oplog that matter here.
-
-    kind: "i"nsert, "u"pdate, "d"elete, "c"ommand or "n" (nothing is done). upsert: the field `b`, of an update.
-    """
-
-    kind: str
-    namespace: str
-    document: bytes
-    key: bytes
-    uuid: BinData | None
-    upsert: bool
-
-
-# The types of an entry's fields. Others, which say when and by whom it was logged, are ignored.
-_FIELD_TYPES: Final[dict[str, int]] = {
-    "op": STRING,
-    "ns": STRING,
-    "o": DOCUMENT,
-    "o2": DOCUMENT,
-    "b": BOOL,
-    "fromMigrate": BOOL,
-    "ts": TIMESTAMP,
-    "wall": DATE,
-}
-_DOCUMENT_KINDS: Final = ("i", "u", "d")
-
 # The commands that are carried out, with the errors which say that what they ask for has happened already.
 _COMMANDS: Final[dict[str, tuple[int, ...]]] = {
     "create": (),
@@ -121,22 +83,22 @@ def _apply_ops_needs(op: OperationContext, request: ApplyOpsRequest) -> list[Nee
         return cluster_needs("applyOps")
     needs: list[Need] = []
     for operation in _flattened(op, request.operations, 0):
-        if operation.kind == "n":
+        if operation.kind == ops.NOTHING:
             continue
         database, name = split_namespace(operation.namespace, op.catalog.naming)
         if operation.uuid is not None:
             needs += cluster_needs("useUUID", "forceUUID")
             found = _with_uuid(op, database, operation)
             name = name if found is None else found.name
-        if operation.kind == "c":
+        if operation.kind == ops.COMMAND:
             needs += _command_needs(op, operation, database)
         else:
-            actions = [REMOVE] if operation.kind == "d" else [INSERT, UPDATE]
+            actions = [REMOVE] if operation.kind == ops.DELETE else [INSERT, UPDATE]
             needs += write_needs(database, name, actions, request.bypass)
     return needs
 
 
-def _command_needs(op: OperationContext, operation: LoggedOperation, database: str) -> list[Need]:
+def _command_needs(op: OperationContext, operation: Operation, database: str) -> list[Need]:
     spec, request = _parsed_command(operation)
     if operation.uuid is not None:
         found = _with_uuid(op, database, operation)
@@ -218,72 +180,39 @@ def _check_options(op: OperationContext, request: ApplyOpsRequest) -> None:
         raise CommandError(_NO_UPSERT, "applyOps command no longer supports the 'alwaysUpsert' option")
 
 
-def _parsed(document: bytes) -> LoggedOperation:
-    """An entry of the oplog. TypeMismatch (14) without `op`, `ns` or `o`, or with a field of a wrong type."""
-    given: dict[str, Value] = {}
-    for name, value in fields(document):
-        expected = _FIELD_TYPES.get(name)
-        if expected is not None and value is not None and type_code_of(value) != expected:
-            raise wrong_type(f"applyOps.applyOps.{name}", value, type_name(expected))
-        if name == "ui" and value is not None:
-            check_uuid_value(value)
-        if value is not None:
-            given[name] = value
-    kind = given.get("op")
-    for name in ("op",) if kind == "n" else ("op", "ns", "o", *(("o2",) if kind == "u" else ())):
-        if name not in given:
-            raise CommandError(
-                ErrorCode.TypeMismatch, f"an operation of applyOps has no {type_name(_FIELD_TYPES[name])} '{name}'"
-            )
-    key = given.get("o2", EMPTY_DOCUMENT)
-    uuid = given.get("ui")
-    what = given.get("o", EMPTY_DOCUMENT)
-    assert isinstance(what, bytes) and isinstance(key, bytes)
-    return LoggedOperation(
-        str(kind),
-        str(given.get("ns", "")),
-        what,
-        key,
-        uuid if isinstance(uuid, BinData) else None,
-        given.get("b") is True,
-    )
-
-
-def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list[LoggedOperation]:
+def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list[Operation]:
     """The operations, with those of nested `applyOps` in its place."""
     if depth > _MAX_NESTING:
         raise CommandError(ErrorCode.FailedToParse, "Too many nested applyOps")
     if documents:
         check_batch(op, len(documents))
-    found: list[LoggedOperation] = []
+    found: list[Operation] = []
     for document in documents:
-        operation = _parsed(document)
-        if operation.kind == "c" and first_field_name(operation.document) == "applyOps":
-            inner = get_value(operation.document, "applyOps")
-            if not isinstance(inner, list) or not all(isinstance(item, bytes) for item in inner):
-                raise CommandError(ErrorCode.TypeMismatch, "applyOps wants an array of documents")
-            found += _flattened(op, [item for item in inner if isinstance(item, bytes)], depth + 1)
-        elif operation.kind not in (*_DOCUMENT_KINDS, "c", "n"):
+        operation = read_operation(document)
+        inner = contained(operation)
+        if inner is not None:
+            found += _flattened(op, inner, depth + 1)
+        elif operation.kind not in ops.KINDS:
             raise CommandError(ErrorCode.FailedToParse, f"Unrecognized op type '{operation.kind}' in an oplog entry")
         else:
             found.append(operation)
     return found
 
 
-def _apply(op: OperationContext, operation: LoggedOperation) -> bool:
+def _apply(op: OperationContext, operation: Operation) -> bool:
     """Carries out an operation. Whether there was what it changes, where that is required."""
-    if operation.kind == "n":
+    if operation.kind == ops.NOTHING:
         return True
     op.database, name = split_namespace(operation.namespace, op.catalog.naming)
     op.check_database()
     if operation.namespace == OPLOG:
         raise refused_write()
-    if operation.kind == "c":
+    if operation.kind == ops.COMMAND:
         _apply_command(op, operation)
         return True
     check_collection_name(op.database, name)
     collection = _collection(op, name, operation)
-    if operation.kind == "d":
+    if operation.kind == ops.DELETE:
         if collection is not None:
             delete_one(op, _by_id(op, collection, operation.document))
     elif collection is None:
@@ -291,14 +220,14 @@ def _apply(op: OperationContext, operation: LoggedOperation) -> bool:
             ErrorCode.NamespaceNotFound,
             f"Cannot apply insert or update operation on a non-existent namespace {operation.namespace}",
         )
-    elif operation.kind == "i":
+    elif operation.kind == ops.INSERT:
         _insert(op, collection, operation.document)
     else:
         return _update(op, collection, operation)
     return True
 
 
-def _collection(op: OperationContext, name: str, operation: LoggedOperation) -> Collection | None:
+def _collection(op: OperationContext, name: str, operation: Operation) -> Collection | None:
     """The collection of an operation on a document; the one with the UUID that the operation names, if it does.
 
     None if there is no collection of this name; NamespaceNotFound (26) if there is none with this UUID.
@@ -311,7 +240,7 @@ def _collection(op: OperationContext, name: str, operation: LoggedOperation) -> 
     return found
 
 
-def _with_uuid(op: OperationContext, database: str, operation: LoggedOperation) -> Collection | None:
+def _with_uuid(op: OperationContext, database: str, operation: Operation) -> Collection | None:
     """The collection of a database that has the UUID of an operation, whatever its name; None if there is none."""
     for collection in op.catalog.collections(database):
         if collection.uuid == operation.uuid:
@@ -328,7 +257,7 @@ def _of_collection(request: Any, collection: Collection) -> Any:
     return request._replace(collection=collection.name)
 
 
-def _unknown_uuid(operation: LoggedOperation) -> CommandError:
+def _unknown_uuid(operation: Operation) -> CommandError:
     return CommandError(
         ErrorCode.NamespaceNotFound,
         f"Failed to apply operation on {operation.namespace}: no collection has the UUID of the operation",
@@ -349,7 +278,7 @@ def _insert(op: OperationContext, collection: Collection, document: bytes) -> No
     upsert_or_update(op, collection.name, selection, LoggedReplacement(document), context, False)
 
 
-def _update(op: OperationContext, collection: Collection, operation: LoggedOperation) -> bool:
+def _update(op: OperationContext, collection: Collection, operation: Operation) -> bool:
     """Whether there was the document that it replaces."""
     driver = parse_logged_update(operation.document)
     selection = _by_id(op, collection, operation.key)
@@ -362,10 +291,10 @@ def _update(op: OperationContext, collection: Collection, operation: LoggedOpera
     return operation.upsert
 
 
-def _parsed_command(operation: LoggedOperation) -> tuple[CommandSpec, Any]:
+def _parsed_command(operation: Operation) -> tuple[CommandSpec, Any]:
     """A command of the oplog, and its request. CommandNotSupported (115) for index builds, BadValue (2) for others that
     are not applied."""
-    name = first_field_name(operation.document)
+    name = operation.command
     if name in _INDEX_BUILDS:
         raise CommandError(ErrorCode.CommandNotSupported, f"The {name} operation is not supported in applyOps mode")
     if name not in _COMMANDS:
@@ -374,7 +303,7 @@ def _parsed_command(operation: LoggedOperation) -> tuple[CommandSpec, Any]:
     return spec, spec.request._make(spec.parser.parse(operation.document, [], GenericArguments()))
 
 
-def _apply_command(op: OperationContext, operation: LoggedOperation) -> None:
+def _apply_command(op: OperationContext, operation: Operation) -> None:
     spec, request = _parsed_command(operation)
     uuid = operation.uuid
     try:
