@@ -56,6 +56,7 @@ HOT = (
     "mongottl/exec/stages/index_scan.py",
     "mongottl/exec/stages/key_ranges.py",
     "mongottl/exec/write/index_build.py",
+    "mongottl/exec/write/keys_ahead.py",
     "mongottl/exec/write/modifying.py",
     "mongottl/exec/results/reading.py",
     "mongottl/exec/stages/stage.py",

@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.catalog.array_paths import NO_ARRAYS, ArrayPaths
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
-from mongottl.catalog.keys import KeyGenerator, check_count
+from mongottl.catalog.keys import KeyGenerator, MadeKeys, check_count
 from mongottl.catalog.options import CollectionOptions
 from mongottl.catalog.plan_memory import PlanMemory
 from mongottl.catalog.shard_key import PARTITION_ID_INDEX, ShardKey
@@ -18,6 +18,7 @@ from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.query.collation import parse_collation
 from mongottl.query.icu import icu_version
+from mongottl.query.match import MatchExpression
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -35,6 +36,7 @@ class IndexEntry:
     build has read, up to `built_through`, and for those that it will not read, above `build_end`. Record ids ascend, so
     the latter were inserted after the build began; the build ends, however many are inserted.
     dropped: whether its data is gone; scans that read it then fail.
+    made_ahead: keys of long documents that operations are about to write.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class IndexEntry:
         self.built_through: int = 0
         self.build_end: int = MAX_RECORD_ID
         self.keys: KeyGenerator = descriptor.key_generator()
+        self.made_ahead: list[MadeKeys] = []
         self.accesses: int = 0
         # When the index was created, hidden or unhidden, which resets the count of accesses; 0: before the server
         # started.
@@ -129,18 +132,29 @@ class IndexEntry:
         keys by the same generator.
         """
         if len(document) < LONG_DOCUMENT_BYTES:
-            return self._keys_of(document)
+            return self.keys_by(self.keys, document)
+        for made in self.made_ahead:
+            if made.document == document:
+                return self.keys.adopt(made)
         with UndividedEvaluation():
-            return self._keys_of(document)
+            return self.keys_by(self.keys, document)
 
-    def _keys_of(self, document: bytes) -> list[bytes]:
+    def keys_by(self, generator: KeyGenerator, document: bytes) -> list[bytes]:
+        """`keys_of` by a generator of this index, which notes the document's arrays and types."""
         partial = self.descriptor.partial_match
-        if partial is not None and not partial.matches(document):
-            self.keys.begin()
+        if partial is not None and not self._is_indexed(partial, document):
+            generator.begin()
             return []
-        keys = self.keys.keys_of(document)
+        keys = generator.keys_of(document)
         check_count(len(keys))
         return keys
+
+    def _is_indexed(self, partial: MatchExpression, document: bytes) -> bool:
+        """Whether a partial index has the document. All operations share its filter, so no other runs meanwhile."""
+        if len(document) < LONG_DOCUMENT_BYTES:
+            return partial.matches(document)
+        with UndividedEvaluation():
+            return partial.matches(document)
 
     def entry_document(self) -> dict[str, Value]:
         entry: dict[str, Value] = {

@@ -90,6 +90,17 @@ class KeyGenerator(ABC):
             self.saw_array = False
             self.array_paths.clear()
 
+    def adopt(self, made: "MadeKeys") -> list[bytes]:
+        """Keys that another generator of the same index has made, as if this one had made them. The error of it."""
+        self.begin()
+        self.type_bits |= made.generator.type_bits
+        if made.generator.saw_array:
+            self.saw_array = True
+            self.array_paths.update(made.generator.array_paths)
+        if made.error is not None:
+            raise made.error
+        return made.keys
+
     def note_array(self, path: str) -> None:
         self.saw_array = True
         self.array_paths.add(path)
@@ -103,6 +114,16 @@ class KeyGenerator(ABC):
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
         """The values of one of the document's keys, one for each component, for messages; null for a missing value."""
         raise NotImplementedError
+
+
+class MadeKeys:
+    """The keys of a document, made by a generator of their own; or the error for one that has no valid keys."""
+
+    def __init__(self, document: bytes, generator: KeyGenerator) -> None:
+        self.document = document
+        self.generator = generator
+        self.keys: list[bytes] = []
+        self.error: CommandError | None = None
 
 
 class BtreeKeyGenerator(KeyGenerator):

@@ -145,6 +145,15 @@ _GRAPH: Final = {
 _WINDOW: Final = {
     "$setWindowFields": {"sortBy": {"u": 1}, "output": {"sum": {"$sum": "$n", "window": {"documents": [-2, 0]}}}}
 }
+LONG: Final[Document] = {
+    "_id": "long",
+    "u": [*range(2000, 2010)],
+    "n": [1, 2, 3],
+    "text": "apple pear",
+    "ttl": EXPIRES_S,
+    "filler": "x" * 300_000,
+}
+_WITH_LONG: Final = ({"insert": "c", "documents": [LONG]},)
 STATEMENT: Final = {"lsid": LSID, "txnNumber": Int64(7), "autocommit": False}
 
 CASES: Final[dict[str, Case]] = {
@@ -271,6 +280,27 @@ CASES: Final[dict[str, Case]] = {
         uses="cd",
         codes=_codes(51183),
     ),
+    # Documents that are so long that their keys are made before the unit of work
+    "bulkWrite of long documents": Case(
+        {
+            "bulkWrite": 1,
+            "ops": [
+                {"insert": 0, "document": LONG},
+                {"insert": 0, "document": {**LONG, "_id": "other", "u": -1}},
+                {"update": 0, "filter": {"_id": LONG["_id"]}, "updateMods": {"$push": {"n": 5, "u": 5000}}},
+                {"update": 1, "filter": {}, "updateMods": _INC, "multi": True},
+            ],
+            "nsInfo": [{"ns": "test.c"}, {"ns": "test.d"}],
+            "ordered": False,
+            "$db": "admin",
+        },
+        uses="cd",
+    ),
+    "update of several, one long": Case(
+        {"update": "c", "updates": [{"q": {}, "u": {"$set": {"n": 8}}, "multi": True}]}, _WITH_LONG
+    ),
+    "delete of a long document": Case({"delete": "c", "deletes": [{"q": {"n": 2}, "limit": 0}]}, _WITH_LONG),
+    "createIndexes over a long document": Case(_index({"n": 1, "of": 1}), _WITH_LONG, codes=_BUILD_ABORTED, whole=True),
     # Collections and indexes
     "createIndexes": Case(_index({"loc": 1}), codes=_BUILD_ABORTED, whole=True),
     "createIndexes, unique": Case(_index({"u": 1, "n": 1}, unique=True), codes=_BUILD_ABORTED, whole=True),

@@ -28,6 +28,7 @@ from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DamagedRecord,
@@ -167,6 +168,11 @@ def _must_end(service: ServiceContext) -> bool:
 
 def _purge_collection(service: ServiceContext, number: int) -> int:
     """Deletes a collection's expired records in bounded batches."""
+    with KeysAhead() as ahead:
+        return _purge_batches(service, number, ahead)
+
+
+def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> int:
     recovery_unit = RecoveryUnit(service)
     deleted = 0
     backlog: list[int] = []
@@ -177,6 +183,7 @@ def _purge_collection(service: ServiceContext, number: int) -> int:
             return deleted
         from_backlog = done < len(backlog)
         records: list[Record] = []
+        begun = done
         with Undivided():  # what is due when it is read is deleted before others can change that
             if from_backlog:
                 try:
@@ -197,15 +204,21 @@ def _purge_collection(service: ServiceContext, number: int) -> int:
                     return deleted  # nothing else is due here
                 if not records:
                     return deleted
-            if records:
+            missing = [record[1] for record in records if ahead.lacks(collection.writable_indexes, record[1])]
+            if records and not missing:
                 try:
                     _delete_batch(recovery_unit.write(collection), records)
                 except WriteConflict:
                     # No record has changed: the disk was full, and the engine has made room for deletions.
                     _delete_batch(recovery_unit.write(collection), records)
-        if not records:
+        if missing:
+            done = begun
+            for document in missing:
+                ahead.make(collection.writable_indexes, document)
+        if missing or not records:
             service.stacks.give_way()
             continue
+        ahead.forget()
         collection.purges += 1
         deleted += len(records)
         scattered = not from_backlog and _are_scattered(recovery_unit.records(collection), records)

@@ -25,6 +25,7 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_inter
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.stage import FIRST_BATCH, next_batch_size
+from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
@@ -132,30 +133,36 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry
     # Keys of text, geospatial and wildcard indexes take a hundred times as long as those of a number.
     costly = any(index.descriptor.kind is not BTREE for index in indexes)
     size = min(batch, FIRST_BATCH) if costly else batch
-    while built_through < build_end:
-        started_s = op.service.clock.monotonic_s()
-        with Undivided():  # what is read is in the index before others can change it
-            _check_wanted(collection, indexes)
-            records, _ = op.recovery_unit.records(collection).scan(built_through, size, True, BUILD_BYTES)
-            if not records:
-                return  # all remaining records were deleted
-            try:
-                _add_batch(op, collection, indexes, records)
-                added = True
-            except WriteConflict:
-                added = False
-                conflicts += 1
-                if conflicts > MAX_CONFLICTS:
-                    raise
+    with KeysAhead() as ahead:
+        while built_through < build_end:
+            started_s = op.service.clock.monotonic_s()
+            added = False
+            with Undivided():  # what is read is in the index before others can change it
+                _check_wanted(collection, indexes)
+                records, _ = op.recovery_unit.records(collection).scan(built_through, size, True, BUILD_BYTES)
+                if not records:
+                    return  # all remaining records were deleted
+                missing = [record[1] for record in records if ahead.lacks(indexes, record[1])]
+                if not missing:
+                    try:
+                        _add_batch(op, collection, indexes, records)
+                        added = True
+                    except WriteConflict:
+                        conflicts += 1
+                        if conflicts > MAX_CONFLICTS:
+                            raise
+                if added:
+                    conflicts = 0
+                    built_through = records[-1][0]
+                    for index in indexes:
+                        index.built_through = built_through
             if added:
-                conflicts = 0
-                built_through = records[-1][0]
-                for index in indexes:
-                    index.built_through = built_through
-        if added:
-            size = min(batch, next_batch_size(op, size, started_s))
-        op.give_way()
-        op.check_interrupt()
+                size = min(batch, next_batch_size(op, size, started_s))
+                ahead.forget()
+            for document in missing:
+                ahead.make(indexes, document)
+            op.give_way()
+            op.check_interrupt()
 
 
 def _check_wanted(collection: Collection, indexes: list[IndexEntry]) -> None:

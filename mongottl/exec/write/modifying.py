@@ -27,6 +27,7 @@ from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.stages.stage import PlanStage, check_alive
+from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.sharding import check_targets_shard_key
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
@@ -216,8 +217,10 @@ def apply_update(
     details. WriteConflict if the record has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
-    _check_after_leaving(op, collection, [record])
-    _store_update(op, collection, record, document, modified, driver, result)
+    with KeysAhead() as ahead:
+        ahead.make_for_update(collection, record[1], document)
+        _check_after_leaving(op, collection, [record])
+        _store_update(op, collection, record, document, modified, driver, result)
 
 
 def _store_update(
@@ -278,7 +281,8 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
         if selection.metadata:
             records = [_plain_record(record) for record in records]
         if records:
-            _update_batch(op, collection, selection.match, records, driver, result)
+            with KeysAhead() as ahead:
+                _update_batch(op, collection, selection.match, records, driver, result, ahead)
         op.check_interrupt()
         op.give_way()
         if op.gate is not None:
@@ -293,6 +297,7 @@ def _update_batch(
     records: list[Record],
     driver: UpdateDriver,
     result: UpdateResult,
+    ahead: KeysAhead,
 ) -> None:
     """Updates a batch in one unit of work; if that fails, record by record up to the one that fails."""
     refresh = op.service.config.refresh_on_noop
@@ -300,6 +305,8 @@ def _update_batch(
     modified = 0
     try:
         updated = [updated_document(match, record, driver) for record in records]
+        for record, (document, _) in zip(records, updated, strict=True):
+            ahead.make_for_update(collection, record[1], document)
         unit = op.recovery_unit.write(collection)
         _check_after_leaving(op, collection, records)
         for record, (document, changed) in zip(records, updated, strict=True):

@@ -34,6 +34,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.clustered_scan import check_nameable
 from mongottl.exec.write.capped import make_room
+from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
 from mongottl.exec.write.validation import all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
@@ -209,6 +210,13 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
     The engine's DuplicateKey, or DocumentValidationFailure (121) if the validator refuses one of them: the caller then
     inserts one by one.
     """
+    with KeysAhead() as ahead:
+        for document in documents:
+            ahead.make(collection.writable_indexes, document)
+        _insert_batch(op, collection, documents)
+
+
+def _insert_batch(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
     unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
     if collection.time_series is not None:
         for document in documents:
@@ -290,6 +298,15 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
     DuplicateKeyError (11000) if a record that is not expired has one of its unique keys, DocumentValidationFailure
     (121); ClaimedByTransaction.
     """
+    if len(document) < AHEAD_BYTES:
+        _insert_document(op, collection, document)
+        return
+    with KeysAhead() as ahead:
+        ahead.make(collection.writable_indexes, document)
+        _insert_document(op, collection, document)
+
+
+def _insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
     ttl_s = int(meaningful_ttl_s(document))
     capped = collection.options.capped
     for _ in range(_MAX_CONFLICTS):
@@ -531,6 +548,13 @@ def _move_keys(
 
 def delete_batch(op: OperationContext, collection: Collection, records: list[Record]) -> None:
     """Deletes records in one unit of work. WriteConflict if one of them has changed or expired since it was read."""
+    with KeysAhead() as ahead:
+        for record in records:
+            ahead.make(collection.writable_indexes, record[1])
+        _delete_batch(op, collection, records)
+
+
+def _delete_batch(op: OperationContext, collection: Collection, records: list[Record]) -> None:
     unit = op.recovery_unit.write(collection)
     if op.was_left:
         _check_living(unit, records)

@@ -44,7 +44,9 @@ def noted(op: OperationContext, stage: PlanStage) -> None:
         (BRANCHES, [("b", 1)], "COLLSCAN"),
     ],
 )
-def test_long_filters_are_not_described(filter: dict[str, Any], sort: list[tuple[str, int | str]], summary: str) -> None:
+def test_long_filters_are_not_described(
+    filter: dict[str, Any], sort: list[tuple[str, int | str]], summary: str
+) -> None:
     bench = Bench()
     bench.index([("a", 1)])
     bench.insert([{"_id": number, "a": number} for number in range(10)])

@@ -1,0 +1,93 @@
+"""Keys of long documents are made before the unit of work that writes them, and are those that are made within it."""
+
+from typing import Any
+
+import bson
+import pytest
+
+from mongottl.catalog.collection import IndexEntry
+from mongottl.document.interrupt import in_undivided
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
+from mongottl.exec.write.writes import insert_document, prepare_document
+from tests.gaps import measured
+from tests.planning import Bench, Pattern
+
+FILLER = "x" * AHEAD_BYTES
+DOCUMENT: dict[str, Any] = {
+    "_id": 1,
+    "a": [1, "x", None, {"b": 2}],
+    "b": {"c": [1, 2]},
+    "text": ["apple pear", "plum"],
+    "place": {"type": "Point", "coordinates": [1, 2]},
+    "filler": FILLER,
+}
+PATTERNS: list[tuple[Pattern, dict[str, Any]]] = [
+    ([("a", 1)], {}),
+    ([("b.c", -1), ("_id", 1)], {"unique": True}),
+    ([("a", 1)], {"partialFilterExpression": bson.encode({"_id": 1})}),
+    ([("a", 1)], {"partialFilterExpression": bson.encode({"_id": 2})}),
+    ([("$**", 1)], {"wildcardProjection": bson.encode({"filler": 0})}),
+    ([("text", "text")], {}),
+    ([("_id", "hashed")], {}),
+    ([("place", "2dsphere")], {}),
+    ([("missing", 1)], {"sparse": True}),
+]
+
+
+def noted(index: IndexEntry) -> tuple[bool, set[str], int]:
+    return index.keys.saw_array, set(index.keys.array_paths), int(index.keys.type_bits)
+
+
+@pytest.mark.parametrize(("pattern", "options"), PATTERNS)
+def test_keys_made_ahead_are_the_same(pattern: Pattern, options: dict[str, Any]) -> None:
+    document = bson.encode(DOCUMENT)
+    index, other = (Bench().index(pattern, **options) for _ in range(2))
+    wanted = other.keys_of(document)
+    with KeysAhead() as ahead:
+        assert ahead.lacks([index], document)
+        ahead.make([index], document)
+        assert not ahead.lacks([index], document)
+        assert index.made_ahead
+        assert index.keys_of(document) == wanted
+        assert noted(index) == noted(other)
+        assert index.became_multikey() == other.became_multikey()
+    assert not index.made_ahead
+
+
+def test_another_document_has_keys_of_its_own() -> None:
+    index = Bench().index([("a", 1)])
+    with KeysAhead() as ahead:
+        ahead.make([index], bson.encode(DOCUMENT))
+        assert len(index.keys_of(bson.encode({"a": [1, 2], "filler": FILLER}))) == 2
+
+
+def test_parallel_arrays_are_refused_where_they_are_written() -> None:
+    bench = Bench()
+    bench.index([("a", 1), ("b.c", 1)])
+    with pytest.raises(CommandError) as caught:
+        bench.insert_one(DOCUMENT)
+    assert caught.value.code == ErrorCode.CannotIndexParallelArrays
+    assert bench.find({}) == []
+    assert not any(index.made_ahead for index in bench.collection.indexes)
+
+
+def test_short_documents_are_left_to_the_unit_of_work() -> None:
+    index = Bench().index([("a", 1)])
+    short = bson.encode({"a": 1})
+    with KeysAhead() as ahead:
+        assert not ahead.lacks([index], short)
+        ahead.make([index], short)
+        assert not index.made_ahead
+
+
+def test_others_may_run_while_keys_are_made() -> None:
+    bench = Bench()
+    bench.index([("a", 1)])
+    op = bench.op
+    document = prepare_document(op, bench.collection, bson.encode({"_id": 1, "a": [*range(50_000)], "filler": FILLER}))
+    with measured(evaluates=False) as gaps:
+        insert_document(op, bench.collection, document)
+    assert gaps.count > 20
+    assert not in_undivided()
+    assert bench.find({"a": 49_999}) == [1]
