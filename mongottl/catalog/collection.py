@@ -18,7 +18,6 @@ from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.query.collation import parse_collation
 from mongottl.query.icu import icu_version
-from mongottl.query.match import MatchExpression
 from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
@@ -141,16 +140,17 @@ class IndexEntry:
 
     def keys_by(self, generator: KeyGenerator, document: bytes) -> list[bytes]:
         """`keys_of` by a generator of this index, which notes the document's arrays and types."""
-        partial = self.descriptor.partial_match
-        if partial is not None and not self._is_indexed(partial, document):
+        if self.descriptor.partial_match is not None and not self._is_indexed(document):
             generator.begin()
             return []
         keys = generator.keys_of(document)
         check_count(len(keys))
         return keys
 
-    def _is_indexed(self, partial: MatchExpression, document: bytes) -> bool:
+    def _is_indexed(self, document: bytes) -> bool:
         """Whether a partial index has the document. All operations share its filter, so no other runs meanwhile."""
+        partial = self.descriptor.partial_match
+        assert partial is not None
         if len(document) < LONG_DOCUMENT_BYTES:
             return partial.matches(document)
         with UndividedEvaluation():

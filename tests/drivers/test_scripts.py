@@ -282,7 +282,7 @@ def test_tables_are_written_from_the_sources_by_whatever_python_starts_the_scrip
     for name in ("docs", "mongottl", "scripts"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    config = tmp_path / "mongottl/config.py"
+    config = tmp_path / "mongottl/config/server_config.py"
     config.write_text(config.read_text(encoding="utf-8").replace("Address to listen on.", "Where clients connect."))
     checked = subprocess.run(
         [tmp_path / "scripts/tables", "--check"], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -18,7 +18,6 @@ from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
 from mongottl.config import (
     DEFAULT_VERSIONS,
     DIALECTS,
-    OTHER_VARIABLES,
     PARAMETERS,
     SETTING_GROUPS,
     SETTINGS,
@@ -31,6 +30,7 @@ from mongottl.config import (
     did_you_mean,
     unknown_variables,
 )
+from mongottl.config.environment import OTHER_VARIABLES
 
 ROOT = Path(__file__).parents[2]
 KINDS = {
@@ -46,7 +46,7 @@ KINDS = {
 }
 
 
-def test_table_and_dataclass_agree() -> None:
+def test_defaults_are_of_the_kind_that_the_setting_says() -> None:
     assert [setting.field for setting in SETTINGS] == [field.name for field in dataclasses.fields(ServerConfig)]
     defaults = ServerConfig()
     for setting in SETTINGS:

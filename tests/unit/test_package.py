@@ -50,7 +50,7 @@ def test_metadata() -> None:
 
 def test_the_version_stands_in_one_place() -> None:
     assert "version" not in PROJECT["project"]
-    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "mongottl.config.VERSION"}
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "mongottl.config.versions.VERSION"}
 
 
 def test_the_tests_check_types_with_the_mypy_that_compiles() -> None:
