@@ -34,8 +34,6 @@ from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.catalog.rekeying import rekey
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.clock import Clock
-from mongottl.dialect.cosmos.limits import name_advice
-from mongottl.dialect.cosmos.wording import internal_error
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Value
@@ -380,14 +378,7 @@ class Catalog:
         """InvalidNamespace (73) or DatabaseDifferCase (13297) unless a collection of this name may be made."""
         check_database_name(database, self.naming)
         check_new_collection_name(database, name, self.naming)
-        if any(character in name for character in self.naming.unexpected):
-            raise CommandError(ErrorCode.InternalError, internal_error(), advice=name_advice(name))
-        if any(character in name for character in self.naming.forbidden):
-            raise CommandError(
-                ErrorCode.InvalidNamespace,
-                "Collection name contains invalid character.",
-                advice=name_advice(name),
-            )
+        self.naming.check_new(name)
         other = self.database_spelled_otherwise(database)
         if other is not None:
             raise CommandError(

@@ -4,7 +4,9 @@ Source: MongoDB's "Limits and Thresholds", naming restrictions.
 """
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
+
+from mypy_extensions import mypyc_attr
 
 from mongottl.document.utf8 import encode_text, is_valid_text
 from mongottl.errors import CommandError, ErrorCode
@@ -17,18 +19,19 @@ _SYSTEM_COLLECTIONS: Final = ("system.js", "system.profile", "system.users", "sy
 SYSTEM_DATABASES: Final = ("admin", "config", "local")
 
 
-class Naming(NamedTuple):
-    """Where a server's rules for names differ from MongoDB's.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Naming:
+    """Where a server's rules for names may differ from MongoDB's, as these here do not.
 
-    forbidden: characters that names of new collections may not have, besides those that MongoDB forbids.
-    unexpected: those of them for which Cosmos DB answers InternalError (1) instead of InvalidNamespace.
     max_characters: of the name of a database and of that of a collection, in place of MongoDB's limits in bytes; 0 for
     those.
     """
 
-    forbidden: str = ""
-    max_characters: int = 0
-    unexpected: str = ""
+    def __init__(self, max_characters: int = 0) -> None:
+        self.max_characters = max_characters
+
+    def check_new(self, collection: str) -> None:
+        """An error for a name that no new collection may have, although MongoDB allows it."""
 
 
 MONGODB_NAMING: Final = Naming()

@@ -113,9 +113,9 @@ def _recipe(language: str, ca_file: str) -> Iterator[str]:
 def emulator_lines(server: "Server") -> Iterator[str]:
     """What a server in the emulator's place says after its first line: the emulator's own connection string, and how
     to trust its certificate."""
-    keys = server.account_keys
-    assert keys is not None and server.config.cosmos_account is not None
-    login = f"{quote(server.config.cosmos_account, safe='')}:{quote(keys.primary, safe='')}"
+    users = server.dialect_users
+    assert users is not None
+    login = f"{quote(users.name, safe='')}:{quote(users.password, safe='')}"
     encryption = "ssl=true&" if server.ca_file is not None else ""
     yield "The emulator's connection string, its key percent-encoded as today's drivers want it:"
     yield f"  mongodb://{login}@localhost:{server.port}/admin?{encryption}retrywrites=false"

@@ -13,8 +13,6 @@ Source: MongoDB's "Privilege Actions", and the sections "Required Access" of its
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from mongottl.dialect.cosmos.advice import advice
-from mongottl.dialect.cosmos.wording import not_authenticated, unauthorized
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.security.privileges import CLUSTER, Need, collection_resource, database_resource
@@ -125,9 +123,7 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
         if access.before_first_user and op.database == "admin" and _is_first_user(op):
             op.is_before_first_user = True
             return
-        if op.service.dialect.account is not None:
-            raise CommandError(ErrorCode.Unauthorized, not_authenticated())
-        raise CommandError(ErrorCode.Unauthorized, f"Command {command} requires authentication")
+        raise op.service.dialect.not_authenticated(command)
     if access.on_collection:
         key = (command, op.database, request.collection)
         known = grants.allowed(key)
@@ -137,13 +133,7 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
     op.needs = access.needs(op, request)
     for need in op.needs:
         if not grants.meets(need):
-            if op.service.dialect.account is not None:
-                raise CommandError(
-                    ErrorCode.Unauthorized,
-                    unauthorized(command),
-                    advice=advice("The client has logged in with the read-only key", "use the account's other key"),
-                )
-            raise not_authorized(op.database, shown())
+            raise op.service.dialect.not_authorized(command, not_authorized(op.database, shown()))
     if access.on_collection:
         grants.allow(key, op.needs)
 

@@ -1,12 +1,15 @@
 """The modules of commands, and the names and aliases of the commands in each.
 
+Commands that belong to one dialect are in its package. Another dialect has their names as well, and refuses them: a
+request is understood before it is known to be of the wrong dialect.
+
 A module is imported when one of its commands is first asked for: a server that has just been started imports the
 handshake alone. `registry.command` refuses a command whose name is missing here.
 """
 
 from typing import Final
 
-# By module, relative to this package.
+# By module, relative to this package; those that begin with `dialect` are relative to `mongottl`.
 FAMILIES: Final[dict[str, str]] = {
     "admin.backup": "mongottlBackup",
     "admin.clock": "advanceClock setClock resetClock freezeClock configureFailPoint",
@@ -14,7 +17,6 @@ FAMILIES: Final[dict[str, str]] = {
     "admin.compact": "compact autoCompact",
     "admin.compatibility": "setFeatureCompatibilityVersion",
     "admin.connections": "dropConnections rotateCertificates",
-    "admin.cosmos": "configureCosmos",
     "admin.db_hash": "dbHash dbhash",
     "admin.diagnostic_data": "getDiagnosticData",
     "admin.diagnostics": "buildInfo buildinfo hostInfo getCmdLineOpts getLog listCommands connPoolStats lockInfo top",
@@ -25,7 +27,6 @@ FAMILIES: Final[dict[str, str]] = {
     "admin.plan_cache": "planCacheSetFilter planCacheListFilters planCacheClearFilters planCacheClear",
     "admin.profile": "profile",
     "admin.replica_set": "replSetGetStatus replSetGetConfig replSetInitiate",
-    "admin.request_statistics": "getLastRequestStatistics GetLastRequestStatistics getRequestUnits",
     "admin.rw_concern_defaults": "getDefaultRWConcern setDefaultRWConcern",
     "admin.saved_states": "saveState restoreState resetState dropState",
     "admin.server_status": "serverStatus",
@@ -55,7 +56,9 @@ FAMILIES: Final[dict[str, str]] = {
     "ddl.databases": "listDatabases dropDatabase dbStats dbstats",
     "ddl.encryption_data": "compactStructuredEncryptionData cleanupStructuredEncryptionData",
     "ddl.indexes": "createIndexes listIndexes dropIndexes deleteIndexes setIndexCommitQuorum reIndex",
-    "ddl.provisioning": "customAction shardCollection",
+    "dialect.cosmos.commands.configuration": "configureCosmos",
+    "dialect.cosmos.commands.provisioning": "customAction shardCollection",
+    "dialect.cosmos.commands.request_statistics": ("getLastRequestStatistics GetLastRequestStatistics getRequestUnits"),
     "security.authentication": "getnonce saslStart saslContinue authenticate logout connectionStatus",
     "security.merge_accounts": "_mergeAuthzCollections",
     "security.roles": (
@@ -67,3 +70,8 @@ FAMILIES: Final[dict[str, str]] = {
         "usersInfo invalidateUserCache"
     ),
 }
+
+
+def module_of(family: str) -> str:
+    """The full name of a module of `FAMILIES`."""
+    return f"mongottl.{family}" if family.startswith("dialect.") else f"mongottl.commands.{family}"

@@ -14,7 +14,7 @@ from threading import RLock
 from typing import Any, Final, TypeAlias
 
 from mongottl.commands.access import Access
-from mongottl.commands.families import FAMILIES
+from mongottl.commands.families import FAMILIES, module_of
 from mongottl.commands.request import RequestParser, fields_of, parser_for
 from mongottl.document.build import encode_fields
 from mongottl.document.interrupt import Undivided
@@ -182,9 +182,7 @@ class CommandTable:
 
     def __init__(self, families: Mapping[str, str]) -> None:
         """families: as `commands.families.FAMILIES`."""
-        self._modules = {
-            name: f"{__package__}.{module}" for module, names in families.items() for name in names.split()
-        }
+        self._modules = {name: module_of(family) for family, names in families.items() for name in names.split()}
         self._specs: dict[str, CommandSpec] = {}
         # Held while a module is imported: the import system cannot import modules that depend on each other from two
         # threads at the same time.

@@ -6,17 +6,18 @@ defaults        configurations of texts, for a test suite, and in the place of C
 environment     the variables of the environment
 parameters      `MemoryLimits`: what `setParameter` changes while the server runs
 log_settings    what is logged
+dialects        the dialects that it can speak
 versions        this server's version, and those of MongoDB that it can announce
 names           names that are like a wrong one
 """
 
 from mongottl.config.defaults import check_names, config_for_tests, config_from
+from mongottl.config.dialects import DIALECTS, DialectChoice
 from mongottl.config.environment import config_from_environment, known_variables, unknown_variables
 from mongottl.config.log_settings import LogSettings
 from mongottl.config.names import did_you_mean
 from mongottl.config.parameters import PARAMETERS, MemoryLimits, Parameter
 from mongottl.config.server_config import (
-    DIALECTS,
     LOG_FORMATS,
     MAX_LOG_LEVEL,
     REPLICA_SET,
@@ -30,7 +31,6 @@ from mongottl.config.server_config import (
 from mongottl.config.setting import SWITCH_TEXTS, Setting, SettingError, SettingValue
 from mongottl.config.versions import (
     COSMOS_VERSIONS,
-    DEFAULT_VERSIONS,
     GIT_VERSION,
     LATEST_VERSION,
     NEWEST_PATCHES,
@@ -40,7 +40,6 @@ from mongottl.config.versions import (
 
 __all__ = [
     "COSMOS_VERSIONS",
-    "DEFAULT_VERSIONS",
     "DIALECTS",
     "GIT_VERSION",
     "LATEST_VERSION",
@@ -57,6 +56,7 @@ __all__ = [
     "TOPOLOGIES",
     "VERSION",
     "WIRE_VERSIONS",
+    "DialectChoice",
     "LogSettings",
     "MemoryLimits",
     "Parameter",

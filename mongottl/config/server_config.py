@@ -19,10 +19,10 @@ from mongottl.account import (
     VARIANTS,
 )
 from mongottl.clock import parse_date
+from mongottl.config.dialects import DIALECTS
 from mongottl.config.setting import Setting, SettingError, setting_field, settings_of
-from mongottl.config.versions import COSMOS_VERSIONS, DEFAULT_VERSIONS, NEWEST_PATCHES, WIRE_VERSIONS
+from mongottl.config.versions import NEWEST_PATCHES, WIRE_VERSIONS
 
-DIALECTS: Final = ("mongodb", "cosmos")
 LOG_FORMATS: Final = ("text", "json")
 MAX_LOG_LEVEL: Final = 5
 REPLICA_SET: Final = "replicaSet"
@@ -331,17 +331,16 @@ class ServerConfig:
             raise SettingError("web_port", "needs another port than {}", "port")
         if self.certificate_port is not None and self.certificate_port in (self.port, self.web_port):
             raise SettingError("certificate_port", "needs another port than {} and {}", "port", "web_port")
-        if self.emulator and (self.dialect != "cosmos" or self.cosmos_account is None):
+        if self.emulator and (self.dialect != "cosmos" or not self._is_given("cosmos_account")):
             raise SettingError("emulator", "needs {} cosmos and {}", "dialect", "cosmos_account")
         if self.storage_engine == "memory" and self.data_dir is not None:
             raise SettingError("storage_engine", "memory not together with {}", "data_dir")
-        if self.dialect != "cosmos":
-            for setting in SETTINGS:
-                if setting.field.startswith("cosmos_") and self._is_given(setting.field):
-                    raise SettingError(setting.field, "only with {} cosmos", "dialect")
-        elif self.announced_version() not in COSMOS_VERSIONS:
-            known = ", ".join(COSMOS_VERSIONS)
-            raise SettingError("server_version", f"with {{}} cosmos one of {known}", "dialect")
+        for setting in SETTINGS:
+            if setting.group in DIALECTS and setting.group != self.dialect and self._is_given(setting.field):
+                raise SettingError(setting.field, f"only with {{}} {setting.group}", "dialect")
+        versions = DIALECTS[self.dialect].versions
+        if self.announced_version() not in versions:
+            raise SettingError("server_version", f"with {{}} {self.dialect} one of {', '.join(versions)}", "dialect")
         for capability in self.cosmos_capability:
             if capability in NOT_CONTINUOUS and self.cosmos_backup == CONTINUOUS:
                 reason = f"{capability} not together with {{}} continuous"
@@ -367,12 +366,12 @@ class ServerConfig:
 
     def announced_version(self) -> str:
         """The MongoDB version that the server announces, without its patch: "8.2"."""
-        return self.server_version or DEFAULT_VERSIONS[self.dialect]
+        return self.server_version or DIALECTS[self.dialect].default_version
 
     def full_version(self) -> str:
         """The announced version with its patch, as `buildInfo` names it. Accounts of Cosmos DB show patch 0."""
         version = self.announced_version()
-        return f"{version}.{0 if self.dialect == 'cosmos' else NEWEST_PATCHES[version]}"
+        return f"{version}.{NEWEST_PATCHES[version] if DIALECTS[self.dialect].has_patches else 0}"
 
     @property
     def is_sharded(self) -> bool:

@@ -4,7 +4,7 @@ import dataclasses
 import operator
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, SupportsIndex, TypeAlias
 
@@ -51,7 +51,7 @@ class Setting:
     group: str
     value: str
     help: str
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()
     parameter: str = ""
     minimum: int = 0
     maximum: int | None = None
@@ -211,7 +211,7 @@ def setting_field(
     value: str,
     help: str,
     *,
-    choices: tuple[str, ...] = (),
+    choices: Collection[str] = (),
     parameter: str = "",
     minimum: int = 0,
     maximum: int | None = None,

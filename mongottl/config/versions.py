@@ -22,4 +22,3 @@ NEWEST_PATCHES: Final = {
     "8.2": 6,
 }
 LATEST_VERSION: Final = "8.2"
-DEFAULT_VERSIONS: Final = {"mongodb": LATEST_VERSION, "cosmos": "7.0"}

@@ -1,11 +1,14 @@
 """Dialects: whether the server behaves like MongoDB or like Azure Cosmos DB for MongoDB, apart from TTL.
 
-    dialect  what a dialect consists of, and the two that exist
-    cosmos   what Cosmos DB refuses, with its codes and texts, and the account that the server stands for
+    interface  `Dialect`: the questions that the server asks, with MongoDB's answers
+    registry   dialects by name, loaded by name
+    mongodb    the dialect `mongodb`, which takes all defaults
+    cosmos     the dialect `cosmos`: everything that is Cosmos DB's. Nothing else imports it, so it may import all.
 
-A dialect is data; code that depends on it asks a `Dialect`. The default dialect is `mongodb`.
+docs/building.md shows how to add one.
 """
 
-from mongottl.dialect.dialect import Dialect, dialect_named
+from mongottl.dialect.interface import Dialect
+from mongottl.dialect.registry import dialect_of
 
-__all__ = ["Dialect", "dialect_named"]
+__all__ = ["Dialect", "dialect_of"]

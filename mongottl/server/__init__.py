@@ -11,7 +11,6 @@ driving     does what steps wait for, and drives those of no client
 dispatch    from a message to a command and to its reply; only here errors become replies
 waits       what commands wait for before they begin; error_replies: the replies of errors
 transactions  which commands belong to transactions, and how their statements begin and end
-gateway     of the dialect `cosmos`: counts request units and throttles
 profiling   `system.profile`, and the log lines of slow operations
 reaper      deletes expired documents when the timing wheel says that some are due
 janitor     closes idle cursors, forgets idle sessions
@@ -19,7 +18,7 @@ durability  flushes commits to disk, and maintains the engine's log
 limits      the operating system's limit of open files
 log         log lines on standard error
 loading     the folder of `--load`
-first_user, account_user: the users that options name
+first_user  the user that `--user` names
 units_table what requests have cost, as a table of text
 web         the page, and the figures for Prometheus
 """

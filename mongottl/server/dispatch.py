@@ -22,10 +22,11 @@ from mongottl.commands.concerns import (
     parse_write_concern,
     reach_cluster_time,
 )
+from mongottl.commands.dialect_hooks import Gateway, hooks_of
 from mongottl.commands.registry import SEARCH_COMMANDS, UNSUPPORTED_REASONS
 from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
-from mongottl.dialect.cosmos.transactions import InactiveTransaction
+from mongottl.dialect.interface import InactiveTransaction
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.render import render_logged
 from mongottl.document.splice import element, frame
@@ -86,7 +87,6 @@ from mongottl.versions import COMMAND, HELLO_FIELD, NOT_SUPPORTED, unknown_comma
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
 if TYPE_CHECKING:
-    from mongottl.server.gateway import Gateway
     from mongottl.server.last_errors import LastErrors
 
 _OK: Final = 1.0
@@ -123,14 +123,9 @@ class Dispatcher:
         # None without test commands, and once it has warned.
         self._reset_watch = ResetWatch() if service.config.enable_test_commands else None
         self._refusal_log = RefusalLog()
-        # Of the dialect `cosmos`.
-        self.gateway: Gateway | None = None
-        if self.dialect.account is not None:
-            from mongottl.server import gateway
-
-            self.gateway = gateway.Gateway(service, self.dialect.account)
+        self.gateway: Gateway | None = hooks_of(service).gateway(service)
         self.last_errors: LastErrors | None = None
-        if service.tells_last_errors:
+        if self.dialect.has_last_errors:
             from mongottl.server import last_errors
 
             self.last_errors = last_errors.LastErrors()
@@ -494,10 +489,10 @@ class Dispatcher:
                 try:
                     session = self._enter_session(spec, generic, op)
                 except InactiveTransaction as inactive:
-                    if spec.batch_at < 0 or self.gateway is None:
+                    if spec.batch_at < 0:
                         raise
                     ended = True
-                    return self._reply(spec, op, self.gateway.failed_batch(spec, op, request, inactive))
+                    return self._reply(spec, op, _inactive_batch(spec, op, request, inactive))
                 if session is not None:
                     session.busy = True
                 transaction = op.transaction
@@ -919,6 +914,14 @@ def _command_in(message: Request) -> bytes:
         return EMPTY_DOCUMENT
     inner = _wrapped(message.query)
     return inner if len(inner) >= len(EMPTY_DOCUMENT) and inner[-1] == 0 else message.query
+
+
+def _inactive_batch(spec: CommandSpec, op: OperationContext, request: Any, error: CommandError) -> Reply:
+    """The reply to a write command of a transaction that has ended: each statement fails, and an ordered batch ends
+    with the first. That an unordered one goes on is assumed."""
+    from mongottl.commands.crud.write_batch import failed_batch
+
+    return failed_batch(op, spec.counter, error, 1 if request.ordered else len(request[spec.batch_at]))
 
 
 def _wrapped(query: bytes) -> bytes:

@@ -26,6 +26,7 @@ from urllib.parse import quote
 import trio
 
 from mongottl.clock import Clock, SystemClock, VirtualClock
+from mongottl.commands.dialect_hooks import FirstUsers, hooks_of
 from mongottl.config import ServerConfig
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cursor_registry import OpenCursor
@@ -35,7 +36,6 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stored_clock import ahead_s, resume_clock
 from mongottl.extras import to_install
 from mongottl.security import scram
-from mongottl.server.account_user import AccountKeys, account_keys, account_login, account_options, create_account_user
 from mongottl.server.connection import Connection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
@@ -81,8 +81,8 @@ class Server:
         self.engine = engine
         self.log = log
         self._tls = tls
-        # The keys of the Cosmos DB account that clients log in with, None without.
-        self.account_keys: AccountKeys | None = None
+        # The users that the dialect has made, None without.
+        self.dialect_users: FirstUsers | None = None
         self.service = ServiceContext(config, clock, engine)
         self.dispatcher = Dispatcher(self.service, log)
         self.durability = Durability(engine, clock, log, compaction=self.service.compaction)
@@ -116,17 +116,17 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """What to connect to, with the name of the user that was made at start, but not its password; for a Cosmos DB
-        account the whole connection string."""
-        if self.account_keys is not None:
-            return self.account_uri(self.account_keys.primary)
+        """What to connect to, with the name of the user that was made at start, but not its password; for one that the
+        dialect has made the whole connection string."""
+        if self.dialect_users is not None:
+            return self._uri_of(self.dialect_users, self.dialect_users.password)
         return self._uri("" if self.config.user is None else f"{quote(self.config.user, safe='')}@")
 
     @property
     def uri_with_password(self) -> str:
         """What to connect to, with name and password of the user that was made at start."""
         password = first_password(self.config)
-        if self.account_keys is not None or self.config.user is None or password is None:
+        if self.dialect_users is not None or self.config.user is None or password is None:
             return self.uri
         return self._uri(f"{quote(self.config.user, safe='')}:{quote(password, safe='')}@")
 
@@ -145,12 +145,16 @@ class Server:
         """Where clients fetch that certificate; None without `--certificate-port`."""
         return None if self._certificate_site is None else self._certificate_site.url
 
-    def account_uri(self, key: str) -> str:
-        """The connection string of the Cosmos DB account with one of its keys, as the portal shows it."""
-        name = self.config.cosmos_account
-        assert name is not None
+    @property
+    def read_only_uri(self) -> str | None:
+        """What to connect to as the user of the dialect that may only read; None if there is none."""
+        users = self.dialect_users
+        return None if users is None else self._uri_of(users, users.reader_password)
+
+    def _uri_of(self, users: FirstUsers, password: str) -> str:
         replica_set = None if self.config.is_sharded else self.config.replica_set
-        return self._uri(account_login(name, key), account_options(name, replica_set, self._tls is not None))
+        login = f"{quote(users.name, safe='')}:{quote(password, safe='')}@"
+        return self._uri(login, users.uri_options(replica_set, self._tls is not None))
 
     def _uri(self, login: str, wanted: list[str] | None = None) -> str:
         """login: `name:password@`, `name@` or nothing. wanted: options, by default those that the dialect needs."""
@@ -498,10 +502,7 @@ async def open_server(
             if scope.cancelled_caught:
                 raise StartCancelled
         create_first_user(server.service, log)
-        keys = account_keys(config)
-        if keys is not None:
-            create_account_user(server.service, keys)
-            server.account_keys = keys
+        server.dialect_users = hooks_of(server.service).first_users(server.service)
         server.listen()
         save_initial(server.service)
     except BaseException:

@@ -23,11 +23,10 @@ import trio
 
 from mongottl.clock import VirtualClock, parse_date
 from mongottl.config import ServerConfig, SettingError, check_names, config_for_tests
-from mongottl.dialect.cosmos.throttling import DEFAULT_RETRY_AFTER_MS
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.cosmos_fail_points import THROTTLE
+from mongottl.exec.operation.failpoints import DIALECT_FAIL_POINTS
 from mongottl.exec.operation.request_units import UnitsReport
 from mongottl.exec.operation.restoring import drop_state, restore_state, save_state
 from mongottl.exec.operation.stored_clock import keep_clock
@@ -39,6 +38,7 @@ from mongottl.server.uri import uri_for_database
 _START_TIMEOUT_S: Final = 30.0
 # The name of the saved state that `RunningServer.save` and `restore` mean without one.
 DEFAULT_STATE: Final = "default"
+_THROTTLE: Final = "cosmosThrottle"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STOPPED: Final = "the server has stopped"
 _Result = TypeVar("_Result")
@@ -147,8 +147,7 @@ class RunningServer:
         if server is not None:
             self.uri = server.uri_with_password
             self.port = server.port
-            keys = server.account_keys
-            self.read_only_uri = None if keys is None else server.account_uri(keys.read_only)
+            self.read_only_uri = server.read_only_uri
             self.web_url = server.web_url
             self.runs += 1
         return self
@@ -221,7 +220,7 @@ class RunningServer:
 
     def request_units(self, reset: bool = False) -> UnitsReport:
         """What the requests since the start, or since the last reset, have cost in request units, as Cosmos DB counts
-        them approximately (`mongottl.dialect.cosmos.charges`); nothing unless the dialect is `cosmos`.
+        them approximately; nothing unless the dialect is `cosmos`.
 
         reset: whether to begin again from zero after that.
         """
@@ -236,8 +235,9 @@ class RunningServer:
 
     async def _set_fail_point(self, name: str, mode: Value, data: bytes) -> None:
         service = self._thread.server.service
-        if service.dialect.account is None:
-            raise CommandError(ErrorCode.CommandNotSupported, f"{name} needs the dialect cosmos")
+        needed = DIALECT_FAIL_POINTS[name]
+        if service.dialect.name != needed:
+            raise CommandError(ErrorCode.CommandNotSupported, f"{name} needs the dialect {needed}")
         service.fail_points.configure(name, mode, data)
 
     @contextmanager
@@ -246,7 +246,7 @@ class RunningServer:
         *commands: str,
         times: int | None = None,
         skip: int = 0,
-        retry_after_ms: int = DEFAULT_RETRY_AFTER_MS,
+        retry_after_ms: int | None = None,
         item: int = 0,
         form: str | None = None,
         namespace: str | None = None,
@@ -255,20 +255,23 @@ class RunningServer:
         """Refuses commands with 16500 within the block, as Cosmos DB does when the throughput is used up.
 
         commands: their names; without any, all that read or write documents. times: how many of them, None for all;
-        skip: how many go well before. retry_after_ms: the hint in the text. item: the statement of a batch that fails.
-        form: "single", "batch" or "noHint", for the text. namespace ("database.collection"), app_name: whose commands.
+        skip: how many go well before. retry_after_ms: the hint in the text, by default 34. item: the statement of a
+        batch that fails. form: "single", "batch" or "noHint", for the text. namespace ("database.collection"),
+        app_name: whose commands.
         Raises CommandError unless the dialect is `cosmos`.
         """
         given: dict[str, str | None] = {"form": form, "namespace": namespace, "appName": app_name}
         data: dict[str, Value] = {name: value for name, value in given.items() if value is not None}
-        data |= {"retryAfterMs": retry_after_ms, "item": item}
+        data["item"] = item
+        if retry_after_ms is not None:
+            data["retryAfterMs"] = retry_after_ms
         if commands:
             data["commands"] = list(commands)
         mode: dict[str, Value] = {"skip": skip}
         if times is not None:
             mode["times"] = times
-        self._thread.run(self._set_fail_point, THROTTLE, encode(mode), encode(data))
-        with _undone(lambda: self._thread.run(self._set_fail_point, THROTTLE, "off", EMPTY_DOCUMENT)):
+        self._thread.run(self._set_fail_point, _THROTTLE, encode(mode), encode(data))
+        with _undone(lambda: self._thread.run(self._set_fail_point, _THROTTLE, "off", EMPTY_DOCUMENT)):
             yield
 
     def __repr__(self) -> str:

@@ -23,7 +23,6 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.view import View
 from mongottl.commands import CommandSpec
 from mongottl.commands.request import GenericArguments
-from mongottl.dialect.cosmos.transactions import not_active
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import (
@@ -148,10 +147,10 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
         op.repeats_commit = True
         return
     elif number > newest or latest is None or latest.number != number:
-        raise _not_active(
-            service,
+        raise service.dialect.transaction_ended(
             f"Given transaction number {number} does not match any in-progress transactions. The active transaction"
             f" number is {newest}",
+            is_out_of_time=False,
         )
     elif latest.state == COMMITTED:
         if not spec.repeats_commit:
@@ -161,18 +160,11 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
     elif not latest.in_progress:
         why = f": {latest.why_aborted}" if latest.why_aborted else "."
         text = f"Transaction with {{ txnNumber: {number} }} has been aborted{why}"
-        raise _not_active(service, text, is_out_of_time=latest.timed_out)
+        raise service.dialect.transaction_ended(text, is_out_of_time=latest.timed_out)
     if spec.ends_transaction:
         op.transaction = latest
     else:
         enter_transaction(op, latest)
-
-
-def _not_active(service: ServiceContext, reason: str, is_out_of_time: bool = False) -> CommandError:
-    """NoSuchTransaction (251), or what Cosmos DB says. is_out_of_time: whether the transaction has taken too long."""
-    if service.dialect.account is not None:
-        return not_active(is_out_of_time=is_out_of_time and service.max_transaction_ms > 0)
-    return CommandError(ErrorCode.NoSuchTransaction, reason)
 
 
 def _is_committed(session: Session | None, number: int) -> bool:

@@ -16,6 +16,7 @@ import pytest
 import mongottl
 from mongottl.commands import COMMANDS, FAMILIES, UNSUPPORTED_COMMANDS
 from mongottl.commands.access import ANYONE
+from mongottl.commands.families import module_of
 from mongottl.commands.registry import UNSUPPORTED_REASONS, Reply, command
 from mongottl.commands.request import fields_of
 from mongottl.dialect.cosmos.replies import REPLY_TYPES
@@ -51,7 +52,7 @@ LATE_MODULES = (
     "mongottl.query.pipeline",
     "mongottl.query.projection",
     "mongottl.query.update",
-    "mongottl.server.gateway",
+    "mongottl.dialect.cosmos",
     "mongottl.storage.sqlite",
     "sqlite3",
 )
@@ -67,23 +68,23 @@ def test_every_command_is_documented(name: str) -> None:
     spec = COMMANDS[name]
     assert spec.help.endswith(".")
     assert len(spec.help) > 10
-    assert name in FAMILIES[spec.function.__module__.removeprefix("mongottl.commands.")].split()
+    assert spec.function.__module__ in {
+        module_of(family) for family, names in FAMILIES.items() if name in names.split()
+    }
 
 
 def test_every_module_with_commands_is_a_family() -> None:
     """`FAMILIES` tells which module has a command: a module that is missing there has none at run time."""
     decorated = set()
-    for path in (PACKAGE / "commands").rglob("*.py"):
+    for path in [*(PACKAGE / "commands").rglob("*.py"), *(PACKAGE / "dialect").rglob("*.py")]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 for decorator in node.decorator_list:
                     called = decorator.func if isinstance(decorator, ast.Call) else decorator
                     if isinstance(called, ast.Name) and called.id == "command":
-                        decorated.add(
-                            path.relative_to(PACKAGE / "commands").with_suffix("").as_posix().replace("/", ".")
-                        )
-    assert decorated == set(FAMILIES)
+                        decorated.add(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+    assert decorated == {module_of(family) for family in FAMILIES}
     assert list(FAMILIES) == sorted(FAMILIES)
     names = " ".join(FAMILIES.values()).split()
     assert len(names) == len(set(names))
@@ -124,7 +125,7 @@ sys.exit(main(["--port", "0"]))
         server.terminate()
         loaded = set(server.communicate(timeout=PATIENCE_S)[0].split())
     assert server.returncode == 0
-    families = {f"mongottl.commands.{module}" for module in FAMILIES}
+    families = {module_of(family) for family in FAMILIES}
     assert loaded & families == {f"mongottl.commands.{module}" for module in LOADED_AT_START}
     assert [name for name in loaded if f"{name}.".startswith(tuple(f"{late}." for late in LATE_MODULES))] == []
 

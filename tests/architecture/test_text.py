@@ -26,6 +26,7 @@ PACKAGES = (
 # Where other text is meant, or invalid UTF-8 is to be noticed; by file, with the number of calls and the reason.
 OTHERS = {
     "commands/security/login.py": (1, "user names of X.509 logins, shown in a log"),
+    "dialect/cosmos/account_user.py": (3, "keys, of settings and of chance"),
     "document/collation.py": (1, "ICU replaces bytes that are no text"),
     "document/utf8.py": (6, "the functions themselves"),
     "javascript/answers.py": (2, "messages of QuickJS, shown to people"),

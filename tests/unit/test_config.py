@@ -16,7 +16,6 @@ from mongottl.cli import main
 from mongottl.cli.options import configuration, help_text, parse_arguments
 from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
 from mongottl.config import (
-    DEFAULT_VERSIONS,
     DIALECTS,
     PARAMETERS,
     SETTING_GROUPS,
@@ -451,7 +450,8 @@ def test_variables_that_scripts_and_tests_read_are_known() -> None:
 
 
 def test_versions() -> None:
-    assert set(DEFAULT_VERSIONS) == set(DIALECTS)
+    assert all(row.default_version in row.versions for row in DIALECTS.values())
+    assert {version for row in DIALECTS.values() for version in row.versions} <= set(WIRE_VERSIONS)
     assert (ServerConfig().announced_version(), ServerConfig().max_wire_version()) == ("8.2", 27)
     cosmos = ServerConfig(dialect="cosmos")
     assert (cosmos.announced_version(), cosmos.max_wire_version()) == ("7.0", 21)

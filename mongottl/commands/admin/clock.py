@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 from mongottl.clock import VirtualClock
 from mongottl.commands.access import on_cluster
-from mongottl.commands.admin.cosmos import account_of
+from mongottl.commands.dialect_hooks import wrong_dialect
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, DOCUMENT_FIELD, NUMBER, ONE, Field
 from mongottl.document.bson_field import wrong_type
@@ -17,7 +17,7 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.cosmos_fail_points import COSMOS_FAIL_POINTS
+from mongottl.exec.operation.failpoints import DIALECT_FAIL_POINTS
 from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.write.expiry import reap_after_clock_change
 
@@ -140,11 +140,12 @@ class ConfigureFailPointRequest(NamedTuple):
     test_only=True,
 )
 def configure_fail_point(op: OperationContext, request: ConfigureFailPointRequest) -> Reply:
-    """CommandNotSupported (115) for a fail point of the dialect `cosmos` in the other one."""
+    """CommandNotSupported (115) for a fail point of another dialect."""
     if not isinstance(request.name, str):
         raise CommandError(ErrorCode.TypeMismatch, "the name of a fail point must be a string")
-    if request.name in COSMOS_FAIL_POINTS:
-        account_of(op)
+    needed = DIALECT_FAIL_POINTS.get(request.name)
+    if needed is not None and needed != op.service.dialect.name:
+        raise wrong_dialect(needed)
     count = op.service.fail_points.entered
     op.service.fail_points.configure(request.name, request.mode, request.data)
     return {"count": count}

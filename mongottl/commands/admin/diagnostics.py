@@ -189,7 +189,7 @@ def list_commands(op: OperationContext, request: ListCommandsRequest) -> Reply:
         spec = COMMANDS[name]
         if features is not None and features.lacks(COMMAND, name):
             continue
-        if name == LAST_ERROR and not op.service.tells_last_errors:
+        if name == LAST_ERROR and not op.service.dialect.has_last_errors:
             continue
         if name == spec.name and (not spec.test_only or op.service.config.enable_test_commands):
             described[name] = {

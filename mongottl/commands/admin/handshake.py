@@ -9,7 +9,6 @@ from mongottl.commands.access import ANYONE
 from mongottl.commands.registry import CommandSpec, Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, MOST_OTHER_FIELDS, NAMES, ONE, WHOLE, Field
 from mongottl.commands.security.login import MAX_LOGIN_BYTES, Conversation, log_in_by_certificate, start
-from mongottl.dialect.cosmos.wording import hello_refused
 from mongottl.document.bson_field import missing_field, read_known, unknown_field
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.types import (
@@ -88,9 +87,9 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply:
     CommandNotSupported (115) in an account of Cosmos DB without it (`account.VARIANTS`); drivers then use isMaster,
     which does not offer `helloOk` there.
     """
-    account = op.service.dialect.account
-    if account is not None and _is_without_hello(op):
-        raise hello_refused(account, is_logged_in=op.client.login is not None or not op.service.authorizes)
+    dialect = op.service.dialect
+    if not dialect.has_hello():
+        raise dialect.hello_refused(is_logged_in=op.client.login is not None or not op.service.authorizes)
     return _answer(op, request, "isWritablePrimary")
 
 
@@ -107,11 +106,6 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply:
 )
 def is_master(op: OperationContext, request: HelloRequest) -> Reply:
     return _answer(op, request, "ismaster")
-
-
-def _is_without_hello(op: OperationContext) -> bool:
-    account = op.service.dialect.account
-    return account is not None and account.refuses("hello")
 
 
 def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply:
@@ -240,7 +234,7 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
     service = op.service
     config = service.config
     now_ms = service.clock.now_ms()
-    reply: dict[str, Value] = {"helloOk": True} if request.hello_ok and not _is_without_hello(op) else {}
+    reply: dict[str, Value] = {"helloOk": True} if request.hello_ok and op.service.dialect.has_hello() else {}
     reply.update(
         {
             primary_field: True,

@@ -92,7 +92,7 @@ def _process_name(op: OperationContext) -> str:
     """In the dialect `mongodb` the name by which monitoring agents know a server."""
     if op.service.config.is_sharded:
         return "mongos"
-    return "mongod" if op.service.dialect.name == "mongodb" else "mongottl"
+    return op.service.dialect.process_name
 
 
 def _load(op: OperationContext) -> dict[str, Value]:

@@ -14,11 +14,11 @@ from mongottl.commands.crud.read_requests import AggregateRequest, collection_of
 from mongottl.commands.crud.view_reads import (
     aggregate_on_view,
 )
+from mongottl.commands.dialect_hooks import hooks_of
 from mongottl.commands.listing import read_batch_size
 from mongottl.commands.pipeline_access import pipeline_needs
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import ALL_LEVELS, Reply, command
-from mongottl.dialect.cosmos.defects import check_null_projection
 from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.document.walk import first_field_name, get_value, is_empty
@@ -27,8 +27,6 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import plan_aggregation
-from mongottl.exec.results.change_feed import feed_pipeline, is_of_feed, open_change_feed
-from mongottl.exec.results.change_stream import open_change_stream
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import first_reply
 from mongottl.exec.results.views import begins_with_coll_stats
@@ -98,13 +96,10 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Reply:
             return aggregate_on_view(op, collection, request, context.let, batch_size)
         collection = None
     pipeline = request.pipeline
-    account = op.service.dialect.account
-    if account is not None:
-        check_null_projection(account, pipeline)
-    is_feed = watches and is_of_feed(account, request.collection)
-    if is_feed:
-        assert account is not None
-        pipeline = feed_pipeline(op, account, name, collection, pipeline)
+    op.service.dialect.check_pipeline(pipeline)
+    hooks = hooks_of(op.service)
+    if watches:
+        pipeline = hooks.stream_pipeline(op, request.collection, name, collection, pipeline)
     specs = op.compute(lambda: optimise(parse_pipeline(pipeline, context), context))
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
@@ -114,10 +109,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Reply:
             raise CommandError(
                 ErrorCode.CommandNotSupportedOnView, f"Namespace {collection.namespace} is a timeseries collection"
             )
-        if is_feed and collection is not None:
-            cursor = open_change_feed(op, collection, specs)
-        else:
-            cursor = open_change_stream(op, f"{op.database}.{name}", specs)
+        cursor = hooks.open_stream(op, request.collection, name, collection, specs)
         return first_reply(op, cursor, batch_size)
     if request.explain:
         return explain_aggregate(op, collection, specs, request, "queryPlanner", {"aggregate": name}, context.collation)

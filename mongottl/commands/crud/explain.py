@@ -6,6 +6,7 @@ Nothing is written: for update and delete the plan is executed for its statistic
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -13,7 +14,6 @@ from mongottl.catalog.view import View
 from mongottl.commands.access import needing
 from mongottl.commands.crud import delete, update, view_reads
 from mongottl.commands.crud import find_and_modify as modify
-from mongottl.commands.crud.explain_cosmos import execute_cosmos_find, metered
 from mongottl.commands.crud.explain_pipeline import (
     add_plan_hashes,
     explain_aggregate_command,
@@ -28,6 +28,7 @@ from mongottl.commands.crud.query_shape import (
     find_shape,
 )
 from mongottl.commands.crud.read_requests import CountRequest, DistinctRequest, FindRequest
+from mongottl.commands.dialect_hooks import PlannedFind, hooks_of
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import ALL_LEVELS, COMMANDS, Reply, command
 from mongottl.commands.request import ANY, DOCUMENT_FIELD, Field, GenericArguments
@@ -43,7 +44,6 @@ from mongottl.exec.plan.distinct_path import DistinctQuery
 from mongottl.exec.plan.express import ID_HACK, find_id_plan
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
-from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.explain import (
     Wrapper,
@@ -114,20 +114,11 @@ def explain(op: OperationContext, request: ExplainRequest) -> Reply:
             return explain_view_query(op, on_view, stages, hint, verbosity, request.explained)
     describe = _QUERIES[spec.name]
     query = op.compute(lambda: describe(op, inner))
-    if spec.name == "find" and not op.service.dialect.describes_as_mongodb():
-        meter = metered(op)
-        found = planned(op, query)
-        return execute_cosmos_find(
-            op,
-            meter,
-            found.plan,
-            found.match,
-            found.described,
-            found.collection,
-            query.collection,
-            query.filter,
-            request.explained,
-        )
+    if spec.name == "find":
+        plan = partial(_planned_find, op, query)
+        reply = hooks_of(op.service).explain_find(op, query.collection, query.filter, request.explained, plan)
+        if reply is not None:
+            return reply
     return _explain(op, query, verbosity, request.explained)
 
 
@@ -183,6 +174,11 @@ class Planned(NamedTuple):
     projection: Projection | None
 
 
+def _planned_find(op: OperationContext, query: Explained) -> PlannedFind:
+    found = planned(op, query)
+    return PlannedFind(found.plan, found.match, found.described, found.collection)
+
+
 def planned(op: OperationContext, query: Explained) -> Planned:
     """Plans an explained query, with the errors of the query itself."""
     context = context_of(op, query.collection, query.let, query.collation)
@@ -196,7 +192,8 @@ def planned(op: OperationContext, query: Explained) -> Planned:
     shape = QueryShape(query.sort, query.projection, query.collation)
     shape.allowed = query.allowed
     metadata = checked_metadata(context, pattern)
-    check_sort_is_served(op, collection, pattern, match)
+    if pattern is not None and op.service.dialect.sorts_need_index:
+        op.service.dialect.check_sort(collection, pattern, match)
     plan = make_plan(
         op,
         collection,

@@ -29,7 +29,6 @@ from mongottl.commands.request_fields import (
     Sort,
     StatementId,
 )
-from mongottl.dialect.cosmos.defects import upsert_error
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import MISSING, Value
@@ -122,7 +121,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         return _modify_long(op, request, executed, context)
     projection, driver = parse_change(request, context)
     plain = request.hint is MISSING and is_empty(request.collation) and not context.metadata.requested
-    if op.service.dialect.account is not None and not is_empty(request.sort):
+    if op.service.dialect.sorts_need_index and not is_empty(request.sort):
         plain = False  # the sort is not ignored: an index must serve it
     key = express_key(collection, request.query) if collection is not None and plain else None
     if collection is not None and key is not None and executed is None and op.scripts is None:
@@ -264,7 +263,7 @@ def _update(
         try:
             result = upsert_or_update(op, request.collection, selection, driver, context, False)
         except DuplicateKeyError as error:
-            raise upsert_error(op.service.dialect.account, error) from None
+            raise op.service.dialect.upsert_conflict(error) from None
     return _reply(result, request.new, selection.match, projection)
 
 

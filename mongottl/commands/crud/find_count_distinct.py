@@ -21,7 +21,6 @@ from mongottl.commands.crud.view_reads import (
 )
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order, timeless_context_of
 from mongottl.commands.registry import ALL_BUT_SNAPSHOT, ALL_LEVELS, Reply, command
-from mongottl.dialect.cosmos.defects import check_find_of_missing
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath
@@ -35,7 +34,6 @@ from mongottl.exec.plan.oplog_bounds import oplog_span
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.plan_ranker import is_trivial
 from mongottl.exec.plan.planner import QueryPlan, make_plan, natural_direction, plan_query
-from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.results.counting import count_documents
 from mongottl.exec.results.cursors import ClientCursor, CollectionTail
 from mongottl.exec.results.distinct_values import MAX_DISTINCT_BYTES, DistinctValues
@@ -108,7 +106,7 @@ def find(op: OperationContext, request: FindRequest) -> Reply:
     if isinstance(found, View):
         return find_on_view(op, found, request)
     if found is None:
-        check_find_of_missing(op.service.dialect.account)
+        op.service.dialect.check_missing_collection()
     elif is_point_lookup(request):
         key = express_key(found, request.filter)
         if key is not None:
@@ -182,7 +180,8 @@ class _ParsedFind:
 
     def plan(self, op: OperationContext, collection: Collection | None) -> QueryPlan:
         request = self.request
-        check_sort_is_served(op, collection, self.sort, self.match)
+        if self.sort is not None and op.service.dialect.sorts_need_index:
+            op.service.dialect.check_sort(collection, self.sort, self.match)
         plan = plan_query(
             op,
             collection,
@@ -316,7 +315,8 @@ def _collect_distinct(
     op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
 ) -> dict[str, Value]:
     max_bytes = min(MAX_DISTINCT_BYTES, op.service.max_page_bytes)
-    values = DistinctValues(FieldPath(key), collation, max_bytes, op.service.dialect.account)
+    advice = op.service.dialect.large_reply_advice() if max_bytes < MAX_DISTINCT_BYTES else ""
+    values = DistinctValues(FieldPath(key), collation, max_bytes, advice)
     while (batch := source.next_batch()) is not None:
         op.compute(partial(values.add, batch))  # a document may have a million
         op.check_interrupt()

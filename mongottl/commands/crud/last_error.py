@@ -41,7 +41,7 @@ def get_last_error(op: OperationContext, request: GetLastErrorRequest) -> Reply:
     the `_id`, only after upserts. err: null if it has not failed; code and codeName only if it has. CommandNotFound
     (59) in announced versions of MongoDB without it.
     """
-    if not op.service.tells_last_errors:
+    if not op.service.dialect.has_last_errors:
         raise unknown_command(LAST_ERROR)
     last = op.client.last_error
     reply: dict[str, Value] = {"connectionId": op.client.connection_id}

@@ -20,7 +20,6 @@ from mongottl.commands.request_fields import (
     StatementId,
     StatementIds,
 )
-from mongottl.dialect.cosmos.limits import large_batch_advice
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.interrupt import Undivided
@@ -109,15 +108,26 @@ def refused_by_uuid(
     return errors.add_to({"n": 0})
 
 
+def failed_batch(op: OperationContext, counter: str, error: CommandError, count: int) -> dict[str, Value]:
+    """The reply to a write command whose first `count` statements fail with an error, and no other is executed.
+    counter: of the command (`CommandSpec.counter`)."""
+    errors = WriteErrors(op)
+    for index in range(count):
+        errors.add(index, error)
+    reply: dict[str, Value] = {"n": 0}
+    if counter == "update":
+        reply["nModified"] = 0
+    return errors.add_to(reply)
+
+
 def check_batch(op: OperationContext, size: int) -> None:
     """InvalidLength (16) for a batch without statements or with too many."""
     limit = op.service.max_write_batch_size
     if size < 1 or size > limit:
-        account = op.service.dialect.account
         raise CommandError(
             ErrorCode.InvalidLength,
             f"Write batch sizes must be between 1 and {limit}. Got {size} operations.",
-            advice=large_batch_advice(account, size) if account is not None and size > 0 else "",
+            advice=op.service.dialect.large_batch_advice(size) if size > 0 else "",
         )
 
 
@@ -167,10 +177,9 @@ _WHOLE_COMMAND_ERRORS: Final = (
 def ends_command(op: OperationContext, error: CommandError) -> bool:
     """Whether an error of a statement ends the whole write command.
 
-    Of Cosmos DB that is reported for a statement that names no value of the shard key, unlike a document without one. A
-    statement that takes too long does not: a write error is recorded (github.com/cjoakim/azure-cosmos-db).
+    Of Cosmos DB that is reported for a statement that names no value of the shard key, unlike a document without one.
     """
-    if error.code == ErrorCode.MaxTimeMSExpired and op.service.dialect.account is not None:
+    if error.code == ErrorCode.MaxTimeMSExpired and not op.service.dialect.timeouts_end_batches:
         return False
     if error.code in _WHOLE_COMMAND_ERRORS:
         return True

@@ -227,14 +227,11 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> R
         entries = [entry for entry in entries if op.may_use(op.database, entry.name)]
     entries.sort(key=lambda entry: entry.name)
     shown: tuple[str, ...] = ("name", "type") if request.name_only else ("name", "type", "options", "info", "idIndex")
-    account = op.service.dialect.account
-    if account is not None:
-        if account.refuses("collection-filter") and not is_empty(request.filter):
-            entries = []
-        if account.refuses("collection-info"):
-            shown = shown[:3]
-    features = op.service.features
-    named = account is None and features is not None and features.names_indexes
+    dialect = op.service.dialect
+    if not dialect.filters_listings() and not is_empty(request.filter):
+        entries = []
+    shown = dialect.collection_fields(shown)
+    named = dialect.names_indexes
     documents = [listed for entry in entries if match.matches(listed := _listed(entry, shown, named))]
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
 

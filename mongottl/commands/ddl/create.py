@@ -40,7 +40,6 @@ from mongottl.commands.request import (
     RequestParser,
     parser_for,
 )
-from mongottl.dialect.cosmos.provisioning import CREATE_EXISTING, CREATE_EXISTING_ADVICE, collection_exists
 from mongottl.document.bson_field import checked_word, missing_field
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
@@ -54,7 +53,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.views import define_view
 from mongottl.query.collation import parse_collation
 from mongottl.security.privileges import Need
-from mongottl.versions import CREATE_AGAIN, CREATE_TIME_SERIES_AGAIN, SYNTAX, Version
+from mongottl.versions import CREATE_AGAIN, CREATE_TIME_SERIES_AGAIN
 
 _CLUSTERED_AND_VIEW: Final = 6026500
 _CLUSTERED_AND_CAPPED: Final = 6049200
@@ -93,8 +92,6 @@ class IndexOptionDefaults(NamedTuple):
     storage_engine: Annotated[bytes | None, Field("storageEngine", DOCUMENT_FIELD)] = None
 
 
-# A mongos took `create` of what exists before a mongod did (SERVER-60064).
-_MONGOS_CREATES_AGAIN: Final[Version] = (4, 0)
 _IMAGES: Final[RequestParser] = parser_for("create.changeStreamPreAndPostImages", ImagesOptions)
 _INDEX_DEFAULTS: Final[RequestParser] = parser_for("create.indexOptionDefaults", IndexOptionDefaults)
 
@@ -149,8 +146,13 @@ def _create(op: OperationContext, request: CreateRequest, options: CollectionOpt
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
         kind = CREATE_AGAIN if existing.time_series is None else CREATE_TIME_SERIES_AGAIN
         is_same = compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid)
-        if _refuses_again(op, kind):
-            raise collection_exists(existing.namespace, _again_advice(op, kind) if is_same else "")
+        if op.service.dialect.refuses_existing(kind):
+            raise CommandError(
+                ErrorCode.NamespaceExists,
+                # liquibase/liquibase-mongodb#581 (2024) has Cosmos DB's whole reply, which is the same.
+                f"a collection '{existing.namespace}' already exists",
+                advice=op.service.dialect.existing_advice(kind) if is_same else "",
+            )
         if is_same:
             return {}
         raise CommandError(
@@ -171,26 +173,6 @@ def _create(op: OperationContext, request: CreateRequest, options: CollectionOpt
     return {}
 
 
-def _refuses_again(op: OperationContext, kind: str) -> bool:
-    """Whether `create` of what exists fails even with the same options. kind: CREATE_AGAIN, or that of time series."""
-    account = op.service.dialect.account
-    if account is not None:
-        return account.refuses(CREATE_EXISTING)
-    features = op.service.features
-    if features is None:
-        return False
-    if op.service.config.is_sharded and kind == CREATE_AGAIN:
-        return features.version < _MONGOS_CREATES_AGAIN
-    return features.lacks(SYNTAX, kind)
-
-
-def _again_advice(op: OperationContext, kind: str) -> str:
-    """The advice for `create` of what exists with the same options, which `_refuses_again`."""
-    if op.service.dialect.account is not None:
-        return CREATE_EXISTING_ADVICE
-    return "" if op.service.features is None else op.service.features.advice(SYNTAX, kind)
-
-
 def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
     """Creates a view. No error if the same view exists; NamespaceExists (48) if another view or a collection does.
 
@@ -199,8 +181,8 @@ def create_view(op: OperationContext, view: View, existing: Collection | View | 
     if isinstance(existing, View):
         if not existing.is_same(view):
             raise view_exists(existing)
-        if _refuses_again(op, CREATE_AGAIN):
-            raise view_exists(existing, _again_advice(op, CREATE_AGAIN))
+        if op.service.dialect.refuses_existing(CREATE_AGAIN):
+            raise view_exists(existing, op.service.dialect.existing_advice(CREATE_AGAIN))
         return {}
     if existing is not None:
         raise CommandError(ErrorCode.NamespaceExists, f"a collection '{view.namespace}' already exists")

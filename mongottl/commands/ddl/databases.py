@@ -54,7 +54,7 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     """
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
     names = set(op.catalog.database_names())
-    if op.service.dialect.name == "mongodb":
+    if op.service.dialect.lists_system_databases:
         names.update(SYSTEM_DATABASES)
     elif all(collection.name.startswith("system.") for collection in op.catalog.collections("admin")):
         names.discard("admin")  # which has the account's keys as users

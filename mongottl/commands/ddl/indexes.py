@@ -5,6 +5,7 @@ default TTL, Microsoft's TTL articles for Azure Cosmos DB for MongoDB.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
@@ -17,14 +18,6 @@ from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.commands.access import on_collection
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.ddl.cosmos_indexes import (
-    accepted_spec,
-    check_dropped_indexes,
-    check_new_indexes,
-    check_requested,
-    listed_index,
-    warn_of_sparse,
-)
 from mongottl.commands.ddl.encrypted_fields import check_encrypted_index
 from mongottl.commands.listing import listing_reply
 from mongottl.commands.registry import Reply, command
@@ -113,8 +106,8 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     name = request.collection
     collection = op.catalog.lookup(op.database, name, time_series=True)
     inherited = None if collection is None else collection.collation
-    account = op.service.dialect.account
-    specs = request.indexes if account is None else [accepted_spec(op, account, spec) for spec in request.indexes]
+    dialect = op.service.dialect
+    specs = [dialect.accepted_index(spec) for spec in request.indexes]
     wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in specs]
     if name == SYSTEM_VIEWS and any(_has_ttl(descriptor) for descriptor in wanted):
         raise CommandError(ErrorCode.CannotCreateIndex, "the definitions of views cannot expire")
@@ -123,10 +116,15 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
             check_encrypted_index(collection.options.encrypted_paths, descriptor)
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
-    if account is not None:
-        wanted = check_requested(op, account, wanted)
-        warn_of_sparse(op, account, name, request.indexes)
+    wanted = dialect.requested_indexes(wanted)
+    log_without_effect(op, name, request.indexes)
     return wanted
+
+
+def log_without_effect(op: OperationContext, collection: str, specs: list[bytes]) -> None:
+    """Logs a warning for each specification whose `sparse` the dialect ignores."""
+    for name in op.service.dialect.without_effect(specs):
+        op.service.log_ignored_sparse(op.client, f"{op.database}.{collection}", name)
 
 
 def _check_version(features: Features, wanted: list[IndexDescriptor]) -> None:
@@ -257,9 +255,9 @@ def _new_indexes(
     """Those of `wanted` that do not exist yet, and whether one of the others is still being built.
 
     collection: None if it does not exist yet. CannotCreateIndex (67) if there would be too many, 85 and 86 for
-    conflicts; in the dialect `cosmos` the errors of `cosmos_indexes.check_new_indexes`.
+    conflicts; the errors of the dialect's `check_new_indexes`.
     """
-    account = op.service.dialect.account
+    dialect = op.service.dialect
     entries = [] if collection is None else [index for index in collection.listed_indexes if index.name not in dropped]
     known = [index.descriptor for index in entries]
     room = MAX_INDEXES - (len(known) if collection is not None else 1)
@@ -273,7 +271,7 @@ def _new_indexes(
         if same is None:
             if _identical(op, descriptor, new) is not None:
                 raise CommandError(ErrorCode.IndexAlreadyExists, f"Identical index already exists: {descriptor.name}")
-            if account is None and len(new) >= room:
+            if dialect.counts_indexes and len(new) >= room:
                 raise CommandError(
                     ErrorCode.CannotCreateIndex,
                     f"add index fails, too many indexes for {namespace} key:{render_document(descriptor.key)}",
@@ -281,9 +279,18 @@ def _new_indexes(
             new.append(descriptor)
         elif same.name in unfinished:
             building = True
-    if account is not None:
-        check_new_indexes(op, account, collection, new, with_collection, dropped)
+    if new:
+        has_documents = partial(_has_documents, op, collection)
+        dialect.check_new_indexes(collection, new, with_collection, dropped, has_documents)
     return new, building
+
+
+def _has_documents(op: OperationContext, collection: Collection | None) -> bool:
+    """Whether there are documents in a collection that have not expired."""
+    if collection is None:
+        return False
+    records = op.recovery_unit.records(collection)
+    return records.count() > count_expired(records, collection, op.service.now_s())
 
 
 def _identical(
@@ -372,17 +379,17 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Reply:
         )
     if request.collection == PROFILE_COLLECTION:
         specs = []  # in MongoDB it has no index on `_id`
-    elif op.service.dialect.account is None:
-        features = op.service.features
-        namespace = collection.namespace if features is not None and features.names_indexes else ""
-        specs = [_listed(index, request, namespace) for index in collection.listed_indexes]
     else:
-        specs = [listed_index(collection, index.descriptor) for index in collection.listed_indexes]
+        specs = [_listed(op, collection, index, request) for index in collection.listed_indexes]
     return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
 
 
-def _listed(index: IndexEntry, request: ListIndexesRequest, namespace: str) -> bytes:
-    """The document of one index, with the fields that the request's options add. namespace: "" to leave it out."""
+def _listed(op: OperationContext, collection: Collection, index: IndexEntry, request: ListIndexesRequest) -> bytes:
+    """The document of one index, with the fields that the request's options add."""
+    listed = op.service.dialect.listed_index(collection, index.descriptor)
+    if listed is not None:
+        return listed
+    namespace = collection.namespace if op.service.dialect.names_indexes else ""
     spec = index.descriptor.kind.listed(index.descriptor.spec)
     if namespace:
         spec = with_namespace(spec, namespace)
@@ -471,9 +478,7 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> tuple[d
         raise CommandError(_CLUSTERED_CANNOT_GO, "Cannot drop the clustered index")
     if any(entry.descriptor.is_id for entry in removed):
         raise CommandError(ErrorCode.InvalidOptions, "cannot drop _id index")
-    account = op.service.dialect.account
-    if account is not None:
-        check_dropped_indexes(account, [entry.descriptor for entry in removed])
+    op.service.dialect.check_dropped_indexes([entry.descriptor for entry in removed])
     if removed:
         op.catalog.remove_indexes(collection, removed)
     return reply, removed
@@ -548,7 +553,7 @@ def re_index(op: OperationContext, request: ReIndexRequest) -> Reply:
     """
     op.check_database()
     check_collection_name(op.database, request.collection)
-    if op.service.dialect.account is None:
+    if not op.service.dialect.rebuilds_indexes:
         raise CommandError(ErrorCode.IllegalOperation, "reIndex is only allowed on a standalone mongod instance")
     collection = op.catalog.lookup(op.database, request.collection)
     if collection is None:

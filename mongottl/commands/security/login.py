@@ -106,16 +106,11 @@ def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Rep
         return _reply(answer, conversation.skip_empty_exchange)
     except CommandError as error:
         op.client.conversation = None
-        reason = f"the {_secret(op)} is wrong"
+        reason = f"the {op.service.dialect.secret_name} is wrong"
         if conversation.verified:
             reason = "the user was dropped meanwhile, or may not log in from this address, or another one is logged in"
         _log(op, mechanism, user, _unknown(op, user) or reason)
         raise _explained(op, error) from None
-
-
-def _secret(op: OperationContext) -> str:
-    """What its users call a password: a Cosmos DB account has keys."""
-    return "password" if op.service.config.cosmos_account is None else "account's key"
 
 
 def _unknown(op: OperationContext, user: UserName | None) -> str:
@@ -130,8 +125,7 @@ def _unknown(op: OperationContext, user: UserName | None) -> str:
         return "the message is not one of the mechanism"
     if accounts.user_record(user) is not None:
         return ""
-    account = op.service.config.cosmos_account
-    return "there is no such user" if account is None else f"there is no such user: the account is {account}"
+    return op.service.dialect.unknown_user
 
 
 def _explained(op: OperationContext, error: CommandError) -> CommandError:

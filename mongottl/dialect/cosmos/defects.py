@@ -16,7 +16,7 @@ _NULL_PROJECTION: Final = "null-projection"
 _MISSING_COLLECTION: Final = "missing-collection"
 _UPSERT_CONFLICT: Final = "upsert-conflict"
 _SHARD_KEY_COMMAND_ERROR: Final = "shard-key-command-error"
-MISSING_SHARD_KEY: Final = "missing-shard-key"
+_MISSING_SHARD_KEY: Final = "missing-shard-key"
 
 
 def check_null_projection(account: Account, pipeline: list[Value]) -> None:
@@ -45,9 +45,9 @@ def check_null_projection(account: Account, pipeline: list[Value]) -> None:
             seen.append(name)
 
 
-def check_find_of_missing(account: Account | None) -> None:
+def check_find_of_missing(account: Account) -> None:
     """NamespaceNotFound (26, of Microsoft's page on errors) for a find in a collection that does not exist."""
-    if account is not None and account.refuses(_MISSING_COLLECTION):
+    if account.refuses(_MISSING_COLLECTION):
         raise CommandError(
             ErrorCode.NamespaceNotFound,
             "Collection not found",
@@ -57,10 +57,10 @@ def check_find_of_missing(account: Account | None) -> None:
         )
 
 
-def upsert_error(account: Account | None, error: CommandError) -> CommandError:
+def upsert_error(account: Account, error: CommandError) -> CommandError:
     """The error of an upsert of findAndModify whose `_id` is taken: DuplicateKey (11000), or
     ConflictingOperationInProgress (117), whose text is recorded so."""
-    if account is not None and account.refuses(_UPSERT_CONFLICT):
+    if account.refuses(_UPSERT_CONFLICT):
         return CommandError(
             ErrorCode.ConflictingOperationInProgress,
             "Error=117, Details='",
@@ -72,12 +72,15 @@ def upsert_error(account: Account | None, error: CommandError) -> CommandError:
     return error
 
 
-def missing_shard_key(account: Account | None, path: str) -> CommandError:
-    """ShardKeyNotFound (61) for a document without a value of the shard key: of the statement, or of the command."""
+def missing_shard_key(account: Account, path: str) -> CommandError | None:
+    """ShardKeyNotFound (61) for a document without a value of the shard key: of the statement, or of the command. None
+    if it is allowed."""
+    if not account.refuses(_MISSING_SHARD_KEY):
+        return None
     text = "document does not contain shard key"
     what_helps = advice(
-        f"The document has no value of the shard key at {path}", "give it one", allow(MISSING_SHARD_KEY)
+        f"The document has no value of the shard key at {path}", "give it one", allow(_MISSING_SHARD_KEY)
     )
-    if account is not None and account.refuses(_SHARD_KEY_COMMAND_ERROR):
+    if account.refuses(_SHARD_KEY_COMMAND_ERROR):
         return CommandError(ErrorCode.ShardKeyNotFound, text, advice=what_helps)
     return WriteError(ErrorCode.ShardKeyNotFound, f"{text} at '{path}'", advice=what_helps)

@@ -17,19 +17,13 @@ from mongottl.document.build import encode
 from mongottl.document.render import render_value
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.document.walk import fields
+from mongottl.exec.plan.key_lookup import Lookup
 from mongottl.versions import Version
 
 _BRIEF_BEFORE: Final[Version] = (4, 0)
 # Of the only physical partition.
 _PARTITION: Final = "[,FF) move next"
 _PARTITION_IN_3_6: Final = "0"
-
-
-class Lookup(NamedTuple):
-    """The document that a find names by its `_id`, and by its shard key, which is MISSING in other collections."""
-
-    id: Value
-    shard_key: Value
 
 
 class ExecutedFind(NamedTuple):

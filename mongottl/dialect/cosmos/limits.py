@@ -8,9 +8,10 @@ of ids of the service's resources.
 from typing import Final
 
 from mongottl.account import Account
+from mongottl.catalog.namespace import Naming
 from mongottl.dialect.cosmos.advice import advice, allow, capability
-from mongottl.dialect.cosmos.wording import wrapped
-from mongottl.document.validate import MAX_DEPTH
+from mongottl.dialect.cosmos.wording import internal_error, wrapped
+from mongottl.dialect.interface import Limits
 from mongottl.errors import CommandError, ErrorCode, WriteError
 
 # The refusals of `account.REFUSALS` that switch them off, apart from that of documents, which has a capability.
@@ -19,7 +20,7 @@ _TIME_LIMITS: Final = "time-limits"
 _COLLECTION_NAMES: Final = "collection-names"
 _LARGE_DOCUMENTS: Final = "EnableMongo16MBDocumentSupport"
 
-# Of an index, which `commands.ddl.cosmos_indexes` enforces. The names of a path: `a.b` has 2. Microsoft's page calls it
+# Of an index, which `indexes` enforces. The names of a path: `a.b` has 2. Microsoft's page calls it
 # the nesting of a path.
 MAX_COMPOUND_FIELDS: Final = 8
 MAX_PATH_NAMES: Final = 6
@@ -46,35 +47,44 @@ _SMALL_MESSAGE_BYTES: Final = 4_194_304
 _LARGE_WRITE_BATCH_SIZE: Final = 100_000
 
 
-class Limits:
-    """The limits of an account, as it is configured now; 0 or "" for none.
+def limits_of(account: Account) -> Limits:
+    """The limits of an account, as it is configured now. With documents of 16 MB a message must be larger than the 4 MB
+    that are reported, and how much is assumed to be as MongoDB's."""
+    limits = Limits()
+    limits.max_document_bytes = _SMALL_BYTES
+    if account.refuses(_SIZE_LIMITS):
+        limits.max_id_bytes = _MAX_ID_BYTES
+        limits.max_shard_key_bytes = _MAX_SHARD_KEY_BYTES
+        limits.max_depth = _MAX_DEPTH
+        limits.max_write_batch_size = _MAX_WRITE_BATCH_SIZE
+        if not account.can(_LARGE_DOCUMENTS):
+            limits.max_message_bytes = _SMALL_MESSAGE_BYTES
+    if account.refuses(_TIME_LIMITS):
+        limits.max_operation_s = _MAX_OPERATION_S
+        limits.max_transaction_ms = _MAX_TRANSACTION_MS
+    return limits
 
-    max_document_bytes: of a stored document, unless the collection takes larger ones. max_id_bytes: of an `_id` that is
-    a string. max_shard_key_bytes: of a value of the shard key. max_depth: levels of documents and arrays in a stored
-    document, itself included. max_write_batch_size: writes of one command. max_message_bytes: of a message; with
-    documents of 16 MB it must be larger than the 4 MB that are reported, and how much is assumed to be as
-    `usual_message_bytes`, MongoDB's. max_operation_s, max_transaction_ms: how long they may take. forbidden_in_names:
-    characters that names of collections may not have, besides those that MongoDB forbids. unexpected_in_names: those of
-    them that the account does not expect. max_name_characters: of the
-    name of a database and of that of a collection.
-    """
 
-    def __init__(self, account: Account, usual_message_bytes: int) -> None:
-        sizes = account.refuses(_SIZE_LIMITS)
-        times = account.refuses(_TIME_LIMITS)
-        self.max_document_bytes = _SMALL_BYTES
-        self.max_id_bytes = _MAX_ID_BYTES if sizes else 0
-        self.max_shard_key_bytes = _MAX_SHARD_KEY_BYTES if sizes else 0
-        self.max_depth = _MAX_DEPTH if sizes else MAX_DEPTH
-        self.max_write_batch_size = _MAX_WRITE_BATCH_SIZE if sizes else _LARGE_WRITE_BATCH_SIZE
-        small = sizes and not account.can(_LARGE_DOCUMENTS)
-        self.max_message_bytes = _SMALL_MESSAGE_BYTES if small else usual_message_bytes
-        self.max_operation_s = _MAX_OPERATION_S if times else 0.0
-        self.max_transaction_ms = _MAX_TRANSACTION_MS if times else 0
-        self.max_name_characters = _MAX_NAME_CHARACTERS
-        names = account.refuses(_COLLECTION_NAMES)
-        self.forbidden_in_names = _FORBIDDEN_IN_NAMES if names else ""
-        self.unexpected_in_names = _UNEXPECTED_IN_3_6 if names and account.version == "3.6" else ""
+class CosmosNaming(Naming):
+    """The rules for names of an account, as it is configured now."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(_MAX_NAME_CHARACTERS)
+        self._account = account
+
+    def check_new(self, collection: str) -> None:
+        """InvalidNamespace (73) for a character that Cosmos DB does not take, InternalError (1) for one that it does
+        not expect."""
+        if not self._account.refuses(_COLLECTION_NAMES):
+            return
+        if self._account.version == "3.6" and _UNEXPECTED_IN_3_6 in collection:
+            raise CommandError(ErrorCode.InternalError, internal_error(), advice=_name_advice(collection))
+        if any(character in collection for character in _FORBIDDEN_IN_NAMES):
+            raise CommandError(
+                ErrorCode.InvalidNamespace,
+                "Collection name contains invalid character.",
+                advice=_name_advice(collection),
+            )
 
 
 def has_large_documents(account: Account) -> bool:
@@ -117,7 +127,7 @@ def large_batch_advice(account: Account, size: int) -> str:
     return advice(what, "divide it", allowed)
 
 
-def name_advice(name: str) -> str:
+def _name_advice(name: str) -> str:
     """The advice for a name of a collection that has a character which Cosmos DB does not take."""
     found = " ".join(character for character in _FORBIDDEN_IN_NAMES if character in name)
     return advice(f"The name of the collection has {found}", allow(_COLLECTION_NAMES))
@@ -126,13 +136,11 @@ def name_advice(name: str) -> str:
 TRANSACTION_TIME_ADVICE: Final = advice("The transaction has taken more than 5 seconds", allow(_TIME_LIMITS))
 
 
-def check_id_length(document: bytes, position: int, max_bytes: int) -> None:
-    """BadValue (2, assumed) for an `_id` beyond the limit. position: of a string in a document."""
-    length = int.from_bytes(document[position : position + 4], "little") - 1
-    if length > max_bytes:
-        reason = f'Message: {{"Errors":["The _id of {length} bytes is longer than {max_bytes} bytes"]}}'
-        what_helps = advice(f"The _id has more than {max_bytes} bytes", allow(_SIZE_LIMITS))
-        raise WriteError(ErrorCode.BadValue, wrapped(2, reason), advice=what_helps)
+def id_too_long(length: int) -> WriteError:
+    """BadValue (2, assumed) for an `_id` beyond the limit. length: in bytes."""
+    reason = f'Message: {{"Errors":["The _id of {length} bytes is longer than {_MAX_ID_BYTES} bytes"]}}'
+    what_helps = advice(f"The _id has more than {_MAX_ID_BYTES} bytes", allow(_SIZE_LIMITS))
+    return WriteError(ErrorCode.BadValue, wrapped(2, reason), advice=what_helps)
 
 
 def shard_key_too_long() -> WriteError:

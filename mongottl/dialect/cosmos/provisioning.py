@@ -43,12 +43,6 @@ def already_exists() -> CommandError:
     )
 
 
-def collection_exists(namespace: str, what_helps: str) -> CommandError:
-    """NamespaceExists (48) for `create` of what exists, whatever its options: liquibase/liquibase-mongodb#581 (2024)
-    has the whole reply. what_helps: "" if MongoDB refuses it, too, since the options differ."""
-    return CommandError(ErrorCode.NamespaceExists, f"a collection '{namespace}' already exists", advice=what_helps)
-
-
 def not_found(what: str) -> CommandError:
     """what: such as `database shop`. The words are assumed."""
     return CommandError(

@@ -11,6 +11,7 @@ from mongottl.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.limits import TRANSACTION_TIME_ADVICE
 from mongottl.dialect.cosmos.wording import storage_failure
+from mongottl.dialect.interface import InactiveTransaction
 from mongottl.errors import CommandError, ErrorCode
 
 _OPERATION_NOT_SUPPORTED_IN_SHARDS: Final = 50841
@@ -40,13 +41,10 @@ def _refused(reason: str, what_helps: str) -> CommandError:
     return CommandError(_OPERATION_NOT_SUPPORTED_IN_SHARDS, reason, advice=what_helps)
 
 
-class InactiveTransaction(CommandError):
-    """The error of a statement of a transaction that has ended. Of insert, update and delete it is a write error, as
-    the exceptions of drivers show (flamingock/flamingock-java#640, payloadcms/payload#6820)."""
-
-
 def not_active(is_out_of_time: bool) -> InactiveTransaction:
-    """BadValue (2) for a statement of a transaction that has ended: by an error, or because its time was over."""
+    """BadValue (2) for a statement of a transaction that has ended: by an error, or because its time was over. Of
+    insert, update and delete it is a write error, as the exceptions of drivers show (flamingock/flamingock-java#640,
+    payloadcms/payload#6820)."""
     return InactiveTransaction(
         ErrorCode.BadValue,
         storage_failure("Transaction is not active", _NO_LONGER_ACTIVE_SUBSTATUS, is_write=True),

@@ -10,9 +10,9 @@ arming         arming the timing wheel after writes
 restoring      saving the state of a server and restoring it; saved_states: those that are kept
 registry       running operations; current_op: their description for `$currentOp`
 cursor_registry  open cursors
-failpoints, fail_mode, cosmos_fail_points: errors on purpose
-request_meter, metering, request_units: what operations cost in the dialect `cosmos`; gate, statement_gate: throttling
-provisioned, throughput, index_builds: what else Cosmos DB's accounts have
+failpoints, fail_mode, dialect_fail_point: errors on purpose
+meter, request_units: what operations cost, in dialects that charge them; gate: what batches ask before a statement
+provisioned, throughput: what is stored of databases with throughput; index_builds: progress of index builds
 cluster_clock  `$clusterTime`; stored_clock: a clock that tests have moved
 observation    what is recorded of each command while the server's page is served
 client, sessions, session_ids, signal, metrics, usage, profiler, object_ids, query_settings, cluster_parameters,

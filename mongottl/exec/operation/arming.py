@@ -43,7 +43,7 @@ def numbers_are_dates(service: ServiceContext) -> bool:
 
     Source: Microsoft's "Expire data with Azure Cosmos DB for MongoDB", TTL on custom paths.
     """
-    return service.dialect.account is not None
+    return service.dialect.numbers_are_dates
 
 
 def date_due_s(index: IndexEntry, document: bytes, with_numbers: bool) -> int | None:

@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name
-from mongottl.dialect.cosmos.limits import time_is_up
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Timestamp, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.gate import Gate
+from mongottl.exec.operation.meter import Meter
 from mongottl.exec.operation.operation_scripts import OperationScripts
 from mongottl.exec.operation.query_stats import RunningQuery
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.snapshots import KeptSnapshot
@@ -130,7 +129,7 @@ class OperationContext(OperationState):
         self.running: RunningOperation | None = None
         self._active_session: Session | None = None
         self.gate: Gate | None = None
-        self.meter: RequestMeter | None = None
+        self.meter: Meter | None = None
         self.charge: int = 0
         self.needs: list[Need] = _NO_NEEDS
         self.is_before_first_user = False
@@ -408,9 +407,7 @@ class OperationContext(OperationState):
         self.now_s = self.now_ms // MS_PER_S
 
     def _time_is_up(self, is_own_limit: bool) -> CommandError:
-        if self.service.dialect.account is not None:
-            return time_is_up(is_own_limit=is_own_limit)
-        return CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
+        return self.service.dialect.time_is_up(is_own_limit)
 
     def check_interrupt(self) -> None:
         """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""

@@ -10,7 +10,7 @@
     {configureFailPoint: "failGetMoreAfterCursorCheckout", mode: …, data: {errorCode: 6, closeConnection: false}}:
     getMore fails although its cursor was found, and closes it
 
-Those of the dialect `cosmos` are in `cosmos_fail_points`.
+A dialect may have others (`DIALECT_FAIL_POINTS`).
 
 Fields of `failCommand` that MongoDB does not know are ignored, as there; those that it knows and this server does not
 are refused.
@@ -18,18 +18,25 @@ are refused.
 Source: the driver specifications' "fail point" page and "Retryable Writes" tests; PyMongo's tests for the second.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from mongottl.document.numbers import clamp_to_int, is_true
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
-from mongottl.exec.operation.cosmos_fail_points import COSMOS_FAIL_POINTS, CosmosFailPoint
+from mongottl.exec.operation.dialect_fail_point import DialectFailPoint
 from mongottl.exec.operation.fail_mode import Mode, parse_mode
 
 _MAX_TIME_ALWAYS_TIME_OUT: Final = "maxTimeAlwaysTimeOut"
 _TRANSACTIONAL_WRITE: Final = "onPrimaryTransactionalWrite"
 _GET_MORE: Final = "failGetMoreAfterCursorCheckout"
+# Which dialect has them, in the order in which they are asked; it makes them known by `FailPoints.take`.
+DIALECT_FAIL_POINTS: Final = {
+    "cosmosUnavailable": "cosmos",
+    "cosmosTimeout": "cosmos",
+    "cosmosThrottle": "cosmos",
+}
 # Of failCommand.
 _UNSUPPORTED_FIELDS: Final = ("namespace", "threadName", "failLocalClients", "errorExtraInfo")
 
@@ -124,9 +131,9 @@ class FailTransactionalWrite:
             raise CommandError(self.error_code, f"Failing write for {_TRANSACTIONAL_WRITE} failpoint")
 
 
-_NAMES: Final = frozenset(
-    {"failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE, _GET_MORE}.union(COSMOS_FAIL_POINTS)
-)
+_NAMES: Final = frozenset({"failCommand", _MAX_TIME_ALWAYS_TIME_OUT, _TRANSACTIONAL_WRITE, _GET_MORE})
+# Makes the fail point of a name, with its `data` and its mode.
+FailPointMaker: TypeAlias = Callable[[str, bytes, Mode], DialectFailPoint]
 
 
 class FailPointSetting:
@@ -138,14 +145,14 @@ class FailPointSetting:
         fail_command: FailCommand | None,
         fail_get_more: FailCommand | None,
         time_out: Mode | None,
-        cosmos: list[CosmosFailPoint],
+        of_dialect: list[DialectFailPoint],
     ) -> None:
         self.transactional_write = transactional_write
         self.fail_command = fail_command
         self.fail_get_more = fail_get_more
         self.time_out = time_out
-        self.cosmos = cosmos
-        modes: list[Mode] = [point.mode for point in cosmos]
+        self.of_dialect = of_dialect
+        modes: list[Mode] = [point.mode for point in of_dialect]
         if transactional_write is not None:
             modes.append(transactional_write.mode)
         if fail_command is not None:
@@ -159,10 +166,9 @@ class FailPointSetting:
 
 class FailPoints:
     """The fail points of a server: `failCommand`, `maxTimeAlwaysTimeOut`, `onPrimaryTransactionalWrite`,
-    `failGetMoreAfterCursorCheckout`, and those of the dialect `cosmos`.
+    `failGetMoreAfterCursorCheckout`, and those of the dialect.
 
-    cosmos: the active ones of `COSMOS_FAIL_POINTS`, in that order. command_names: of the commands that they can make
-    fail.
+    of_dialect: the active ones of `DIALECT_FAIL_POINTS`, in that order.
     """
 
     def __init__(self) -> None:
@@ -170,21 +176,27 @@ class FailPoints:
         self._fail_command: FailCommand | None = None
         self._fail_get_more: FailCommand | None = None
         self._time_out: Mode | None = None
-        self.cosmos: list[CosmosFailPoint] = []
-        self.command_names: frozenset[str] = frozenset()
+        self.of_dialect: list[DialectFailPoint] = []
+        self._makers: dict[str, FailPointMaker] = {}
         self.entered = 0
+
+    def take(self, name: str, make: FailPointMaker) -> None:
+        """Makes a fail point of the dialect known."""
+        self._makers[name] = make
 
     def configure(self, name: str, mode: Value, data: bytes) -> None:
         """Sets or clears a fail point. BadValue (2) for an invalid mode, FailedToParse (9) for an unknown name; the
-        errors of `CosmosFailPoint`."""
-        if name not in _NAMES:
+        errors of the dialect's for their data."""
+        make = self._makers.get(name)
+        if name not in _NAMES and make is None:
             raise CommandError(ErrorCode.FailedToParse, f"the fail point '{name}' is not supported")
         active = parse_mode(mode)
-        if name in COSMOS_FAIL_POINTS:
-            others = [point for point in self.cosmos if point.name != name]
+        if make is not None:
+            others = [point for point in self.of_dialect if point.name != name]
             if active is not None:
-                others.append(CosmosFailPoint(name, data, active, self.command_names))
-            self.cosmos = sorted(others, key=lambda point: COSMOS_FAIL_POINTS.index(point.name))
+                others.append(make(name, data, active))
+            order = list(DIALECT_FAIL_POINTS)
+            self.of_dialect = sorted(others, key=lambda point: order.index(point.name))
         elif name == _MAX_TIME_ALWAYS_TIME_OUT:
             self._time_out = active
         elif name == _TRANSACTIONAL_WRITE:
@@ -199,7 +211,7 @@ class FailPoints:
     def setting(self) -> "FailPointSetting":
         """What is set, and how often it has still to act, for `restore`."""
         return FailPointSetting(
-            self._transactional_write, self._fail_command, self._fail_get_more, self._time_out, list(self.cosmos)
+            self._transactional_write, self._fail_command, self._fail_get_more, self._time_out, list(self.of_dialect)
         )
 
     def restore(self, setting: "FailPointSetting") -> None:
@@ -208,7 +220,7 @@ class FailPoints:
         self._fail_command = setting.fail_command
         self._fail_get_more = setting.fail_get_more
         self._time_out = setting.time_out
-        self.cosmos = list(setting.cosmos)
+        self.of_dialect = list(setting.of_dialect)
         for mode, times, skip in setting.counts:
             mode.times = times
             mode.skip = skip
@@ -225,11 +237,11 @@ class FailPoints:
         self.entered += 1
         return active
 
-    def triggered_cosmos(
+    def triggered_of_dialect(
         self, names: tuple[str, ...], on_documents: bool, namespace: str, app_name: str, statements: int
-    ) -> CosmosFailPoint | None:
-        """How a command is to fail in the dialect `cosmos`, or None. Arguments: see `CosmosFailPoint.acts_on`."""
-        for point in self.cosmos:
+    ) -> DialectFailPoint | None:
+        """How a fail point of the dialect makes a command fail, or None. Arguments: see `DialectFailPoint.acts_on`."""
+        for point in self.of_dialect:
             if point.acts_on(names, on_documents, namespace, app_name, statements):
                 self.entered += 1
                 return point

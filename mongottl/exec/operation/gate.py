@@ -1,8 +1,11 @@
-"""The gate that statements of a batch pass one by one, as the commands know it (`statement_gate`)."""
+"""The gate that statements of a batch pass one by one, as the commands know it."""
 
 from abc import ABC, abstractmethod
 
+from mypy_extensions import mypyc_attr
 
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Gate(ABC):
     @abstractmethod
     def admit(self, index: int) -> None:

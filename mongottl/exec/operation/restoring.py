@@ -64,8 +64,8 @@ RESTORED: Final = frozenset(
         "concern_defaults",
         "connection_rate",
         "databases",
-        "deep_bytes",  # this and `max_…` are limits of the account
-        "dialect",  # the settings of its account
+        "deep_bytes",  # this and `max_…` are limits of the dialect
+        "dialect",  # its configuration
         "engine",
         "fail_points",
         "limits",
@@ -81,7 +81,6 @@ RESTORED: Final = frozenset(
         "max_write_batch_size",
         "profiler",
         "query_settings",
-        "request_units",  # what is left of the second's budgets; the sums go on
         "unarmed",
         "wheel",
         "write_block",
@@ -126,6 +125,7 @@ KEPT: Final = frozenset(
         "purging",
         "refuses_dollar_fields",
         "request_stop",
+        "request_units",
         "restoring",
         "rotate_certificates",
         "saved_states",
@@ -136,7 +136,6 @@ KEPT: Final = frozenset(
         "describe_operation",
         "stop_due_s",
         "stopping",
-        "tells_last_errors",
         "timestamps",
         "wake_reaper",
         "_script_processes",
@@ -294,10 +293,7 @@ def _settings(service: ServiceContext) -> ServerSettings:
     settings.concerns = (concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at)
     settings.connection_rate = service.connection_rate.setting()
     settings.scram_iterations = dict(service.accounts.iterations)
-    settings.spent = service.request_units.spent()
-    account = service.dialect.account
-    if account is not None:
-        settings.account = account.settings
+    settings.dialect = service.dialect.saved()
     return settings
 
 
@@ -316,7 +312,5 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at = settings.concerns
     service.connection_rate.restore(settings.connection_rate)
     service.accounts.iterations = dict(settings.scram_iterations)
-    service.request_units.restore_spent(settings.spent)
-    account = settings.account
-    if account is not None:
-        service.configure_account(account)
+    service.dialect.restore(settings.dialect)
+    service.apply_dialect()

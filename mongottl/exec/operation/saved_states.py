@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from mongottl.account import AccountSettings
 from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.config import MemoryLimits
 from mongottl.document.types import Timestamp
@@ -40,10 +39,8 @@ class ServerSettings:
         self.concerns: tuple[bytes | None, bytes | None, int, Timestamp | None] = (None, None, 0, None)
         self.connection_rate: tuple[bool, int, float, int] = (False, 0, 0.0, 0)
         self.scram_iterations: dict[str, int] = {}
-        # The settings of the Cosmos DB account; None in another dialect.
-        self.account: AccountSettings | None = None
-        # What was taken out of the budgets of throughput.
-        self.spent: dict[str, tuple[int, int]] = {}
+        # What commands have changed in the dialect: `Dialect.saved`.
+        self.dialect: object = None
 
 
 class SavedServer:

@@ -4,20 +4,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from mongottl.account import AccountSettings
 from mongottl.catalog.catalog import Catalog, new_uuid
 from mongottl.catalog.change_kinds import RENAME
 from mongottl.catalog.collection import Collection
-from mongottl.catalog.namespace import Naming
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
-from mongottl.dialect import Dialect, dialect_named
-from mongottl.dialect.cosmos.features import MISSING_FEATURES
-from mongottl.dialect.cosmos.limits import Limits, has_large_documents
+from mongottl.dialect import Dialect, dialect_of
 from mongottl.document.build import encode
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp, Value
-from mongottl.document.validate import MAX_DEPTH
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
@@ -55,7 +50,6 @@ from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
-from mongottl.wire.messages import MAX_MESSAGE_SIZE
 
 if TYPE_CHECKING:
     from mongottl.javascript.processes import ScriptProcesses
@@ -72,7 +66,6 @@ _MS_PER_HOUR: Final = 3_600_000
 # What a reply may have besides the documents of its page.
 _AROUND_PAGE_BYTES: Final = 64 * 1024
 _LEVEL_BYTES: Final = 7
-_MAX_WRITE_BATCH_SIZE: Final = 100_000
 
 
 class ConcernDefaults:
@@ -93,22 +86,7 @@ class ServiceContext:
 
     def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
         self.config = config
-        self.dialect: Dialect = dialect_named(config.dialect, config.announced_version())
-        # Bounds on a stored document, its levels, on an `_id` and a shard key's value (0 for none). The length from
-        # which on a document may have too many levels, each of which takes seven bytes: type, empty name, length and
-        # end.
-        self.max_document_bytes: int = MAX_DOCUMENT_BYTES
-        self.max_depth: int = MAX_DEPTH
-        self.deep_bytes: int = _LEVEL_BYTES * MAX_DEPTH
-        self.max_id_bytes: int = 0
-        self.max_shard_key_bytes: int = 0
-        # Bounds on the array of documents in a reply, on a message, and on the writes of a command.
-        self.max_page_bytes: int = MAX_DOCUMENT_BYTES
-        self.max_message_bytes: int = MAX_MESSAGE_SIZE
-        self.max_write_batch_size: int = _MAX_WRITE_BATCH_SIZE
-        # Bounds on the time of an operation, and of a transaction besides its lifetime, 0 for none.
-        self.max_operation_s: float = 0.0
-        self.max_transaction_ms: int = 0
+        self.dialect: Dialect = dialect_of(config)
         self.clock = clock
         self.monotonic_s: Callable[[], float] = clock.elapsed_reader()
         # How the server shows an operation to others.
@@ -119,20 +97,10 @@ class ServiceContext:
         self.started_monotonic_s = clock.monotonic_s()
         self.catalog = Catalog(engine, clock)
         self.request_units = RequestUnits()
-        if self.dialect.account is not None:
-            self.configure_account(
-                AccountSettings(
-                    frozenset(config.cosmos_capability),
-                    config.cosmos_backup,
-                    frozenset(config.cosmos_allow),
-                    config.cosmos_throughput,
-                    frozenset(config.cosmos_refuse),
-                    config.cosmos_batch_text,
-                )
-            )
+        self.apply_dialect()
         self.accounts = Accounts(self.catalog)
         # Whether clients may do only what their users are allowed (--auth).
-        self.authorizes: bool = config.auth or config.cosmos_account is not None
+        self.authorizes: bool = config.auth or self.dialect.demands_login
         memory_bytes = available_memory_bytes()
         cursor_bytes = config.cursor_memory_mb << 20 or memory_bytes // _CURSOR_SHARE
         self.cursors = CursorRegistry(self.dialect.unknown_cursor, cursor_bytes)
@@ -150,10 +118,6 @@ class ServiceContext:
         # What the announced version has; None if it has everything. refuses_dollar_fields: whether it stores no fields
         # that begin with `$`.
         self.features = self.dialect.features
-        # getLastError: of old versions of MongoDB, and of every version of Cosmos DB.
-        self.tells_last_errors: bool = self.dialect.account is not None or (
-            self.features is not None and self.features.tells_last_errors
-        )
         self.refuses_dollar_fields: bool = self.features is not None and self.features.lacks(SYNTAX, DOLLAR_FIELDS)
         self.fail_points = FailPoints()
         self.profiler = Profiler(memory_bytes // STORE_SHARE)
@@ -237,30 +201,33 @@ class ServiceContext:
         # Monotonic time from which on they end although the server's tasks have not been able to set it; 0.0: not yet.
         self.stop_due_s: float = 0.0
 
-    def configure_account(self, settings: AccountSettings) -> None:
-        """Sets what the account can do that a dialect stands for, as `Account.configure`. ValueError."""
-        account = self.dialect.account
-        assert account is not None
-        account.configure(settings)
-        limits = Limits(account, MAX_MESSAGE_SIZE)
-        self.max_document_bytes = limits.max_document_bytes
-        self.max_depth = limits.max_depth
-        self.deep_bytes = _LEVEL_BYTES * limits.max_depth
-        self.max_id_bytes = limits.max_id_bytes
-        self.max_shard_key_bytes = limits.max_shard_key_bytes
-        self.max_message_bytes = limits.max_message_bytes
-        self.max_page_bytes = min(MAX_DOCUMENT_BYTES, self.max_message_bytes - _AROUND_PAGE_BYTES)
-        self.max_write_batch_size = limits.max_write_batch_size
-        self.max_operation_s = limits.max_operation_s
-        self.max_transaction_ms = limits.max_transaction_ms
-        self.catalog.naming = Naming(limits.forbidden_in_names, limits.max_name_characters, limits.unexpected_in_names)
-        self.catalog.large_documents = has_large_documents(account)
-        self.request_units.wake_waiting()
+    def apply_dialect(self) -> None:
+        """Takes over the limits and the rules for names of the dialect: at the start, and after its configuration has
+        changed."""
+        limits = self.dialect.limits()
+        # Bounds on a stored document, its levels, on an `_id` and a shard key's value (0 for none). The length from
+        # which on a document may have too many levels, each of which takes seven bytes: type, empty name, length and
+        # end.
+        self.max_document_bytes: int = limits.max_document_bytes
+        self.max_depth: int = limits.max_depth
+        self.deep_bytes: int = _LEVEL_BYTES * limits.max_depth
+        self.max_id_bytes: int = limits.max_id_bytes
+        self.max_shard_key_bytes: int = limits.max_shard_key_bytes
+        # Bounds on the array of documents in a reply, on a message, and on the writes of a command.
+        self.max_message_bytes: int = limits.max_message_bytes
+        self.max_page_bytes: int = min(MAX_DOCUMENT_BYTES, self.max_message_bytes - _AROUND_PAGE_BYTES)
+        self.max_write_batch_size: int = limits.max_write_batch_size
+        # Bounds on the time of an operation, and of a transaction besides its lifetime, 0 for none.
+        self.max_operation_s: float = limits.max_operation_s
+        self.max_transaction_ms: int = limits.max_transaction_ms
+        self.catalog.naming = self.dialect.naming()
+        self.catalog.large_documents = self.dialect.has_large_documents()
+        self.dialect.wake_waiting()
 
     def note_clock_change(self) -> None:
         """Called after the clock was moved, stopped or started: wakes what waits for a time."""
         self.wake_reaper()
-        self.request_units.wake_waiting()
+        self.dialect.wake_waiting()
 
     def script_opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause, AwaitTurn], Scripts]":
         """What opens the scripts of an operation, given its functions that let other operations run.
@@ -290,9 +257,9 @@ class ServiceContext:
         """Why the server runs no JavaScript, or "" if it does."""
         from mongottl.javascript.library import missing_reason
 
-        account = self.dialect.account
-        if account is not None and account.refuses(MISSING_FEATURES):
-            return "Cosmos DB runs no JavaScript"
+        forbidden = self.dialect.why_no_scripts()
+        if forbidden:
+            return forbidden
         return missing_reason() if self.config.scripting else "JavaScript is turned off (--no-scripting)"
 
     def save_sessions(self) -> None:

@@ -16,7 +16,6 @@ from mongottl.catalog.namespace import spelled_otherwise
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.clock import VirtualClock
-from mongottl.dialect.cosmos.transactions import check_collection
 from mongottl.document.interrupt import Undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -182,7 +181,7 @@ class TransactionCatalog(SnapshotCatalog):
     def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
         super().__init__(service.catalog, transaction.catalog_version)
         self._transaction = transaction
-        self._account = service.dialect.account
+        self._dialect = service.dialect
 
     def find(self, database: str, name: str) -> Collection | View | None:
         transaction = self._transaction
@@ -192,21 +191,21 @@ class TransactionCatalog(SnapshotCatalog):
         found = super().find(database, name)
         if isinstance(found, Collection):
             self._use(found)
-        elif found is None and self._account is not None and not name.startswith("system."):
+        elif found is None and self._dialect.limits_transactions and not name.startswith("system."):
             self._check(f"{database}.{name}", False)
             transaction.missing.add(f"{database}.{name}")
         return found
 
     def _use(self, collection: Collection) -> None:
-        """Notes a collection that a statement names. 50841 if Cosmos DB would not take it into the transaction."""
+        """Notes a collection that a statement names. An error if the dialect refuses it."""
         self._check(collection.namespace, collection.shard_key is not None)
         self._transaction.uses(collection)
 
     def _check(self, namespace: str, is_sharded: bool) -> None:
-        transaction = self._transaction
-        if self._account is not None:
+        if self._dialect.limits_transactions:
+            transaction = self._transaction
             used = [*transaction.missing, *[other.namespace for other in transaction.collections.values()]]
-            check_collection(self._account, namespace, is_sharded, used)
+            self._dialect.check_in_transaction(namespace, is_sharded, used)
 
     def database_spelled_otherwise(self, database: str) -> str | None:
         shared = super().database_spelled_otherwise(database)

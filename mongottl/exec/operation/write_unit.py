@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.exec.operation.arming import arm_records
-from mongottl.exec.operation.request_meter import RequestMeter
+from mongottl.exec.operation.meter import Meter
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.oplog.entry import INSERT, UPDATE, OplogEntry, deletion, is_logged, no_operation
@@ -72,7 +72,7 @@ class WriteUnit:
         self.driver: UpdateDriver | None = None
         self.before: list[bytes] = []
         self.retryable_write = retryable_write
-        self.meter: RequestMeter | None = None
+        self.meter: Meter | None = None
         self._removed: list[Record] = []
         self._rows: list[NewRecord] = []
         self._changed = False
@@ -175,7 +175,7 @@ class WriteUnit:
             return WriteConflict(str(error))
         return error
 
-    def count(self, meter: RequestMeter) -> None:
+    def count(self, meter: Meter) -> None:
         """Counts what the unit has changed. Purges of expired documents cost nothing."""
         after = [row[0] for row in self._rows]
         if self.inserted:

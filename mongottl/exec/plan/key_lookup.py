@@ -3,16 +3,22 @@
 Cosmos DB charges such a find as a point read, and its explain shows `$pointLookup`.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
-from mongottl.dialect.cosmos.explain import Lookup
 from mongottl.document.types import MISSING, Value
 from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 
 _ID: Final = "_id"
+
+
+class Lookup(NamedTuple):
+    """The document that a filter names by its `_id`, and by its shard key, which is MISSING in other collections."""
+
+    id: Value
+    shard_key: Value
 
 
 def key_lookup(collection: Collection | None, match: MatchExpression) -> Lookup | None:

@@ -5,7 +5,7 @@ reading      sources of batches: records of a plan, documents of a pipeline
 counting     counts, without reading documents where that is exact
 distinct_values  the values of `distinct`
 aggregation  pipelines, and which of their stages the planner executes; output: `$out` and `$merge`
-change_stream, change_event, change_feed, resume_token, split_event: change streams
+change_stream, change_event, resume_token, split_event: change streams
 database_copy  a copy of the stored database, read piece by piece
 views        resolving, checking and defining views
 explain      the replies of `explain`; measured: pipelines that are executed for it

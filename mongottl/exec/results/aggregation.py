@@ -25,7 +25,6 @@ from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery
 from mongottl.exec.plan.geo_near_path import near_match
 from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.plan.planner import QueryPlan, plan_query, spill_space
-from mongottl.exec.plan.served_sorts import check_pipeline_sorts
 from mongottl.exec.results import output
 from mongottl.exec.results.counting import CountedDocuments
 from mongottl.exec.results.query_stats_source import QueryStatsSource
@@ -515,7 +514,8 @@ def plan_aggregation(
 
     collation: the one with which the stages were parsed; other collections that they read are read with it as well.
     """
-    check_pipeline_sorts(op, collection, specs)
+    if op.service.dialect.sorts_need_index:
+        op.service.dialect.check_pipeline_sorts(collection, specs)
     metadata = requested_by(specs)
     match: MatchExpression = parse_match(EMPTY_DOCUMENT, ParseContext())
     sort: SortPattern | None = None

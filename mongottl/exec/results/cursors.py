@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Final
 
-from mongottl.account import Account
 from mongottl.catalog.collection import Collection
-from mongottl.dialect.cosmos.limits import large_reply_advice
+from mongottl.dialect import Dialect
 from mongottl.document.build import ArrayBuilder, ArraySize
 from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
 from mongottl.document.walk import first_field_name
@@ -40,14 +39,14 @@ _LISTED_AT_ONCE: Final = 2048
 class Page:
     """The batch of a reply while it is filled: at most `wanted` documents (0: any number) in an array of `max_bytes`.
 
-    A reply may be 16 KiB larger than the array, for its other fields (namespace, cursor id). account: that of Cosmos
-    DB that the server stands for, which may have smaller replies; None for MongoDB.
+    A reply may be 16 KiB larger than the array, for its other fields (namespace, cursor id). dialect: may
+    have smaller replies, and an advice about it; None for MongoDB's.
     """
 
-    def __init__(self, wanted: int, max_bytes: int = MAX_PAGE_BYTES, account: Account | None = None) -> None:
+    def __init__(self, wanted: int, max_bytes: int = MAX_PAGE_BYTES, dialect: Dialect | None = None) -> None:
         self.wanted = wanted
         self._max_bytes = max_bytes
-        self._account = account
+        self._dialect = dialect
         self.count = 0
         self._size = ArraySize()
         self._array = ArrayBuilder()
@@ -85,9 +84,9 @@ class Page:
         """
         size = len(document)
         if size > self._max_bytes + _ADDED_BYTES:
-            account = self._account
+            dialect = self._dialect
             raise too_large(
-                document, large_reply_advice(account) if account is not None and size <= MAX_RESULT_BYTES else ""
+                document, dialect.large_reply_advice() if dialect is not None and size <= MAX_RESULT_BYTES else ""
             )
         if self.is_full():
             return False
@@ -209,7 +208,7 @@ class ClientCursor(OpenCursor):
 
     def next_page(self, op: OperationContext, wanted: int) -> Page:
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
-        page = Page(wanted, op.service.max_page_bytes, op.service.dialect.account)
+        page = Page(wanted, op.service.max_page_bytes, op.service.dialect)
         op.step_records = min(op.step_records, self.step_records)
         while True:
             conflict: ClaimedByTransaction | None = None

@@ -3,8 +3,6 @@
 from bisect import bisect_right
 from typing import Final
 
-from mongottl.account import Account
-from mongottl.dialect.cosmos.limits import large_reply_advice
 from mongottl.document.build import ArrayBuilder, ArraySize, value_size
 from mongottl.document.collation import Collation
 from mongottl.document.keystring import encode_value
@@ -23,7 +21,7 @@ _ENCODED_AT_ONCE: Final = 4096
 class DistinctValues:
     """Collects the distinct values; of values that compare equal, the first is kept.
 
-    account: that of Cosmos DB that the server stands for, which may have smaller replies; None for MongoDB.
+    advice: what the log says if they exceed `max_bytes`.
     """
 
     def __init__(
@@ -31,10 +29,10 @@ class DistinctValues:
         path: FieldPath,
         collation: Collation | None,
         max_bytes: int = MAX_DISTINCT_BYTES,
-        account: Account | None = None,
+        advice: str = "",
     ) -> None:
         self._max_bytes = max_bytes
-        self._advice = large_reply_advice(account) if account is not None and max_bytes < MAX_DISTINCT_BYTES else ""
+        self._advice = advice
         self._path = path
         self._collation = collation
         self._values: dict[bytes, Value] = {}

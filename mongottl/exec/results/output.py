@@ -9,7 +9,6 @@ from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
 from mongottl.catalog.view import View
-from mongottl.dialect.cosmos.wording import duplicate_key
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
@@ -105,8 +104,8 @@ def _check_publishable(op: OperationContext, database: str, name: str) -> None:
     try:
         op.catalog.check_new_name(database, name)
     except CommandError as error:
-        if error.code != ErrorCode.InvalidNamespace or op.service.dialect.account is not None:
-            raise  # Cosmos DB has one code for such names
+        if error.code != ErrorCode.InvalidNamespace or op.service.dialect.has_one_code_for_names:
+            raise
         raise CommandError(ErrorCode.IllegalOperation, error.message) from None
 
 
@@ -163,9 +162,7 @@ def insert_output(op: OperationContext, database: str, temporary: str, name: str
             try:
                 insert_document(op, collection, document)
             except DuplicateKeyError as error:
-                if op.service.dialect.account is None:
-                    raise
-                raise DuplicateKeyError(error.code, duplicate_key(f"{database}.{name}")) from None
+                raise op.service.dialect.duplicate_output_key(error, f"{database}.{name}") from None
 
 
 def _temporary(op: OperationContext, database: str, temporary: str) -> Collection:

@@ -7,6 +7,6 @@ capped       deleting the oldest documents of capped collections beyond their li
 index_build  building indexes over collections in use
 copying      copying collections; loading: collections from files
 commit       committing transactions; transaction_records: config.transactions; waiting: for what they have written
-sharding     what the shard key of Cosmos DB's collections asks of writes
+sharding     what the shard key of a collection asks of its documents
 expiry       deleting expired documents, and refilling the timing wheel; schedule: when documents expire
 """

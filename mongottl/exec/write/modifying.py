@@ -25,10 +25,8 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_inter
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
-from mongottl.exec.plan.served_sorts import check_sort_is_served
 from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.write.keys_ahead import KeysAhead
-from mongottl.exec.write.sharding import check_targets_shard_key
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
     check_new_id,
@@ -103,7 +101,8 @@ class Selection:
         return stage
 
     def _plan(self, op: OperationContext, wanted: int) -> QueryPlan:
-        check_sort_is_served(op, self.collection, self.sort, self.match)
+        if self.sort is not None and op.service.dialect.sorts_need_index:
+            op.service.dialect.check_sort(self.collection, self.sort, self.match)
         return plan_query(
             op,
             self.collection,
@@ -116,10 +115,10 @@ class Selection:
         )
 
     def check_shard_key(self, op: OperationContext, many: bool) -> None:
-        """`check_targets_shard_key` for a collection that has a shard key."""
+        """`Dialect.check_write_target` for a collection that has a shard key."""
         collection = self.collection
         if collection is not None and collection.shard_key is not None:
-            check_targets_shard_key(op, collection, self.match, many)
+            op.service.dialect.check_write_target(collection.shard_key.path.parts, self.match, many)
 
     def current(self, op: OperationContext, stage: PlanStage, batch: list[Record]) -> list[Record]:
         """The records of the latest batch of `stage` as they are stored now, if they are not expired and still match.

@@ -7,12 +7,9 @@ deleted first, and the write is tried again.
 from typing import Final
 
 from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection, IndexEntry
-from mongottl.dialect.cosmos.limits import check_id_length, max_document_bytes, too_deep, too_large
-from mongottl.dialect.cosmos.wording import duplicate_key
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.interrupt import check_interrupt
 from mongottl.document.keystring import encode_value
-from mongottl.document.render import render_document
 from mongottl.document.types import (
     ARRAY,
     MAX_DOCUMENT_BYTES,
@@ -74,10 +71,9 @@ def prepare_document(op: OperationContext, collection: Collection | None, docume
     if op.service.refuses_dollar_fields:
         _check_root_names(op, document)
     if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
-        raise WriteError(
-            ErrorCode.BSONObjectTooLarge,
-            f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}",
-        )
+        text = f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}"
+        error = WriteError(ErrorCode.BSONObjectTooLarge, text)
+        raise op.service.dialect.document_too_large(len(document), error)
     if len(document) > op.service.deep_bytes:
         _check_levels(op, document)
     # As a number: a search for bytes by `in` costs an exception inside the interpreter.
@@ -141,45 +137,39 @@ def _with_id_first(document: bytes) -> bytes:
 
 
 def _check_levels(op: OperationContext, document: bytes) -> None:
-    """Overflow (15) beyond 180 levels of documents and arrays; in the dialect `cosmos` `too_deep` beyond its own."""
-    service = op.service
-    if service.dialect.account is None:
-        check_depth(document)
-        return
+    """Overflow (15) beyond 180 levels of documents and arrays, or the error of a dialect that takes fewer."""
     try:
-        check_depth(document, service.max_depth)
-    except CommandError:
-        check_depth(document)
-        raise too_deep() from None
+        check_depth(document, op.service.max_depth)
+    except CommandError as error:
+        raise op.service.dialect.document_too_deep(document, error) from None
 
 
 def _takes_large_document(op: OperationContext, collection: Collection | None, document: bytes) -> bool:
-    """Whether a collection takes a document that is longer than most may be. In the dialect `cosmos` InvalidLength (16)
-    for what it does not take."""
-    account = op.service.dialect.account
-    if account is None:
-        return False
-    if len(document) > max_document_bytes(account, collection is None or collection.options.large_documents):
-        raise too_large(account, len(document))
-    return True
+    """Whether a collection takes a document that is longer than most may be."""
+    has_large_documents = collection is None or collection.options.large_documents
+    return len(document) <= op.service.dialect.max_document_bytes(has_large_documents)
 
 
 def check_size(op: OperationContext, collection: Collection, document: bytes) -> None:
-    """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels; in the dialect `cosmos`
-    InvalidLength (16) and `too_deep`."""
+    """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels; or the errors
+    of the dialect."""
     _check_levels(op, document)
     if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
-        raise WriteError(
-            ErrorCode.BSONObjectTooLarge,
+        text = (
             f"BSONObj size: {len(document)} (0x{len(document):X}) is invalid. Size must be between 0 and"
-            f" {MAX_DOCUMENT_BYTES}({MAX_DOCUMENT_BYTES // 1024 // 1024}MB)",
+            f" {MAX_DOCUMENT_BYTES}({MAX_DOCUMENT_BYTES // 1024 // 1024}MB)"
         )
+        error = WriteError(ErrorCode.BSONObjectTooLarge, text)
+        raise op.service.dialect.document_too_large(len(document), error)
 
 
 def check_new_id(op: OperationContext, document: bytes, type_code: int, pos: int) -> None:
-    """BadValue (2) in the dialect `cosmos` for a string that is too long for an `_id`. type_code, pos: of its value."""
-    if type_code == STRING and op.service.max_id_bytes > 0:
-        check_id_length(document, pos, op.service.max_id_bytes)
+    """`Dialect.id_too_long` for a string that is too long for an `_id`. type_code, pos: of its value."""
+    most = op.service.max_id_bytes
+    if type_code == STRING and most > 0:
+        length = int.from_bytes(document[pos : pos + 4], "little") - 1
+        if length > most:
+            raise op.service.dialect.id_too_long(length)
 
 
 def check_id(document: bytes, type_code: int, pos: int) -> None:
@@ -404,25 +394,11 @@ def remove_expired(op: OperationContext, collection: Collection, record: Record)
 def duplicate_key_error(
     service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes, key: bytes
 ) -> DuplicateKeyError:
-    """mongod's E11000, with `keyPattern`, `keyValue`, and `collation` if the index has one; or Cosmos DB's."""
+    """The dialect's error of a key that another document has."""
     values = index.keys.values_of_key(document, key)
     pattern: list[tuple[str, Value]] = fields(index.descriptor.key)
     key_value = encode_fields([(name, value) for (name, _), value in zip(pattern, values, strict=True)])
-    if service.dialect.account is not None:
-        text = duplicate_key(collection.namespace)
-        return DuplicateKeyError(ErrorCode.DuplicateKey, text, key_value=key_value)
-    details: dict[str, Value] = {"keyPattern": index.descriptor.key, "keyValue": key_value}
-    where = f"{collection.namespace} index: {index.name}"
-    collation = index.descriptor.collation
-    if collation is not None:
-        details["collation"] = collation.spec
-        where += f" collation: {render_document(collation.spec)}"
-    return DuplicateKeyError(
-        ErrorCode.DuplicateKey,
-        f"E11000 duplicate key error collection: {where} dup key: {render_document(key_value)}",
-        details,
-        key_value,
-    )
+    return service.dialect.duplicate_key(collection, index, key_value)
 
 
 def update_record(

@@ -191,7 +191,7 @@ class Live:
         transactions = service.transactions.statistics()
         oldest_s, newest_s = oplog_window_s(service)
         storage = service.engine.statistics()
-        report = service.request_units.report() if service.dialect.account is not None else None
+        report = service.request_units.report() if service.dialect.charges_requests else None
         return {
             **self._described_time(),
             "uptimeS": int(service.clock.monotonic_s() - service.started_monotonic_s),
@@ -219,7 +219,7 @@ class Live:
             "deletedDocuments": metrics.ttl_deleted_documents,
             "monitorEnabled": service.ttl_monitor_enabled,
             "charges": None if report is None else _charges(report),
-            "throughput": None if service.dialect.account is None else service.dialect.account.throughput,
+            "throughput": service.dialect.shown_throughput(),
             "slowMs": service.profiler.slow_ms,
             "slow": [
                 {**kind.last._asdict(), "count": kind.times, "longest": kind.micros}

@@ -16,11 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mongottl.account import AccountSettings
 from mongottl.commands import COMMANDS
 from mongottl.commands.request import GenericArguments
+from mongottl.dialect.cosmos.dialect import configure_account, cosmos_of
+from mongottl.dialect.cosmos.gateway import CosmosGateway
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.stack import Steps
 from mongottl.exec.operation.steps import Wait
-from mongottl.server.gateway import Gateway
 from tests.running import START_MS, Running
 from tests.steps import run_to_end
 
@@ -66,10 +67,9 @@ class Requests(RuleBasedStateMachine):
     @initialize(offer=st.integers(4, 30))
     def start(self, offer: int) -> None:
         self.running = Running(dialect="cosmos")
-        account = self.running.service.dialect.account
-        assert account is not None
-        self.account = account
-        self.gateway = Gateway(self.running.service, account)
+        dialect = cosmos_of(self.running.service)
+        self.account = dialect.account
+        self.gateway = CosmosGateway(self.running.service, dialect.account, dialect.budgets)
         self.last_id = 0
         # The model.
         self.offer = offer * 100
@@ -82,10 +82,11 @@ class Requests(RuleBasedStateMachine):
         run_to_end(self.action("CreateCollection"))
 
     def configure(self) -> None:
-        self.running.service.configure_account(
+        configure_account(
+            self.running.service,
             AccountSettings(
                 frozenset([WAITS] if self.waits else []), throughput="enforced" if self.enforced else "metered"
-            )
+            ),
         )
 
     def action(self, name: str) -> Any:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mongottl.account import AccountSettings
 from mongottl.clock import VirtualClock
+from mongottl.dialect.cosmos.dialect import configure_account
 from mongottl.exec.write import schedule
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import open_storage_engine
@@ -80,7 +81,7 @@ def test_dates(running: Running, direction: int) -> None:
 
 def test_numbers_are_dates_in_the_dialect_cosmos() -> None:
     running = Running(dialect="cosmos")
-    running.service.configure_account(AccountSettings(frozenset(["EnableTtlOnCustomPath"]), throughput="off"))
+    configure_account(running.service, AccountSettings(frozenset(["EnableTtlOnCustomPath"]), throughput="off"))
     running.run({"createIndexes": "c", "indexes": [{"key": {"at": 1}, "name": "at_1", "expireAfterSeconds": 10}]})
     running.insert({"_id": 1, "at": START_MS}, {"_id": 2, "at": float(START_MS)}, {"_id": 3, "at": "x"})
     assert counts(running) == [0, 2, 0, 0, 0]

@@ -32,26 +32,24 @@ from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.dialect_fail_point import DialectFailPoint
 from mongottl.exec.operation.fail_mode import Mode
 
 THROTTLE: Final = "cosmosThrottle"
 TIMEOUT: Final = "cosmosTimeout"
 UNAVAILABLE: Final = "cosmosUnavailable"
-# In the order in which they are asked.
-COSMOS_FAIL_POINTS: Final = (UNAVAILABLE, TIMEOUT, THROTTLE)
+FAIL_POINTS: Final = (UNAVAILABLE, TIMEOUT, THROTTLE)
 
 
-class CosmosFailPoint:
-    """An active fail point. name: one of `COSMOS_FAIL_POINTS`. item: the statement of a batch that fails.
+class CosmosFailPoint(DialectFailPoint):
+    """An active fail point. name: one of `FAIL_POINTS`. item: the statement of a batch that fails.
 
     command_names: what `commands` may name. 40415 for an unknown field of `data`, TypeMismatch (14), BadValue (2) for
     what no command could match, and for a number that is negative or not whole.
     """
 
     def __init__(self, name: str, data: bytes, mode: Mode, command_names: Container[str]) -> None:
-        self.name = name
-        self.mode = mode
-        self.item = 0
+        super().__init__(name, mode)
         self._commands: list[str] | None = None
         self._namespace: str | None = None
         self._app_name: str | None = None
@@ -117,11 +115,6 @@ class CosmosFailPoint:
     def acts_on(
         self, names: tuple[str, ...], on_documents: bool, namespace: str, app_name: str, statements: int
     ) -> bool:
-        """Whether a command is to fail now, which counts as one of its times.
-
-        names: of the command, with its aliases. on_documents: whether it reads or writes documents. statements: of a
-        batch, 1 for other commands.
-        """
         if not on_documents if self._commands is None else not any(name in self._commands for name in names):
             return False
         if self._namespace is not None and self._namespace != namespace:
@@ -131,8 +124,6 @@ class CosmosFailPoint:
         return self.item < statements and self.mode.acts()
 
     def error(self, operation: str, usual_form: str) -> CommandError:
-        """The error of the command, or of its statement `item`. operation: see `throttled`. usual_form: of the text of
-        cosmosThrottle, unless the fail point has one."""
         what_helps = advice(f"The fail point {self.name} is set", "switch it off by configureFailPoint")
         if self.name == UNAVAILABLE:
             return unavailable(what_helps)

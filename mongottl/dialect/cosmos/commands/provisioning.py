@@ -15,9 +15,7 @@ from mongottl.catalog.namespace import check_new_collection_name, split_namespac
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
-from mongottl.commands.admin.cosmos import account_of
-from mongottl.commands.ddl.cosmos_indexes import accepted_spec, check_dropped_indexes, listed_index, warn_of_sparse
-from mongottl.commands.ddl.indexes import CreateIndexesRequest, create_requested
+from mongottl.commands.ddl.indexes import CreateIndexesRequest, create_requested, log_without_effect
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -32,6 +30,8 @@ from mongottl.commands.request import (
     parser_for,
 )
 from mongottl.dialect.cosmos.change_feed import feed_token
+from mongottl.dialect.cosmos.commands.configuration import account_of
+from mongottl.dialect.cosmos.indexes import listed_index
 from mongottl.dialect.cosmos.limits import max_document_bytes
 from mongottl.dialect.cosmos.provisioning import (
     already_exists,
@@ -195,7 +195,7 @@ def update_database(op: OperationContext, request: CustomActionRequest) -> Reply
         raise refused("UpdateDatabase needs offerThroughput or autoScaleSettings")
     _check_change(databases.shared(op.database), throughput)
     databases.put(op.database, throughput)
-    op.service.request_units.wake_waiting()
+    op.service.dialect.wake_waiting()
     return {}
 
 
@@ -228,7 +228,7 @@ def create_collection(op: OperationContext, request: CustomActionRequest) -> Rep
             raise already_exists()
         op.catalog.check_new_name(op.database, name)
         collection = op.catalog.create_collection(op.database, name, NO_OPTIONS.provisioned(shard_key, throughput))
-    op.service.request_units.wake_waiting()
+    op.service.dialect.wake_waiting()
     if wanted is not None:
         try:
             _set_indexes(op, collection, wanted, with_collection=True)
@@ -257,7 +257,7 @@ def update_collection(op: OperationContext, request: CustomActionRequest) -> Rep
         with Undivided():
             check_alive(collection)
             op.catalog.set_options(collection, collection.options.provisioned(collection.options.shard_key, throughput))
-        op.service.request_units.wake_waiting()
+        op.service.dialect.wake_waiting()
     return {}
 
 
@@ -307,9 +307,9 @@ def _checked_indexes(
     """Each specification of `indexes` as it is stored, and as parsed. BadValue (2) without one on `_id`, which is
     required; the errors of `parse_index_spec`."""
     wanted: list[tuple[bytes, IndexDescriptor]] = []
-    warn_of_sparse(op, account_of(op), collection, specs)
+    log_without_effect(op, collection, specs)
     for spec in specs:
-        accepted = accepted_spec(op, account_of(op), spec)
+        accepted = op.service.dialect.accepted_index(spec)
         stored = _stored_form(accepted, parse_index_spec(accepted), keeps_names)
         wanted.append((stored, parse_index_spec(stored)))
     if not any(descriptor.is_id for _, descriptor in wanted):
@@ -353,7 +353,7 @@ def _set_indexes(
     """
     descriptors = [descriptor for _, descriptor in wanted]
     dropped = [index for index in collection.listed_indexes if not _is_kept(collection, index, descriptors)]
-    check_dropped_indexes(account_of(op), [index.descriptor for index in dropped])
+    op.service.dialect.check_dropped_indexes([index.descriptor for index in dropped])
     new = [spec for spec, descriptor in wanted if not descriptor.is_id]
     request = CreateIndexesRequest(collection.name, new)
     create_requested(op, request, with_collection, [index.name for index in dropped])

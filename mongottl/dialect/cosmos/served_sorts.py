@@ -34,7 +34,6 @@ from mongottl.dialect.cosmos.limits import MAX_COMPOUND_FIELDS, MAX_PATH_NAMES
 from mongottl.dialect.cosmos.wording import storage_failure
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.comparison import EQ, ComparisonExpression
@@ -62,24 +61,15 @@ class _FilteredSort(NamedTuple):
 
 
 def check_sort_is_served(
-    op: OperationContext, collection: Collection | None, sort: SortPattern | None, match: MatchExpression
+    account: Account, collection: Collection | None, sort: SortPattern, match: MatchExpression
 ) -> None:
-    """BadValue (2) if the server stands for an account of Cosmos DB and no index of the collection serves the sort.
-
-    match: the filter of the documents that are sorted.
-    """
-    if sort is None:
-        return
-    account = op.service.dialect.account
-    if account is not None:
-        _check(account, collection, [_FilteredSort(sort, [match])])
+    """BadValue (2) if no index of the collection serves the sort. match: the filter of the documents that are
+    sorted."""
+    _check(account, collection, [_FilteredSort(sort, [match])])
 
 
-def check_pipeline_sorts(op: OperationContext, collection: Collection | None, specs: list[StageSpec]) -> None:
+def check_pipeline_sorts(account: Account, collection: Collection | None, specs: list[StageSpec]) -> None:
     """`check_sort_is_served` for the `$sort` stages of a pipeline that the storage executes."""
-    account = op.service.dialect.account
-    if account is None:
-        return
     sorts: list[_FilteredSort] = []
     filters: list[MatchExpression] = []
     for spec in specs:

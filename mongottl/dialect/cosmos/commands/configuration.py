@@ -6,6 +6,7 @@ from mongottl.account import Account, AccountSettings
 from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, Field
+from mongottl.dialect.cosmos.dialect import configure_account, cosmos_of
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.types import Value
@@ -21,11 +22,8 @@ class ConfigureCosmosRequest(NamedTuple):
 
 
 def account_of(op: OperationContext) -> Account:
-    """The account that the server stands for. CommandNotSupported (115) in the dialect `mongodb`."""
-    account = op.service.dialect.account
-    if account is None:
-        raise CommandError(ErrorCode.CommandNotSupported, "the server does not stand for Cosmos DB: --dialect cosmos")
-    return account
+    """The account that the server stands for. CommandNotSupported (115) in another dialect."""
+    return cosmos_of(op.service).account
 
 
 @command(
@@ -55,7 +53,8 @@ def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> R
             raise wrong_type(f"configureCosmos.{name}", value, "string")
         wanted[name] = value
     try:
-        op.service.configure_account(
+        configure_account(
+            op.service,
             AccountSettings(
                 _strings(wanted["capabilities"]),
                 str(wanted["backup"]),
@@ -63,7 +62,7 @@ def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> R
                 str(wanted["throughput"]),
                 _strings(wanted["refuse"]),
                 str(wanted["batchText"]),
-            )
+            ),
         )
     except ValueError as error:
         raise CommandError(ErrorCode.BadValue, f"configureCosmos: {error}") from None

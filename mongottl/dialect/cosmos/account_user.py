@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from mongottl.commands.dialect_hooks import FirstUsers
 from mongottl.config import ServerConfig
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
@@ -43,10 +44,32 @@ class AccountKeys:
         self.read_only: str = read_only or base64.b64encode(derived).decode()
 
 
-def account_keys(config: ServerConfig) -> AccountKeys | None:
-    """The keys, None without an account. FirstUserError for a bad file."""
-    if config.cosmos_account is None:
+class AccountUsers(FirstUsers):
+    """The account with its two keys."""
+
+    def uri_options(self, replica_set: str | None, is_encrypted: bool) -> list[str]:
+        """As the portal shows them."""
+        options = ["ssl=true"] if is_encrypted else []
+        if replica_set is not None:
+            options.append(f"replicaSet={quote(replica_set, safe='')}")
+        return [*options, "retrywrites=false", "maxIdleTimeMS=120000", f"appName=@{quote(self.name, safe='')}@"]
+
+
+def make_account_users(service: ServiceContext) -> AccountUsers | None:
+    """Makes the user of the account, or gives it the keys; None without an account. FirstUserError for a bad file of
+    keys, or if no login can have such a name or key."""
+    name = service.config.cosmos_account
+    if name is None:
         return None
+    keys = _keys(service.config)
+    try:
+        _make(service, name, keys)
+    except CommandError as error:
+        raise FirstUserError(f"cannot make the account {name}: {error.message}") from error
+    return AccountUsers(name, keys.primary, keys.read_only)
+
+
+def _keys(config: ServerConfig) -> AccountKeys:
     if config.cosmos_key_file is not None:
         return _read(Path(config.cosmos_key_file))
     if config.cosmos_key is not None:
@@ -75,30 +98,7 @@ def _read(path: Path) -> AccountKeys:
     return AccountKeys(*keys[:2])
 
 
-def account_login(name: str, key: str) -> str:
-    """`name:key@`, as a connection string has it."""
-    return f"{quote(name, safe='')}:{quote(key, safe='')}@"
-
-
-def account_options(name: str, replica_set: str | None, is_encrypted: bool) -> list[str]:
-    """The options of a connection string, as the portal shows them. replica_set: None for a server without one."""
-    options = ["ssl=true"] if is_encrypted else []
-    if replica_set is not None:
-        options.append(f"replicaSet={quote(replica_set, safe='')}")
-    return [*options, "retrywrites=false", "maxIdleTimeMS=120000", f"appName=@{quote(name, safe='')}@"]
-
-
-def create_account_user(service: ServiceContext, keys: AccountKeys) -> None:
-    """Makes the user of the account, or gives it the keys. FirstUserError if no login can have such a name or key."""
-    name = service.config.cosmos_account
-    assert name is not None
-    try:
-        _create_account_user(service, name, keys)
-    except CommandError as error:
-        raise FirstUserError(f"cannot make the account {name}: {error.message}") from error
-
-
-def _create_account_user(service: ServiceContext, name: str, keys: AccountKeys) -> None:
+def _make(service: ServiceContext, name: str, keys: AccountKeys) -> None:
     reader = name + _READ_ONLY_SUFFIX
     _put_user(service, name, keys.primary, "root")
     _put_user(service, reader, keys.read_only, "readAnyDatabase")

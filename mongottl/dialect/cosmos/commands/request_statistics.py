@@ -8,9 +8,9 @@ second command is this server's own.
 from typing import Annotated, NamedTuple
 
 from mongottl.commands.access import USERS, on_cluster
-from mongottl.commands.admin.cosmos import account_of
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, ONE, Field
+from mongottl.dialect.cosmos.commands.configuration import account_of
 from mongottl.dialect.cosmos.wording import activity_id
 from mongottl.document.build import encode
 from mongottl.document.types import Int64, Value

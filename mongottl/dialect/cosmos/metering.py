@@ -5,8 +5,8 @@ MeteringRecoveryUnit ──► the operation's recovery unit
 """
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.storage.interface import (

@@ -5,7 +5,7 @@
                         ├── fail points: cosmosThrottle, cosmosTimeout, cosmosUnavailable
                         └── with --cosmos-throughput enforced: the budget of the collection or database
 
-In the dialect `mongodb` there is none.
+Other dialects have none.
 """
 
 from typing import Any, Final
@@ -13,19 +13,22 @@ from typing import Any, Final
 from mongottl.account import ENFORCED, OFF, Account
 from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
-from mongottl.commands.crud.write_batch import WriteErrors, ends_command
+from mongottl.commands.crud.write_batch import ends_command, failed_batch
+from mongottl.commands.dialect_hooks import Gateway
 from mongottl.dialect.cosmos.advice import advice, allow
+from mongottl.dialect.cosmos.budgets import Budgets
+from mongottl.dialect.cosmos.fail_points import FAIL_POINTS, THROTTLE, CosmosFailPoint
+from mongottl.dialect.cosmos.metering import MeteringRecoveryUnit
+from mongottl.dialect.cosmos.request_meter import RequestMeter
+from mongottl.dialect.cosmos.statement_gate import RequestBudget, StatementGate
 from mongottl.dialect.cosmos.throttling import SINGLE, throttled
 from mongottl.document.types import Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import LastRequest
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.cosmos_fail_points import THROTTLE
-from mongottl.exec.operation.metering import MeteringRecoveryUnit
-from mongottl.exec.operation.request_meter import RequestMeter
+from mongottl.exec.operation.fail_mode import Mode
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.statement_gate import RequestBudget, StatementGate
 from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
@@ -34,6 +37,7 @@ from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
 # Records of one step of a metered operation. It does not depend on time, because what a scan reads beyond the last
 # document that it needs is charged, and must be the same each time.
 _STEP_RECORDS: Final = 64
+_NEVER_FAILS: Final = "configureFailPoint"
 _UNORDERED: Final = "unordered-retryable-write"
 
 
@@ -43,15 +47,13 @@ class Request:
     statements: of a batch, 1 for other commands. refusal: the error of the statement `item`, or of the whole command.
     """
 
-    def __init__(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> None:
+    def __init__(self, spec: CommandSpec, op: OperationContext, arguments: Any, account: Account) -> None:
         self.spec = spec
         self.op = op
         self.arguments = arguments
         self.is_batch = spec.batch_at >= 0
         self.statements: int = len(arguments[spec.batch_at]) if self.is_batch else 1
         self.operation = spec.counter.capitalize() if self.is_batch else "Query"
-        account = op.service.dialect.account
-        assert account is not None
         self.form = account.settings.batch_text if self.statements > 1 else SINGLE
         self.refusal: CommandError | None = None
         self.item = 0
@@ -73,40 +75,34 @@ class Request:
         self.refuse(throttled(self.operation, self.form, wait_ms), 0, True)
 
 
-class Gateway:
+class CosmosGateway(Gateway):
     """Runs the commands of one server that stands for Cosmos DB."""
 
-    def __init__(self, service: ServiceContext, account: Account) -> None:
+    def __init__(self, service: ServiceContext, account: Account, budgets: Budgets) -> None:
         self._service = service
         self._account = account
-        # With configureFailPoint itself a fail point that always acts could not be taken back.
-        service.fail_points.command_names = frozenset(name for name in COMMANDS if name != "configureFailPoint")
+        self._budgets = budgets
+        for name in FAIL_POINTS:
+            service.fail_points.take(name, _fail_point)
 
     def execute(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> Reply:
-        """What the command's function returns, unless the command is refused; CommandError if it is."""
         on_documents = spec.latency != "commands"
         if op.txn_number is not None:
             self._check_order(spec, arguments)
         points = self._service.fail_points
         throughput = self._account.throughput
-        if not points.cosmos and (throughput == OFF or not on_documents):
+        if not points.of_dialect and (throughput == OFF or not on_documents):
             return spec.function(op, arguments)
-        request = Request(spec, op, arguments)
-        if points.cosmos:
+        request = Request(spec, op, arguments, self._account)
+        if points.of_dialect:
             client = app_name(op, spec, op.body)
-            point = points.triggered_cosmos(spec.names, on_documents, op.used_namespace, client, request.statements)
+            point = points.triggered_of_dialect(spec.names, on_documents, op.used_namespace, client, request.statements)
             if point is not None:
                 error = point.error(request.operation, request.form)
                 request.refuse(error, point.item, point.name == THROTTLE)
         if throughput == OFF or not on_documents:
             return self._admit(request)
         return self._metered(request, throughput == ENFORCED)
-
-    def failed_batch(self, spec: CommandSpec, op: OperationContext, arguments: Any, error: CommandError) -> Reply:
-        """The reply to a batch of which each statement fails with an error; an ordered one ends with the first. That an
-        unordered one goes on is assumed."""
-        count = 1 if arguments.ordered else len(arguments[spec.batch_at])
-        return _failed_statements(op, spec, error, count)
 
     def _metered(self, request: Request, is_enforced: bool) -> Reply:
         """Runs a command with a meter, and settles what it has cost."""
@@ -117,7 +113,7 @@ class Gateway:
         op.recovery_unit = MeteringRecoveryUnit(self._service, op.recovery_unit, meter)
         op.step_records = _STEP_RECORDS
         if is_enforced and op.used_namespace:
-            request.budget = RequestBudget(op, self._account, meter)
+            request.budget = RequestBudget(op, self._account, self._budgets, meter)
         reply: Reply | None = None
         try:
             reply = self._admit(request)
@@ -171,7 +167,7 @@ class Gateway:
         if meter is not None:
             meter.refuse(request.is_throttled)
         if request.is_batch and not ends_command(request.op, error):
-            return _failed_statements(request.op, request.spec, error, 1)
+            return failed_batch(request.op, request.spec.counter, error, 1)
         stream = self._change_stream(request) if request.is_throttled else None
         if stream is not None:
             return _empty_page(request.op, stream)
@@ -207,15 +203,9 @@ class Gateway:
         return None
 
 
-def _failed_statements(op: OperationContext, spec: CommandSpec, error: CommandError, count: int) -> Reply:
-    """The reply to a batch whose first `count` statements are refused, and no other is executed."""
-    errors = WriteErrors(op)
-    for index in range(count):
-        errors.add(index, error)
-    reply: dict[str, Value] = {"n": 0}
-    if spec.counter == "update":
-        reply["nModified"] = 0
-    return errors.add_to(reply)
+def _fail_point(name: str, data: bytes, mode: Mode) -> CosmosFailPoint:
+    # With configureFailPoint itself a fail point that always acts could not be taken back.
+    return CosmosFailPoint(name, data, mode, frozenset(command for command in COMMANDS if command != _NEVER_FAILS))
 
 
 def _empty_page(op: OperationContext, cursor: ClientCursor) -> Reply:

@@ -38,14 +38,12 @@ _DATABASE_WATCH = "database-watch"
 _GONE = ("drop", "rename", "dropDatabase", "invalidate")
 
 
-def is_of_feed(account: Account | None, named: Value) -> bool:
+def is_of_feed(account: Account, named: Value) -> bool:
     """Whether a change stream is told as Cosmos DB tells it: those of a collection. named: the `aggregate` field.
 
     TypeMismatch (14; the code is assumed) for a stream of a database or of the deployment, which the feed does not
     have. If that is allowed, it is told as in MongoDB.
     """
-    if account is None:
-        return False
     if not isinstance(named, str) and account.refuses(_DATABASE_WATCH):
         found = type_name(type_code_of(named))
         raise CommandError(

@@ -12,7 +12,7 @@ Assumed are the texts without a report: of the numbers, of wildcard and partial 
 projections is MongoDB's.
 """
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Final
 
 from mongottl.account import PERIODIC, Account
@@ -22,6 +22,8 @@ from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.catalog.index_kinds.kind import is_wildcard
 from mongottl.dialect.cosmos.advice import advice, allow, allow_since, capability
 from mongottl.dialect.cosmos.limits import MAX_COMPOUND_FIELDS, MAX_PATH_NAMES
+from mongottl.dialect.cosmos.replies import DATE_TTL_REFUSAL
+from mongottl.dialect.cosmos.served_sorts import NESTED_INDEXES
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.document.build import encode_fields
 from mongottl.document.numbers import is_true
@@ -29,10 +31,7 @@ from mongottl.document.render import render_document
 from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.plan.served_sorts import NESTED_INDEXES
-from mongottl.exec.write.expiry import count_expired
-from mongottl.versions import COMPOUND_HASHED, SYNTAX
+from mongottl.versions import COMPOUND_HASHED, SYNTAX, parse_version
 
 # The refusals of `account.REFUSALS` that switch off what is refused here.
 LATE_UNIQUE_INDEX: Final = "late-unique-index"
@@ -59,7 +58,7 @@ _PARTIAL_UNIQUE: Final = "EnablePartialUniqueIndex"
 _LATE_UNIQUE: Final = "EnableUniqueIndexReIndex"
 
 
-def accepted_spec(op: OperationContext, account: Account, spec: bytes) -> bytes:
+def accepted_spec(account: Account, spec: bytes) -> bytes:
     """A specification without `sparse`, which Cosmos DB accepts and ignores.
 
     CommandNotSupported (115) for kinds that it does not have: text, 2d, hashed. InvalidIndexSpecificationOption (197)
@@ -97,10 +96,10 @@ def accepted_spec(op: OperationContext, account: Account, spec: bytes) -> bytes:
             accepted.append((option, value))
     if on_id and unique:
         raise CommandError(ErrorCode.InvalidIndexSpecificationOption, UNIQUE_ID)
-    refusal = op.service.dialect.date_ttl_refusal
-    if expires and on_another_field and refusal is not None and not _has_capability(op, account, _CUSTOM_TTL):
+    if expires and on_another_field and not _has_capability(account, _CUSTOM_TTL):
         way = capability(account, _CUSTOM_TTL, "4.2")
-        raise CommandError(ErrorCode.BadValue, refusal, advice=advice("Cosmos DB has TTL indexes on _ts alone", way))
+        what_helps = advice("Cosmos DB has TTL indexes on _ts alone", way)
+        raise CommandError(ErrorCode.BadValue, DATE_TTL_REFUSAL, advice=what_helps)
     return encode_fields(accepted)
 
 
@@ -114,25 +113,25 @@ def _no_kind(account: Account, kind: str, is_compound: bool) -> str:
     return advice(f"Cosmos DB has no {kind} indexes", way)
 
 
-def _has_capability(op: OperationContext, account: Account, capability: str) -> bool:
+def _has_capability(account: Account, capability: str) -> bool:
     """Whether the account has it, and its version can have it."""
-    major, minor = op.service.config.announced_version().split(".")
-    return (int(major), int(minor)) >= _FIRST_WITH_CAPABILITIES and account.can(capability)
+    return parse_version(account.version) >= _FIRST_WITH_CAPABILITIES and account.can(capability)
 
 
-def warn_of_sparse(op: OperationContext, account: Account, collection: str, specs: list[bytes]) -> None:
-    """Logs a warning for each specification whose `sparse` `accepted_spec` ignores: users report unique indexes that
-    then refuse a second document without the field."""
+def without_effect(account: Account, specs: list[bytes]) -> list[str]:
+    """The names of the specifications whose `sparse` `accepted_spec` ignores: users report unique indexes that then
+    refuse a second document without the field."""
     if not account.refuses(INDEX_KINDS):
-        return
+        return []
+    names: list[str] = []
     for spec in specs:
         sparse = get_value(spec, "sparse")
         if sparse is True or (is_number(sparse) and is_true(sparse)):
-            name = get_value(spec, "name")
-            op.service.log_ignored_sparse(op.client, f"{op.database}.{collection}", str(name))
+            names.append(str(get_value(spec, "name")))
+    return names
 
 
-def check_requested(op: OperationContext, account: Account, wanted: list[IndexDescriptor]) -> list[IndexDescriptor]:
+def check_requested(account: Account, wanted: list[IndexDescriptor]) -> list[IndexDescriptor]:
     """Checks each index of a request by itself; those that are made. In some accounts unique and compound indexes on
     nested paths are not, and no error tells of it (`silent-nested-index` in `account.VARIANTS`).
 
@@ -146,7 +145,7 @@ def check_requested(op: OperationContext, account: Account, wanted: list[IndexDe
             continue
         made.append(descriptor)
         _check_paths(account, descriptor)
-        possible = descriptor.unique and _has_capability(op, account, _PARTIAL_UNIQUE)
+        possible = descriptor.unique and _has_capability(account, _PARTIAL_UNIQUE)
         if descriptor.partial_filter is not None and not possible and account.refuses(INDEX_KINDS):
             enabled = capability(account, _PARTIAL_UNIQUE, "4.2") if descriptor.unique else ""
             raise CommandError(
@@ -211,18 +210,18 @@ def _cannot_create(text: str, what_helps: str) -> CommandError:
 
 
 def check_new_indexes(
-    op: OperationContext,
     account: Account,
     collection: Collection | None,
     new: list[IndexDescriptor],
     with_collection: bool,
-    dropped: Container[str] = (),
+    dropped: Container[str],
+    has_documents: Callable[[], bool],
 ) -> None:
     """Checks indexes that are about to be created, and do not exist yet.
 
     collection: None if it does not exist yet. with_collection: whether the same command has created the collection.
-    dropped: names of indexes that are dropped before.
-    CannotCreateIndex (67) for a unique index over living documents or without the shard key, and for too many indexes.
+    dropped: names of indexes that are dropped before. has_documents: whether unexpired documents are in the collection.
+    CannotCreateIndex (67) for a unique index over documents or without the shard key, and for too many indexes.
     Unauthorized (13) for a unique index with continuous backup, unless `with_collection`. BadValue (2) for a second
     TTL.
     """
@@ -242,7 +241,7 @@ def check_new_indexes(
     if collection is None:
         return
     late = account.refuses(LATE_UNIQUE_INDEX) and not account.can(_LATE_UNIQUE)
-    if late and _has_living_documents(op, collection):
+    if late and has_documents():
         what_helps = advice(
             "The collection has documents",
             "create the index before them",
@@ -327,8 +326,3 @@ def _rendered(pattern: list[tuple[str, Value]]) -> str:
         f"{path} : {float(direction) if isinstance(direction, (int, float)) else direction}"
         for path, direction in pattern
     )
-
-
-def _has_living_documents(op: OperationContext, collection: Collection) -> bool:
-    records = op.recovery_unit.records(collection)
-    return records.count() > count_expired(records, collection, op.service.now_s())

@@ -1,18 +1,18 @@
-"""explain of a find in the dialect `cosmos`: executes it with a meter, and tells what `dialect.cosmos.explain` has."""
+"""explain of a find in the dialect `cosmos`: executes it with a meter; `explain` has the reply's form."""
 
+from collections.abc import Callable
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.commands.dialect_hooks import PlannedFind
 from mongottl.commands.registry import Reply
 from mongottl.dialect.cosmos.explain import ExecutedFind, explained_find
-from mongottl.document.types import Value
+from mongottl.dialect.cosmos.metering import MeteringRecoveryUnit
+from mongottl.dialect.cosmos.request_meter import RequestMeter
+from mongottl.dialect.cosmos.served_sorts import indexes_path
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.metering import MeteringRecoveryUnit
-from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.plan.key_lookup import key_lookup
-from mongottl.exec.plan.planner import QueryPlan
-from mongottl.exec.plan.served_sorts import indexes_path
 from mongottl.exec.results.plan_summary import total
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import ListExpression, NotExpression, PathExpression
@@ -22,26 +22,14 @@ _ID: Final = "_id"
 _MS_PER_S: Final = 1000.0
 
 
-def metered(op: OperationContext) -> RequestMeter:
-    """The meter of what the operation reads from now on."""
+def explain_find(
+    op: OperationContext, name: str, filter: bytes, command: bytes, plan_find: Callable[[], PlannedFind]
+) -> Reply:
+    """Executes a find to its end with a meter; the reply of explain. Arguments: see `CommandHooks.explain_find`."""
     meter = RequestMeter(op.now_s)
     op.meter = meter
     op.recovery_unit = MeteringRecoveryUnit(op.service, op.recovery_unit, meter)
-    return meter
-
-
-def execute_cosmos_find(
-    op: OperationContext,
-    meter: RequestMeter,
-    plan: QueryPlan,
-    match: MatchExpression,
-    described: Value,
-    collection: Collection | None,
-    name: str,
-    filter: bytes,
-    command: bytes,
-) -> Reply:
-    """Executes the plan of a find to its end; the reply of explain. described: the parsed filter. command: as sent."""
+    plan, match, described, collection = plan_find()
     clock = op.service.clock
     start_s = clock.monotonic_s()
     returned = returned_bytes = 0

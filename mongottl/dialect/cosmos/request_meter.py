@@ -5,22 +5,21 @@ What that costs is said by `dialect.cosmos.charges`.
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.dialect.cosmos import charges
+from mongottl.exec.operation.meter import Meter
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 
-class RequestMeter:
+class RequestMeter(Meter):
     """now_s: the time of the operation; expired documents that it meets cost nothing, purged or not. is_continued:
     whether it goes on with a cursor, so that its search has begun earlier.
 
-    paused: whether reads are not counted: those of candidate plans that are tried. by_key: whether one document is
-    searched by `_id` and shard key, which is a point read. refused: how many statements were refused by the gateway.
+    by_key: then it is a point read. refused: how many statements were refused by the gateway.
     throttled: how many of them because the throughput was used up.
     """
 
     def __init__(self, now_s: int, is_continued: bool = False) -> None:
-        self.paused = False
-        self.by_key = False
+        super().__init__()
         self.refused = 0
         self.throttled = 0
         self._now_s: int = now_s

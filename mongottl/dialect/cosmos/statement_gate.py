@@ -3,11 +3,12 @@
 from typing import Final
 
 from mongottl.account import ENFORCED, Account
+from mongottl.dialect.cosmos.budgets import Budgets
+from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.dialect.cosmos.throttling import BUDGET_ADVICE, TOO_MANY_REQUESTS, throttled, timed_out
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
-from mongottl.exec.operation.request_meter import RequestMeter
 from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.throughput import Budget, throughput_of
 
@@ -25,10 +26,10 @@ class RequestBudget:
     delay_ms: how long it has waited, by the server's clock. waited: whether it has waited at all.
     """
 
-    def __init__(self, op: OperationContext, account: Account, meter: RequestMeter) -> None:
+    def __init__(self, op: OperationContext, account: Account, budgets: Budgets, meter: RequestMeter) -> None:
         self._op = op
         self._account = account
-        self._units = op.service.request_units
+        self._budgets = budgets
         self._meter = meter
         self.delay_ms = 0
         self.waited = False
@@ -51,7 +52,7 @@ class RequestBudget:
         if total != self._spent:
             service = self._op.service
             holder = self._budget().holder
-            self._units.spend(holder, total - self._spent, service.clock.now_ms())
+            self._budgets.spend(holder, total - self._spent, service.clock.now_ms())
             if service.observation is not None:
                 service.observation.spend(holder, total - self._spent, 0)
             self._spent = total
@@ -62,7 +63,7 @@ class RequestBudget:
         if self._account.throughput != ENFORCED:
             return 0
         budget = self._budget()
-        return self._units.wait_ms(budget.holder, budget.throughput.units_per_s, self._op.service.clock.now_ms())
+        return self._budgets.wait_ms(budget.holder, budget.throughput.units_per_s, self._op.service.clock.now_ms())
 
     def wait(self) -> int:
         """Waits until the request can go on, or as long as it does not have to be refused: then the milliseconds until
@@ -76,7 +77,7 @@ class RequestBudget:
         since_ms = clock.now_ms()
         self.waited = True
         op.waits_for = signal
-        self._units.add_waiting(signal)
+        self._budgets.add_waiting(signal)
         try:
             while wait_ms and self.waits:
                 ends_ms = min(clock.now_ms() + wait_ms, self._began_ms + MAX_WAIT_MS)
@@ -91,7 +92,7 @@ class RequestBudget:
         finally:
             self.delay_ms += max(0, clock.now_ms() - since_ms)
             op.waits_for = None
-            self._units.remove_waiting(signal)
+            self._budgets.remove_waiting(signal)
         op.refresh_now()
         return wait_ms
 
