@@ -51,7 +51,9 @@ COMPILED = (
     "mongottl/storage/memory",
     "mongottl/storage/snapshot",
     "mongottl/storage/sqlite/bounded_rows.py",
+    "mongottl/storage/sqlite/record_cache.py",
     "mongottl/storage/unit_of_work.py",
+    "mongottl/storage/untracked.py",
     "mongottl/ttl",
     "mongottl/wire",
 )
@@ -93,7 +95,9 @@ HOT = (
     "mongottl/storage/checksums.py",
     "mongottl/storage/memory",
     "mongottl/storage/sqlite/bounded_rows.py",
+    "mongottl/storage/sqlite/record_cache.py",
     "mongottl/storage/unit_of_work.py",
+    "mongottl/storage/untracked.py",
     "mongottl/wire",
 )
 

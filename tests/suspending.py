@@ -152,6 +152,12 @@ class SuspendingEngine(StorageEngine):
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self.inner.set_commit_listener(listener)
 
+    def set_cache_bytes(self, most_bytes: int) -> None:
+        self.inner.set_cache_bytes(most_bytes)
+
+    def forget_cached(self, ident: str) -> None:
+        self._call("forget_cached", lambda: self.inner.forget_cached(ident))
+
     @property
     def stored_bytes(self) -> int:
         return self.inner.stored_bytes

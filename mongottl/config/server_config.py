@@ -163,6 +163,13 @@ class ServerConfig:
         "MiB that running sorts and groups hold together before they use files; 0: a quarter of memory.",
         maximum=1 << 30,
     )
+    cache_memory_mb: int = setting_field(
+        0,
+        "data",
+        "number",
+        "MiB of the documents in a data folder to keep in memory once read; 0: an eighth of the memory.",
+        maximum=1 << 30,
+    )
     oplog_size_mb: int = setting_field(
         64,
         "data",

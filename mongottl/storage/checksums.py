@@ -144,11 +144,14 @@ def records_of(joined: bytes, count: int, ascends: bool) -> tuple[list[Record], 
     """
     if _extend(_ZERO, joined) != _ZERO:
         return None
-    records: list[Record] = []
+    records: list[object] = []
     size: i64 = len(joined)
     position: i64 = 0
     longest: i64 = 0
     last: i64 = -1
+    # Most records have the `_ts` of the one before: they share the number object.
+    ts: i64 = -1
+    ts_object: object = 0
     while position < size:
         if position + _LEAST_DOCUMENT_BYTES > size:
             return None
@@ -163,11 +166,20 @@ def records_of(joined: bytes, count: int, ascends: bool) -> tuple[list[Record], 
         word: i64 = read_i64_le(joined, end + 8)
         if length > longest:
             longest = length
-        records.append((int(record_id), joined[position:end], int(word & _WORD), int(word >> 32)))
+        if word & _WORD != ts:
+            ts = word & _WORD
+            ts_object = int(ts)
+        record: tuple[object, object, object, object] = (
+            int(record_id),
+            joined[position:end],
+            ts_object,
+            int(word >> 32),
+        )
+        records.append(record)
         position = end + TAIL_BYTES
     if len(records) != count:
         return None
-    return records, int(longest), len(joined) - TAIL_BYTES * len(records)
+    return cast("list[Record]", records), int(longest), len(joined) - TAIL_BYTES * len(records)
 
 
 class _Chain:

@@ -470,6 +470,14 @@ class StorageEngine(ABC):
         """
         raise NotImplementedError
 
+    def set_cache_bytes(self, most_bytes: int) -> None:
+        """How much memory the engine may take to keep records that it has read from the stored database."""
+        return
+
+    def forget_cached(self, ident: str) -> None:
+        """Has the records of a record store, which must exist, read from the stored database again."""
+        return
+
     @property
     def stored_bytes(self) -> int:
         """The length of the stored database; 0 if it is kept in memory."""

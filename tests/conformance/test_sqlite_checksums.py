@@ -33,6 +33,7 @@ COUNT = 200
 def opened(path: Path) -> SqliteEngine:
     engine = open_storage_engine("sqlite", str(path))
     assert isinstance(engine, SqliteEngine)
+    engine.set_cache_bytes(0)  # what is kept in memory is not read again
     return engine
 
 
@@ -180,9 +181,9 @@ def test_a_store_that_was_read_to_its_end_is_not_checked_at_each_reading(filled:
     store.scan(100, 1000)  # not from the beginning
     assert checks(store)
     store.scan(0, 100)
-    store.scan(100, 100)
+    store.scan(100, 99)
     assert checks(store)
-    store.scan(200, 100)
+    store.scan(199, 1)
     assert not checks(store)
     every = list(range(1, COUNT + 1))
     for _ in range(1000):

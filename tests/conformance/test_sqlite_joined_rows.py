@@ -30,6 +30,7 @@ def document_of(length: int, chance: random.Random) -> bytes:
 def opened(path: Path) -> SqliteEngine:
     engine = open_storage_engine("sqlite", str(path))
     assert isinstance(engine, SqliteEngine)
+    engine.set_cache_bytes(0)  # what is kept in memory is not read again
     return engine
 
 

@@ -218,6 +218,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "cursor_timeout_s": (("", "0", "-1", "soon"), (-1, 0, 1e3, None)),
     "cursor_memory_mb": (("", "-1", "much"), (-1, None, 0.5, 1 << 31)),
     "operation_memory_mb": (("", "-1", "much"), (-1, None, 0.5, 1 << 31)),
+    "cache_memory_mb": (("", "-1", "much"), (-1, None, 0.5, 1 << 31)),
     "oplog_size_mb": (("", "0", "-64"), (0, -64, "64", float("nan"))),
     "oplog_min_retention_hours": (("", "-1"), (-1, 0.5, None)),
     "compact_free_percent": (("", "-1", "100", "half"), (-1, 100, 0.5, None)),

@@ -94,10 +94,10 @@ def validate(op: OperationContext, request: ValidateRequest) -> Reply:
     """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
 
     It checks that every document is valid BSON and has its keys in every index, and that no index has other entries.
-    Other operations run between its steps; each document and its entries are compared within one step. `full` and
-    `background` have no effect. Documents that the collection's validator refuses cause a warning, as do, with
-    `checkBSONConformance`, names and strings that are not UTF-8. `indexDetails` has `{valid, spec}` for each index, the
-    specification as listIndexes shows it.
+    The documents are read from the disk. Other operations run between its steps; each document and its entries are
+    compared within one step. `full` and `background` have no effect. Documents that the collection's validator refuses
+    cause a warning, as do, with `checkBSONConformance`, names and strings that are not UTF-8. `indexDetails` has
+    `{valid, spec}` for each index, the specification as listIndexes shows it.
     NamespaceNotFound (26); InvalidOptions (72) for options that exclude each other, and for repairs, which MongoDB
     supports only on standalone servers.
     """
@@ -112,6 +112,7 @@ def validate(op: OperationContext, request: ValidateRequest) -> Reply:
         )
     found = _Findings(checks_text=is_true(request.check_bson))
     if not is_true(request.metadata):
+        op.service.engine.forget_cached(op.recovery_unit.records(collection).ident)
         _check_records(op, collection, found)
         for index in [index for index in collection.indexes if index.ready]:
             _check_entries(op, collection, index, found)

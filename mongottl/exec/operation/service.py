@@ -62,6 +62,8 @@ _SCRIPT_LIMIT_MS: Final = 60_000
 _CURSOR_SHARE: Final = 8
 # The same of running operations.
 _OPERATION_SHARE: Final = 4
+# The same of the documents that the storage engine keeps.
+_CACHE_SHARE: Final = 8
 _MS_PER_HOUR: Final = 3_600_000
 # What a reply may have besides the documents of its page.
 _AROUND_PAGE_BYTES: Final = 64 * 1024
@@ -106,6 +108,7 @@ class ServiceContext:
         self.cursors = CursorRegistry(self.dialect.unknown_cursor, cursor_bytes)
         operation_bytes = config.operation_memory_mb << 20 or memory_bytes // _OPERATION_SHARE
         self.operation_memory = MemoryBudget(operation_bytes)
+        engine.set_cache_bytes(config.cache_memory_mb << 20 or memory_bytes // _CACHE_SHARE)
         # Snapshots and transactions.
         self.history = History()
         self.claims = Claims()

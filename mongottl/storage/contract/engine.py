@@ -128,6 +128,16 @@ class ContractEngine(ContractCalls, StorageEngine):
         assert sorted(self.inner.idents()) == before, "drop_some changed the idents"
         return more
 
+    def set_cache_bytes(self, most_bytes: int) -> None:
+        self.require_open("set_cache_bytes")
+        assert most_bytes >= 0
+        self.inner.set_cache_bytes(most_bytes)
+
+    def forget_cached(self, ident: str) -> None:
+        self.require_open("forget_cached")
+        assert ident in self.inner.idents(), "forget_cached: no such ident"
+        self.inner.forget_cached(ident)
+
     @property
     def stored_bytes(self) -> int:
         self.require_open("stored_bytes")

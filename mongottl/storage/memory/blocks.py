@@ -16,12 +16,11 @@ entry does not change the low. No block is empty.
 from then on, and each copies a block before it first changes it.
 """
 
-import ctypes
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from typing import Final
+
+from mongottl.storage.untracked import untrack
 
 # The largest number of entries in a block.
 BLOCK: Final = 256
@@ -33,25 +32,6 @@ _SMALL: Final = 32
 _NEAR: Final = 24
 # Entries up to which comparing one by one costs no more than comparing slices.
 _LOOP: Final = 4
-
-
-def _leave(container: object) -> None:
-    """`untrack` for Python implementations whose garbage collector has no untracking: does nothing."""
-
-
-def _gc_untrack() -> Callable[[object], None]:
-    if sys.implementation.name != "cpython":
-        return _leave
-    function = ctypes.pythonapi.PyObject_GC_UnTrack
-    function.argtypes = [ctypes.py_object]
-    function.restype = None
-    return function
-
-
-# Makes the garbage collector ignore a list. It would otherwise examine every object of every block in each full
-# collection: a tenth of a second for a million documents. A list of bytes, numbers and tuples of these cannot be part
-# of a reference cycle, and is still freed by its reference count.
-untrack: Final[Callable[[object], None]] = _gc_untrack()
 
 
 class SortedBlocks:

@@ -28,8 +28,11 @@ from typing import Any, Final
 from mongottl.storage.checksums import crc32c_after
 from mongottl.storage.interface import MAX_RECORD_ID, DiskFull, EngineUnavailable, Record
 from mongottl.storage.sqlite.bounded_rows import rows_within
+from mongottl.storage.sqlite.record_cache import CacheBudget, RecordCache
 from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 
+# What the caches of all record stores may take, until the server sets it.
+_CACHE_BYTES: Final = 64 << 20
 # Documents of the last read that are remembered: enough for a batch of small ones.
 _REMEMBERED_BYTES: Final = 1 << 20
 
@@ -68,7 +71,10 @@ def engine_error(error: sqlite3.Error) -> Exception:
 
 
 class StoreCounters:
-    """Count, size and next id of one record store, and the values that a rollback restores."""
+    """Count, size and next id of one record store, and the values that a rollback restores.
+
+    cache: the records of the store that are kept in memory; None if none are.
+    """
 
     def __init__(self, store_id: int, record_count: int, size_bytes: int, next_record_id: int) -> None:
         self.store_id = store_id
@@ -91,6 +97,7 @@ class StoreCounters:
         # to read rows joined (`SqliteRecordStore`).
         self.is_dense = False
         self.joins_left_out = 0
+        self.cache: RecordCache | None = None
 
     def set(self, record_count: int, size_bytes: int, next_record_id: int) -> None:
         """Sets all three, at the opening."""
@@ -99,6 +106,10 @@ class StoreCounters:
         self.next_record_id = next_record_id
         self.measured_through = 0 if record_count else MAX_RECORD_ID
         self.checked_through = 0 if record_count else MAX_RECORD_ID
+
+    def read_through(self, last: int, more: bool) -> int:
+        """Up to which id a scan has read, whose last record is this one: MAX_RECORD_ID if it has read all."""
+        return last if more and last < self.next_record_id - 1 else MAX_RECORD_ID
 
     def note_checked(self, after: int, last: int) -> None:
         """Notes that a scan from `after` on has checked the records up to `last`, MAX_RECORD_ID if these are all."""
@@ -165,6 +176,7 @@ class SqliteConnection(UnitOfWorkState):
         super().__init__()
         self.raw = raw
         self.persistent = persistent
+        self.cache_budget = CacheBudget(_CACHE_BYTES)
         # Held while a unit begins, and by another thread while it writes: then a unit waits before it begins.
         self.begin_lock = threading.Lock()
         # One cursor for all statements: creating one costs as much as a short statement. Each result is read to its
@@ -401,6 +413,8 @@ class SqliteConnection(UnitOfWorkState):
                 ahead[counters.store_id] = counters
         for counters in touched:
             counters.touched = False
+            if counters.cache is not None:
+                counters.cache.settle()
         touched.clear()
 
     def _must_settle(self) -> bool:
@@ -428,6 +442,8 @@ class SqliteConnection(UnitOfWorkState):
             counters.record_count = counters.saved_count
             counters.size_bytes = counters.saved_size
             counters.touched = False
+            if counters.cache is not None:
+                counters.cache.undo()
         self._touched.clear()
         try:
             # Some errors (disk full, I/O) make SQLite roll back by itself.

@@ -30,7 +30,7 @@ LOG: Final = 3
 
 # Pages of 4 KiB: larger ones make a single insert slower in proportion, since the log takes whole pages.
 PAGE_BYTES: Final = 4096
-# The page cache, the only memory of the engine that grows with use; a data directory may be far larger.
+# The page cache; a data directory may be far larger. What was read is kept as records (`record_cache`).
 _CACHE_KIB: Final = 16 * 1024
 # Prepared statements kept, a few KiB each: about ten are in use for each busy collection.
 _CACHED_STATEMENTS: Final = 1024

@@ -362,6 +362,8 @@ class SqliteEngine(StorageEngine):
             if isinstance(store, SqliteLog):
                 self._connection.settle_counters()
             counters = store.counters
+            if counters.cache is not None:
+                counters.cache.clear()
             count = counters.record_count
             average = counters.size_bytes // count if count else 0
             dropped = _Dropped(counters.store_id, RECORDS, 1 + average // _DROP_ROW_BYTES)
@@ -399,6 +401,14 @@ class SqliteEngine(StorageEngine):
                 self._dropped.pop()
             unit.commit()
         return bool(self._dropped)
+
+    def set_cache_bytes(self, most_bytes: int) -> None:
+        self._connection.cache_budget.resize(most_bytes)
+
+    def forget_cached(self, ident: str) -> None:
+        cache = self._records[ident].counters.cache
+        if cache is not None:
+            cache.clear()
 
     @property
     def stored_bytes(self) -> int:
@@ -701,6 +711,7 @@ class SqliteEngine(StorageEngine):
             "reserve_bytes": 0 if self._room is None else self._room.held_bytes,
             "disk_full": int(self._connection.disk_full),
             "lost_commits": self._lost_commits,
+            **self._connection.cache_budget.statistics(),
         }
 
     def close(self) -> None:

@@ -13,6 +13,10 @@ What is read row by row is checked when it is read from the disk, as far as that
 whether a page was in its cache: a store that was read to its end is taken to be in memory, in SQLite's cache or the
 system's (`StoreCounters.checked_through`). A reading that checks costs 1.25 times one that does not (measured with
 google-crc32c); of a store that fits in memory, one reading in about 64 checks.
+
+What a scan has read is kept in memory (`record_cache`), as far as there is room, and checked before. Scans and look-ups
+by record id take it from there, and look-ups by a key if all records of the store are kept. In memory, and for logs,
+nothing is kept.
 """
 
 from typing import Any, Final
@@ -37,6 +41,7 @@ from mongottl.storage.interface import (
     RecordStore,
 )
 from mongottl.storage.sqlite.connection import LogRow, SqliteConnection, StoreCounters, unpacked_counters
+from mongottl.storage.sqlite.record_cache import RecordCache
 
 # Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
 LOOKUP_WIDTH: Final = 64
@@ -133,6 +138,8 @@ class SqliteRecordStore(RecordStore):
         self.ident = ident
         self.counters = counters
         self._connection = connection
+        if connection.persistent:
+            counters.cache = RecordCache(connection.cache_budget)
         # Built once: Python's statement cache finds a statement by its text, and the same object hashes only once.
         table = f"r{counters.store_id}"
         self.table = table
@@ -155,6 +162,7 @@ class SqliteRecordStore(RecordStore):
         self._delete = f"DELETE FROM {table} WHERE rid = ? AND doc = ? AND ts = ? AND ttl = ?"
         # For records that are known to be stored as they were read.
         self._update_known = update
+        self._delete_one_known = f"DELETE FROM {table} WHERE rid = ?"
         self._delete_known = f"DELETE FROM {table} WHERE rid IN {LOOKUP_VALUES}"
         # A single record is always checked.
         self._find = f"SELECT {written} FROM {table} WHERE rid = ?"
@@ -203,6 +211,8 @@ class SqliteRecordStore(RecordStore):
         counters.next_record_id = first + count
         counters.record_count += count
         counters.size_bytes += sum(lengths)
+        if counters.cache is not None:
+            counters.cache.append(first, records)
         return list(range(first, first + count))
 
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
@@ -219,6 +229,8 @@ class SqliteRecordStore(RecordStore):
         counters.size_bytes += length
         if length > counters.longest:
             counters.longest = length
+        if counters.cache is not None:
+            counters.cache.append(record_id, [(document, ts, ttl)])
         return record_id
 
     def _add_row(self, values: tuple[object, ...], is_long: bool) -> None:
@@ -233,7 +245,7 @@ class SqliteRecordStore(RecordStore):
             return
         counters = self.counters
         connection = self._connection
-        known = connection.equals_last_read(counters, old)
+        known = self._are_known(old)
         connection.touch(counters)
         if self.has_sums:
             summed = summed_updates(new)
@@ -255,26 +267,33 @@ class SqliteRecordStore(RecordStore):
         for record in old:
             growth -= len(record[1])
         counters.size_bytes += growth
+        if counters.cache is not None:
+            counters.cache.update(new)
 
     def update_record(self, old: Record, new: Record) -> None:
         counters = self.counters
         self._connection.touch(counters)
-        values: tuple[object, ...] = new[1:] + old
+        cache = counters.cache
+        known = cache is not None and cache.has([old])
+        stored: tuple[object, ...] = old[:1] if known else old
+        values: tuple[object, ...] = new[1:] + stored
         if self.has_sums:
-            values = (*new[1:], stored_sum(*new), *old)
-        if self._connection.write(self._update, values) != 1:
+            values = (*new[1:], stored_sum(*new), *stored)
+        if self._connection.write(self._update_known if known else self._update, values) != 1:
             raise self._refusal([old], f"record {new[0]} of {self.ident} was changed or deleted")
         length = len(new[1])
         counters.size_bytes += length - len(old[1])
         if length > counters.longest:
             counters.longest = length
+        if cache is not None:
+            cache.update([new])
 
     def delete_records(self, records: list[Record]) -> None:
         if not records:
             return
         counters = self.counters
         connection = self._connection
-        known = len(records) > FEW and connection.equals_last_read(counters, records)
+        known = len(records) > FEW and self._are_known(records)
         connection.touch(counters)
         deleted = 0
         if known:
@@ -290,14 +309,30 @@ class SqliteRecordStore(RecordStore):
             size += len(record[1])
         counters.record_count -= len(records)
         counters.size_bytes -= size
+        if counters.cache is not None:
+            counters.cache.remove(records)
 
     def delete_record(self, record: Record) -> None:
         counters = self.counters
         self._connection.touch(counters)
-        if self._connection.write(self._delete, record) != 1:
+        cache = counters.cache
+        if cache is not None and cache.has([record]):
+            deleted = self._connection.write(self._delete_one_known, record[:1])
+        else:
+            deleted = self._connection.write(self._delete, record)
+        if deleted != 1:
             raise self._refusal([record], f"record {record[0]} of {self.ident} was changed or deleted")
         counters.record_count -= 1
         counters.size_bytes -= len(record[1])
+        if cache is not None:
+            cache.remove([record])
+
+    def _are_known(self, records: list[Record]) -> bool:
+        """Whether records that were read before are surely still stored like this. To be called before `touch`."""
+        cache = self.counters.cache
+        if cache is not None and cache.has(records):
+            return True
+        return self._connection.equals_last_read(self.counters, records)
 
     def _refusal(self, records: list[Record], message: str) -> Exception:
         """The WriteConflict to raise for records that are not stored as given; raises DamagedRecord for one whose
@@ -305,13 +340,27 @@ class SqliteRecordStore(RecordStore):
         would not equal its row however often it is read again."""
         conflict = self._connection.conflict(message)
         for record in records:
-            if self.find_record(record[0]) is None and self.has_sums:
+            if self._find_stored(record[0]) is None and self.has_sums:
                 # If it is the id that is damaged, the row stands where it was, next to where the id should be.
                 for forward in (True, False):
                     self._scan_rows(record[0], 1, forward, NO_BYTE_LIMIT, True)
         return conflict
 
+    @property
+    def full_cache(self) -> RecordCache | None:
+        """The cache if it has all records of the store, which are not none; else None."""
+        cache = self.counters.cache
+        return cache if cache is not None and cache.count == self.counters.record_count > 0 else None
+
     def find_record(self, record_id: int) -> Record | None:
+        cache = self.counters.cache
+        if cache is not None:
+            record = cache.find(record_id)
+            if record is not None:
+                return record
+        return self._find_stored(record_id)
+
+    def _find_stored(self, record_id: int) -> Record | None:
         row = self._connection.read_row(self._find, (record_id,))
         if row is None:
             return None
@@ -338,6 +387,11 @@ class SqliteRecordStore(RecordStore):
         return self.has_sums and self.counters.checked_through < MAX_RECORD_ID
 
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
+        cache = self.counters.cache
+        if cache is not None:
+            kept = cache.find_all(record_ids, max_bytes)
+            if kept is not None:
+                return kept
         found: list[Record] = []
         count = len(record_ids)
         left = max_bytes
@@ -373,6 +427,64 @@ class SqliteRecordStore(RecordStore):
     def scan(
         self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[Record], bool]:
+        cache = self.counters.cache
+        if cache is None:
+            return self._scan_stored(after, limit, forward, max_bytes, self.must_check)
+        found: list[Record] = []
+        last_id = self.counters.next_record_id - 1
+        if last_id == 0:
+            return found, False
+        position = after
+        if not forward and after > last_id and cache.covers(last_id):
+            position = last_id + 1
+        left = max_bytes
+        while True:
+            kept, position, reached = cache.scan(position, limit - len(found), forward, left)
+            found = found + kept if found else kept
+            if reached:
+                return found, True
+            if position >= last_id if forward else position <= 1:
+                return found, False
+            for record in kept:
+                left -= len(record[1])
+            read, position, length = self._scan_gap(cache, position, limit - len(found), forward, left)
+            found = found + read if found else read
+            left -= length
+            if len(found) >= limit or left <= 0:
+                return found, True
+
+    def _scan_gap(
+        self, cache: RecordCache, position: int, limit: int, forward: bool, max_bytes: int
+    ) -> tuple[list[Record], int, int]:
+        """The first records after or before an id, which are not in the cache, and adds them to it: up to those that
+        are. Up to, or from, which id on all are among them, and the length of their documents."""
+        counters = self.counters
+        end = cache.end_of_gap(position, forward)
+        wanted = min(limit, end - position if forward else position - end)
+        rows, more = self._scan_stored(position, wanted, forward, max_bytes, True)
+        if rows and (rows[-1][0] > end if forward else rows[-1][0] < end):
+            rows = [row for row in rows if (row[0] <= end if forward else row[0] >= end)]
+            through = end
+        elif more:
+            through = rows[-1][0]
+        else:
+            through = end
+        last_id = counters.next_record_id - 1
+        if rows:
+            last_id = max(last_id, rows[0][0], rows[-1][0])  # an id that is too large is one that was damaged
+        if forward:
+            through = min(through, last_id)
+            low, high = position, through
+        else:
+            low, high = through - 1, min(position - 1, last_id)
+        if counters.touched:
+            return rows, through, sum([len(row[1]) for row in rows])
+        return rows, through, cache.add(low, high, rows)
+
+    def _scan_stored(
+        self, after: int, limit: int, forward: bool, max_bytes: int, with_sums: bool
+    ) -> tuple[list[Record], bool]:
+        """`scan` of the database. with_sums: whether checksums are looked at in any case."""
         if self.has_sums and limit >= _LEAST_JOINED:
             counters = self.counters
             if counters.joins_left_out == 0:
@@ -382,7 +494,7 @@ class SqliteRecordStore(RecordStore):
                     return self._scan_joined(after, limit, forward, max_bytes, at_once)
             else:
                 counters.joins_left_out -= 1
-        return self._scan_rows(after, limit, forward, max_bytes, self.must_check)
+        return self._scan_rows(after, limit, forward, max_bytes, with_sums)
 
     def _scan_joined(
         self, after: int, limit: int, forward: bool, max_bytes: int, at_once: int
@@ -413,7 +525,7 @@ class SqliteRecordStore(RecordStore):
             longest = max(longest, longest_here)
             found = found + records if found else records
         if forward:
-            through = position if more else MAX_RECORD_ID
+            through = counters.read_through(position, more)
             counters.note_checked(after, through)
             if after <= counters.measured_through < MAX_RECORD_ID:
                 counters.longest = max(counters.longest, longest)
@@ -479,18 +591,19 @@ class SqliteRecordStore(RecordStore):
             self._connection.remember_read(counters, rows, counters.most_bytes(len(rows)))
             more = len(rows) >= limit
             if with_sums and forward:
-                counters.note_checked(after, rows[-1][0] if more else MAX_RECORD_ID)
+                counters.note_checked(after, counters.read_through(rows[-1][0] if rows else after, more))
             return rows, more
         read, left = self._connection.read_within(sql, (after, limit), 1, max_bytes)
         rows = self.all_checked(read, with_sums)
         self._connection.remember_read(counters, rows, max_bytes - left)
         more = len(rows) >= limit or left <= 0
+        through = counters.read_through(rows[-1][0] if rows else after, more)
         if with_sums and forward:
-            counters.note_checked(after, rows[-1][0] if more else MAX_RECORD_ID)
+            counters.note_checked(after, through)
         if forward and after <= counters.measured_through < MAX_RECORD_ID:
             if rows:
                 counters.longest = max(counters.longest, *[len(row[1]) for row in rows])
-            counters.measured_through = max(rows[-1][0], counters.measured_through) if more else MAX_RECORD_ID
+            counters.measured_through = max(through, counters.measured_through)
         return rows, more
 
     def count(self) -> int:
@@ -592,6 +705,7 @@ class SqliteLog(SqliteRecordStore):
 
     def __init__(self, connection: SqliteConnection, ident: str, counters: StoreCounters) -> None:
         super().__init__(connection, ident, counters)
+        counters.cache = None
         self.is_log = True
         columns = f"rid, doc, ts, ttl, {'sum, ' * self.has_sums}counters"
         marks = "?, ?, ?, ?, ?" + ", ?" * self.has_sums

@@ -135,6 +135,13 @@ class SqliteSortedData(SortedDataInterface):
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
         assert isinstance(records, SqliteRecordStore)
+        cache = records.full_cache
+        if cache is not None:
+            entries, more = self.scan(low, high, after, limit, forward)
+            fetched = cache.fetch(entries, max_bytes)
+            if fetched is not None:
+                found, reached = fetched
+                return found, more or reached
         if records.table != self._joined:
             self._join(records)
         with_sums = records.must_check
@@ -158,6 +165,14 @@ class SqliteSortedData(SortedDataInterface):
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, SqliteRecordStore)
+        cache = records.full_cache
+        if cache is not None:
+            entry = self._connection.read_row(self._find, (key,))
+            if entry is None:
+                return None
+            record = cache.find(entry[1])
+            if record is not None:
+                return record
         if records.table != self._joined:
             self._join(records)
         row = self._connection.read_row(self._fetch_exact, (key,))
