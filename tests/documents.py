@@ -16,10 +16,10 @@ DOCS = ROOT / "docs"
 
 # From the language of a block to the test module that runs it.
 RUN_BY = {
-    "python": "tests/drivers/test_document_blocks.py",
-    "js": "tests/drivers/test_document_blocks.py",  # mongosh
-    "sh": "tests/drivers/test_document_blocks.py",
-    "toml": "tests/drivers/test_document_blocks.py",
+    "python": "tests/drivers/process/test_document_blocks.py",
+    "js": "tests/drivers/process/test_document_blocks.py",  # mongosh
+    "sh": "tests/drivers/process/test_document_blocks.py",
+    "toml": "tests/drivers/process/test_document_blocks.py",
     "javascript": "tests/clients/test_recipes.py",
     "java": "tests/clients/test_recipes.py",
     "go": "tests/clients/test_recipes.py",

@@ -14,9 +14,9 @@ from tests.waiting import until
 
 # Classes that keep a process, with the method that ends it, which a fixture or a `finally` calls.
 KEEPERS = {
-    "drivers/test_document_blocks.py": "Shell.stop",
-    "drivers/test_process.py": "Process.kill",
-    "drivers/test_run.py": "Running.kill",
+    "drivers/process/test_document_blocks.py": "Shell.stop",
+    "drivers/process/test_process.py": "Process.kill",
+    "drivers/process/test_run.py": "Running.kill",
 }
 
 

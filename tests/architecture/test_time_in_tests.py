@@ -15,11 +15,11 @@ from tests.waiting import PATIENCE_S
 TESTS = ROOT / "tests"
 CLOCK = {"monotonic", "perf_counter", "process_time", "sleep", "time", "time_ns"}
 READS_THE_CLOCK = {
-    "drivers/test_backup.py": "one of several backups has to be fast enough",
-    "drivers/test_kills.py": "when a server is killed is to differ",
-    "drivers/test_process.py": "one of several servers has to stop in time, and to rest in one of many intervals",
-    "drivers/test_protocol.py": "no less than a time, which a slow machine makes longer",
-    "drivers/test_saved_states.py": "within ten minutes",
+    "drivers/storage/test_backup.py": "one of several backups has to be fast enough",
+    "drivers/storage/test_kills.py": "when a server is killed is to differ",
+    "drivers/process/test_process.py": "one of several servers has to stop in time, and to rest in one of many intervals",
+    "drivers/protocol/test_protocol.py": "no less than a time, which a slow machine makes longer",
+    "drivers/storage/test_saved_states.py": "within ten minutes",
     "drivers/ttl/test_under_load.py": "in seconds of CPU",
     "drivers/web/test_http.py": "within PATIENCE_S",
     "fuzz/cli.py": "the time that the user gives it",

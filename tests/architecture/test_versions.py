@@ -85,7 +85,8 @@ def test_tables_name_what_drivers_decide_by() -> None:
     assert set(INTRODUCED[ERROR_LABEL]) == labels
     assert set(INTRODUCED[MECHANISM]) <= set(KNOWN_MECHANISMS)
     assert set(INTRODUCED[COMPRESSOR]) <= set(COMPRESSOR_NAMES)
-    # What hello has in which version is held against a table of its own, in tests/drivers/test_announced_version.py.
+    # What hello has in which version is held against a table of its own:
+    # tests/drivers/protocol/test_announced_version.py.
     assert set(WIRE_VERSIONS) == set(NEWEST_PATCHES)
 
 

@@ -19,8 +19,8 @@ import pytest
 from pymongo.errors import InvalidURI, OperationFailure
 
 from tests.clients.conftest import HERE, LIMIT_S, Installed, parts_that_work
-from tests.drivers.test_emulator import KEY, emulator, run_trust, told
-from tests.drivers.test_process import Process, spawn
+from tests.drivers.cosmos.test_emulator import KEY, emulator, run_trust, told
+from tests.drivers.process.test_process import Process, spawn
 
 __all__ = ["emulator", "spawn"]
 

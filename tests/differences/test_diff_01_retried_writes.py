@@ -10,7 +10,7 @@ from typing import Any
 from bson import Binary, Int64
 
 import mongottl
-from tests.drivers.test_protocol import Raw
+from tests.drivers.protocol.test_protocol import Raw
 
 
 def test_the_oldest_images_are_forgotten() -> None:

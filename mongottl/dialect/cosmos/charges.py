@@ -10,7 +10,7 @@
     throttled       0.38 RU for each request or statement that is refused
     at least 1 RU for each request, but for pages of a cursor after the first: pages add up to the whole
 
-The prices of queries are fitted to what accounts have charged; tests/drivers/test_cosmos_charges.py holds the model
+The prices of queries are fitted to what accounts have charged; tests/drivers/cosmos/test_charges.py holds the model
 against each record, and names those that it does not explain.
 
 What a document costs that is read in order to be changed is part of the change; finding it by another path than its key

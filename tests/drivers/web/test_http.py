@@ -18,8 +18,8 @@ import pytest
 import mongottl
 from mongottl.server.web import http as web_http
 from tests.children import ended_after
-from tests.drivers.test_process import COMMAND
-from tests.drivers.test_tls import Files
+from tests.drivers.process.test_process import COMMAND
+from tests.drivers.security.test_tls import Files
 from tests.drivers.web.requests import Reply, ask, connect
 from tests.waiting import PATIENCE_S
 
