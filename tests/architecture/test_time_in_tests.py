@@ -17,7 +17,7 @@ CLOCK = {"monotonic", "perf_counter", "process_time", "sleep", "time", "time_ns"
 READS_THE_CLOCK = {
     "drivers/storage/test_backup.py": "one of several backups has to be fast enough",
     "drivers/storage/test_kills.py": "when a server is killed is to differ",
-    "drivers/process/test_process.py": "one of several servers has to stop in time, and to rest in one of many intervals",
+    "drivers/process/test_process.py": "one of several servers has to stop in time, and rest in one of many intervals",
     "drivers/protocol/test_protocol.py": "no less than a time, which a slow machine makes longer",
     "drivers/storage/test_saved_states.py": "within ten minutes",
     "drivers/ttl/test_under_load.py": "in seconds of CPU",
