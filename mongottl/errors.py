@@ -7,7 +7,7 @@
     └── ProtocolError         malformed bytes: the connection is closed
 
 Codes and names are mongod's (its documented error codes). Codes above 9,999 are "location" codes; mongod names them
-`Location<number>` and so does `code_name`. Only `server/dispatch` makes replies of these exceptions. This module
+`Location<number>` and so does `code_name`. Only `server/replies` makes replies of these exceptions. This module
 depends on no other part of the package.
 """
 

@@ -8,9 +8,14 @@ poller      waits for the sockets of all idle connections, and has readable ones
 shell       the parts of a server that a connection uses
 listeners   sockets that listen
 driving     does what steps wait for, and drives those of no client
-dispatch    from a message to a command and to its reply; only here errors become replies
-waits       what commands wait for before they begin; error_replies: the replies of errors
-transactions  which commands belong to transactions, and how their statements begin and end
+dispatch    the life of a request, from its message to its reply
+message_body    the document of a message, and the command in it; message_traits: what connections ask about a message
+command_lookup  which command a message names
+admission   what a command has to pass before it begins; waits: what it waits for
+session_use how a command uses its session; transactions: how statements of transactions begin and end
+fail_command    what a fail point does to a command
+replies     replies of success and failure; only here errors become replies. error_replies: their documents
+command_log what the log says of commands
 profiling   `system.profile`, and the log lines of slow operations
 reaper      deletes expired documents when the timing wheel says that some are due
 janitor     closes idle cursors, forgets idle sessions

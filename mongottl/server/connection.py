@@ -28,6 +28,7 @@ from mongottl.exec.operation.stack import Steps
 from mongottl.exec.operation.steps import Flush, InThread, Wait
 from mongottl.server.driving import SLICE_S, perform
 from mongottl.server.incoming import Incoming
+from mongottl.server.message_traits import abandon, has_more, may_abandon, may_write
 from mongottl.server.poller import Pause
 from mongottl.server.shell import Shell
 from mongottl.server.transport import Transport
@@ -306,7 +307,7 @@ class Connection:
                 continue
             if self._incoming is not None:
                 server.incoming.note_whole(self._incoming)
-            if server.durability.holds_writers and dispatcher.may_write(message):
+            if server.durability.holds_writers and may_write(message):
                 self._message = message
                 return False
             self._handled = message
@@ -420,7 +421,7 @@ class Connection:
         if isinstance(message, OpMsg) and message.exhaust_allowed:
             return False
         server = self._server
-        if server.stopping.is_set() or not server.dispatcher.may_abandon(message):
+        if server.stopping.is_set() or not may_abandon(message):
             return False
         self._step = None
         self._message = message
@@ -498,7 +499,7 @@ class Connection:
     async def _answer(self, message: Request) -> bool:
         """Answers a message; False if its command pauses."""
         dispatcher = self._server.dispatcher
-        if self._server.durability.holds_writers and dispatcher.may_write(message):
+        if self._server.durability.holds_writers and may_write(message):
             await self._server.durability.wait_until_writers_may_go()
         outcome = dispatcher.handle(message, self._client)
         if not isinstance(outcome, bytes) and self._server.poller.takes_pauses:
@@ -510,14 +511,17 @@ class Connection:
 
     async def _reply(self, message: Request, outcome: bytes | Steps[bytes]) -> None:
         """Sends the reply to a message, or all of them; outcome: the first reply, or the steps to it."""
-        dispatcher = self._server.dispatcher
         if isinstance(outcome, bytes):
             body = outcome
         else:
-            body = await self._drive(outcome, dispatcher.may_abandon(message))
+            body = await self._drive(outcome, may_abandon(message))
         if not message.expects_reply:
             return
-        if isinstance(message, OpMsg) and message.exhaust_allowed and dispatcher.has_more(message, body):
+        if (
+            isinstance(message, OpMsg)
+            and message.exhaust_allowed
+            and has_more(message, body, self._server.service.features)
+        ):
             await self._stream(message, body)
             return
         self._last_reply_id += 1
@@ -526,6 +530,9 @@ class Connection:
         else:
             data = encode_reply_to(message, self._last_reply_id, body)
         await self._send(data)
+
+    def _has_more(self, message: OpMsg, reply: bytes) -> bool:
+        return has_more(message, reply, self._server.service.features)
 
     async def _stream(self, message: OpMsg, body: bytes) -> None:
         """Sends all replies to a request that allows several; each but the last has the flag `moreToCome`."""
@@ -537,7 +544,11 @@ class Connection:
                 client = _TALKING if self._wire.unread_size else self._peek_client_state()
                 if client == _GONE:
                     raise ClientLeftError
-                more = client == _SILENT and dispatcher.has_more(message, body) and not self._server.stopping.is_set()
+                more = (
+                    client == _SILENT
+                    and has_more(message, body, self._server.service.features)
+                    and not self._server.stopping.is_set()
+                )
                 self._last_reply_id += 1
                 flags = checksum | (MORE_TO_COME if more else 0)
                 if message.compressor != NOT_COMPRESSED and len(body) >= LONG_REPLY_BYTES:
@@ -554,7 +565,7 @@ class Connection:
                 outcome = dispatcher.handle(message, self._client)
                 body = outcome if isinstance(outcome, bytes) else await self._drive(outcome, True)
         except OSError:
-            dispatcher.abandon(message)
+            abandon(message, self._server.service.cursors)
             raise
 
     async def _drive(self, steps: Steps[bytes], may_abandon: bool) -> bytes:

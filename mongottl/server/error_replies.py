@@ -3,7 +3,8 @@
 from typing import Final
 
 from mongottl.commands import COMMANDS
-from mongottl.document.types import Value
+from mongottl.document.types import DOUBLE, Value
+from mongottl.document.walk import find_field_at
 from mongottl.errors import (
     NON_RESUMABLE_CHANGE_STREAM_CODES,
     NON_RESUMABLE_CHANGE_STREAM_LABEL,
@@ -55,6 +56,12 @@ def error_reply(error: CommandError) -> dict[str, Value]:
     if error.labels:
         reply["errorLabels"] = list(error.labels)
     return reply
+
+
+def is_error(reply: bytes) -> bool:
+    """Whether a reply says that its command has failed."""
+    type_code, pos = find_field_at(reply, 0, b"ok")
+    return type_code != DOUBLE or reply[pos : pos + 8] == bytes(8)
 
 
 def labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:

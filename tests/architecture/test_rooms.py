@@ -23,3 +23,8 @@ def test_no_folder_of_the_package_is_too_full() -> None:
 def test_no_folder_of_tests_is_too_full() -> None:
     crowded = {folder: n for folder, n in files_by_folder(ROOT / "tests").items() if n > MOST_TEST_FILES}
     assert crowded == {}
+
+
+def test_the_life_of_a_request_fits_on_a_few_pages() -> None:
+    lines = (ROOT / "mongottl/server/dispatch.py").read_text(encoding="utf-8").count("\n")
+    assert lines <= 300

@@ -43,6 +43,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
+from mongottl.server.message_traits import may_write
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine
 from mongottl.storage.sqlite.directory import DATABASE_NAME, open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
@@ -366,7 +367,7 @@ class World:
         if request.message is None:
             body = bson.encode({**request.command, "$db": request.database})
             request.message = OpMsg(self.turn, 0, 0, body, [])
-        if self.durability.holds_writers and self.dispatcher.may_write(request.message):
+        if self.durability.holds_writers and may_write(request.message):
             self.held += 1
             return  # as the server's connections do
         if not seat.busy:

@@ -20,8 +20,10 @@ from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stack import Steps
 from mongottl.exec.operation.steps import Flush, Wait
-from mongottl.server.dispatch import MAX_BODY_BYTES, Dispatcher
+from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
+from mongottl.server.message_body import MAX_BODY_BYTES
+from mongottl.server.message_traits import has_more, may_abandon
 from mongottl.storage.interface import DiskFull, EngineUnavailable, open_storage_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
@@ -104,7 +106,7 @@ def test_what_writes_goes_on_without_its_client(setup: Setup) -> None:
         ({"insert": "c", "documents": [{}]}, False),
         ({"nonsense": 1}, False),
     ):
-        assert setup.dispatcher.may_abandon(setup.message(command)) is expected
+        assert may_abandon(setup.message(command)) is expected
 
 
 def test_writes_wait_for_the_last_attempts_of_a_copy(setup: Setup) -> None:
@@ -371,13 +373,13 @@ WAITING = {"topologyVersion": {"processId": bson.ObjectId(), "counter": Int64(0)
     ],
 )
 def test_who_gets_several_replies(setup: Setup, command: dict[str, Any], reply: bytes, more: bool) -> None:
-    assert setup.dispatcher.has_more(setup.message(command), reply) is more
+    assert has_more(setup.message(command), reply, setup.service.features) is more
 
 
 def test_what_need_not_go_on_for_nobody(setup: Setup) -> None:
-    assert setup.dispatcher.may_abandon(setup.message({"find": "c"}))
-    assert not setup.dispatcher.may_abandon(setup.message({"update": "c"}))
-    assert not setup.dispatcher.may_abandon(setup.message({"createIndexes": "c"}))
+    assert may_abandon(setup.message({"find": "c"}))
+    assert not may_abandon(setup.message({"update": "c"}))
+    assert not may_abandon(setup.message({"createIndexes": "c"}))
 
 
 @pytest.mark.parametrize(
