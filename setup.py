@@ -39,6 +39,7 @@ COMPILED = (
     "mongottl/dialect/cosmos/served_sorts.py",
     "mongottl/dialect/cosmos/statement_gate.py",
     "mongottl/dialect/cosmos/targeting.py",
+    "mongottl/dialect/cosmos/throughput.py",
     "mongottl/dialect/interface.py",
     "mongottl/document",
     "mongottl/exec",

@@ -65,6 +65,11 @@ class CommandHooks:
         needs no stack is only taken without one."""
         return None
 
+    def units_per_s(self, service: ServiceContext, holder: str) -> int:
+        """How much may be spent of a budget in each second; 0 for one that is not there any more. holder: as it was
+        given to `Observation.spend`."""
+        return 0
+
     def first_users(self, service: ServiceContext) -> FirstUsers | None:
         """Makes the users that the settings of the dialect name, or gives them their passwords; None without. OSError
         if they cannot be made."""

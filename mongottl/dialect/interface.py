@@ -26,7 +26,7 @@ from mongottl.document.render import render_document
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Value
 from mongottl.document.validate import MAX_DEPTH
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError, code_name
-from mongottl.versions import CREATE_AGAIN, SYNTAX, Features, Version, features_of
+from mongottl.versions import CREATE_AGAIN, SYNTAX, Features, Version, features_of, unknown_command
 from mongottl.wire.messages import MAX_MESSAGE_SIZE
 
 if TYPE_CHECKING:  # what a server does not import before the first query
@@ -166,7 +166,7 @@ class Dialect:
 
     def hello_refused(self, is_logged_in: bool) -> CommandError:
         """The error of `hello` where there is none."""
-        raise AssertionError(f"the dialect {self.name} has hello")
+        return unknown_command("hello")
 
     def not_authenticated(self, command: str) -> CommandError:
         """Unauthorized (13) for a command of a client that has not logged in."""

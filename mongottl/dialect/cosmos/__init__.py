@@ -18,7 +18,7 @@
 
     gateway       runs every command: meters, fail points, budgets
     request_meter what an operation loads and changes; metering: access to storage through it; charges: what that costs
-    budgets       what is left of the throughput; statement_gate: who waits for it, or is refused
+    throughput    what a collection may spend; budgets: what is left of it; statement_gate: who waits or is refused
     throttling    the texts of throttling, timeouts and 503; fail_points: these on purpose
 
 No other package imports one of these modules: the dialect is loaded by its name, and asked as `dialect.interface` and

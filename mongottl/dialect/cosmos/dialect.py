@@ -290,6 +290,13 @@ class CosmosDialect(Dialect, CommandHooks):
 
         return CosmosGateway(service, self.account, self.budgets)
 
+    def units_per_s(self, service: ServiceContext, holder: str) -> int:
+        from mongottl.dialect.cosmos.throughput import throughput_of
+
+        database, _, collection = holder.partition(".")
+        budget = throughput_of(service, database, collection)
+        return budget.throughput.units_per_s if budget.holder == holder else 0
+
     def first_users(self, service: ServiceContext) -> FirstUsers | None:
         from mongottl.dialect.cosmos.account_user import make_account_users
 

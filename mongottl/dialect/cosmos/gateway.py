@@ -22,6 +22,7 @@ from mongottl.dialect.cosmos.metering import MeteringRecoveryUnit
 from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.dialect.cosmos.statement_gate import RequestBudget, StatementGate
 from mongottl.dialect.cosmos.throttling import SINGLE, throttled
+from mongottl.dialect.cosmos.throughput import throughput_of
 from mongottl.document.types import Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.client import LastRequest
@@ -29,7 +30,6 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.fail_mode import Mode
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S

@@ -6,11 +6,11 @@ from mongottl.account import ENFORCED, Account
 from mongottl.dialect.cosmos.budgets import Budgets
 from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.dialect.cosmos.throttling import BUDGET_ADVICE, TOO_MANY_REQUESTS, throttled, timed_out
+from mongottl.dialect.cosmos.throughput import Budget, throughput_of
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.gate import Gate
 from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.throughput import Budget, throughput_of
 
 # How long a throttled request waits in the server, by the server's clock, in an account whose requests wait.
 MAX_WAIT_MS: Final = 60_000

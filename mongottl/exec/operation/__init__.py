@@ -12,7 +12,7 @@ registry       running operations; current_op: their description for `$currentOp
 cursor_registry  open cursors
 failpoints, fail_mode, dialect_fail_point: errors on purpose
 meter, request_units: what operations cost, in dialects that charge them; gate: what batches ask before a statement
-provisioned, throughput: what is stored of databases with throughput; index_builds: progress of index builds
+provisioned    databases that exist without collections; index_builds: progress of index builds
 cluster_clock  `$clusterTime`; stored_clock: a clock that tests have moved
 observation    what is recorded of each command while the server's page is served
 client, sessions, session_ids, signal, metrics, usage, profiler, object_ids, query_settings, cluster_parameters,

@@ -17,10 +17,10 @@ from array import array
 from collections import deque
 from typing import Final, NamedTuple
 
+from mongottl.commands.dialect_hooks import hooks_of
 from mongottl.exec.operation.observation import Observation, Spent
 from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.exec.operation.throughput import throughput_of
 from mongottl.server.web.figures import is_frozen
 
 KEPT_S: Final = 600
@@ -201,7 +201,8 @@ class History:
         for holder, budget in self._budgets.items():
             hundredths, throttled = others if holder == OTHERS else spent.get(holder, Spent(0, 0))
             units = hundredths / HUNDREDTHS / self._seconds
-            budget.add(units, throttled / self._seconds, self._provisioned(holder), self._seconds)
+            provisioned = hooks_of(self._service).units_per_s(self._service, holder)
+            budget.add(units, throttled / self._seconds, provisioned, self._seconds)
 
     def _room(self, spent: dict[str, Spent], wanted: int) -> int:
         """For how many other budgets there is room, `wanted` at most. As far as that is needed it forgets those of
@@ -213,12 +214,6 @@ class History:
                     del self._budgets[holder]
                     room += 1
         return min(room, wanted)
-
-    def _provisioned(self, holder: str) -> int:
-        """Request units per second of a budget, 0 where it is not provisioned any more."""
-        database, _, collection = holder.partition(".")
-        budget = throughput_of(self._service, database, collection)
-        return budget.throughput.units_per_s if budget.holder == holder else 0
 
     def latencies(self) -> tuple[Latencies, Latencies]:
         """The histograms of a minute ago, or of the server's start, and those of now."""

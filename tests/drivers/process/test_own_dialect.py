@@ -1,6 +1,7 @@
 """A dialect that is none of the server's own: declared here, as docs/building.md shows, and served to a driver."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bson
@@ -65,6 +66,8 @@ class Small(Dialect, CommandHooks):
     def limits(self) -> Limits:
         limits = super().limits()
         limits.max_document_bytes = _MAX_BYTES
+        limits.max_id_bytes = 10
+        limits.max_shard_key_bytes = 20
         return limits
 
     def naming(self) -> Naming:
@@ -78,6 +81,9 @@ class Small(Dialect, CommandHooks):
 
     def duplicate_key(self, collection: Collection, index: IndexEntry, key_value: bytes) -> DuplicateKey:
         return DuplicateKey(ErrorCode.DuplicateKey, f"{index.name} has that already", key_value=key_value)
+
+    def has_hello(self) -> bool:
+        return False
 
     def time_is_up(self, is_own_limit: bool) -> CommandError:
         return CommandError(ErrorCode.MaxTimeMSExpired, "too slow")
@@ -121,6 +127,8 @@ def test_it_refuses_what_is_too_large(client: Client) -> None:
         client.shop.orders.insert_one({"_id": 2, "text": "x" * 1200})
     with pytest.raises(WriteError, match="bytes are too many"):
         client.shop.orders.update_one({"_id": 1}, {"$set": {"more": "x" * 900}})
+    with pytest.raises(WriteError, match="the _id of 11 bytes is too long"):
+        client.shop.orders.insert_one({"_id": "x" * 11})
     assert client.shop.orders.count_documents({}) == 1
 
 
@@ -143,6 +151,12 @@ _ENDLESS: list[dict[str, Any]] = [
     {"$unwind": "$m"},
     {"$group": {"_id": None, "sum": {"$sum": "$m"}}},
 ]
+
+
+def test_there_is_no_hello(client: Client) -> None:
+    with pytest.raises(OperationFailure, match="no such command: 'hello'"):
+        client.admin.command("hello")
+    assert "helloOk" not in client.admin.command("isMaster", helloOk=True)
 
 
 def test_sorts_by_several_fields_are_refused(client: Client) -> None:
@@ -180,6 +194,25 @@ def test_what_it_does_not_say_is_mongodb(client: Client) -> None:
     with client.start_session() as session, session.start_transaction():
         client.shop.orders.insert_one({"_id": 2}, session=session)
         client.shop.carts.insert_one({"_id": 2}, session=session)
+
+
+def test_a_folder_of_another_dialect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored with the data holds in every dialect: the shard key, and databases without collections."""
+    with mongottl.start_server(dialect="cosmos", data_dir=tmp_path) as running, Client(running.uri) as client:
+        client.shop.command("customAction", "CreateCollection", collection="orders", shardKey="customer")
+        client.empty.command("customAction", "CreateDatabase")
+    monkeypatch.setitem(DIALECTS, _NAME, DialectChoice("a small server", __name__, "7.0", ("7.0",)))
+    with mongottl.start_server(dialect=_NAME, data_dir=tmp_path) as running, Client(running.uri) as client:
+        assert "empty" in client.list_database_names()
+        orders = client.shop.orders
+        orders.insert_many([{"_id": 1, "customer": "a"}, {"_id": 1, "customer": "b"}])
+        with pytest.raises(WriteError, match="document does not contain shard key at 'customer'"):
+            orders.insert_one({"_id": 2})
+        with pytest.raises(WriteError, match="would modify the immutable field 'customer'"):
+            orders.update_one({"customer": "a"}, {"$set": {"customer": "c"}})
+        with pytest.raises(WriteError, match="the value of the shard key is too long"):
+            orders.insert_one({"_id": 2, "customer": "x" * 30})
+        assert orders.update_one({"_id": 1}, {"$set": {"paid": True}}).modified_count == 1
 
 
 def test_settings_that_it_does_not_have(served: mongottl.RunningServer) -> None:

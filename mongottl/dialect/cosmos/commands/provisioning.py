@@ -41,6 +41,7 @@ from mongottl.dialect.cosmos.provisioning import (
     not_found,
     refused,
 )
+from mongottl.dialect.cosmos.throughput import throughput_of
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import compare_values
@@ -49,7 +50,6 @@ from mongottl.document.types import Timestamp, Value, is_number
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.throughput import throughput_of
 from mongottl.exec.results.resume_token import high_water_mark
 from mongottl.exec.stages.stage import check_alive
 from mongottl.security.privileges import Need

@@ -1,4 +1,4 @@
-"""Which request units per second the operations of a collection may spend, in the dialect `cosmos`."""
+"""Which request units per second the operations of a collection may spend."""
 
 from typing import NamedTuple
 
