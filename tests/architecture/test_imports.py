@@ -7,6 +7,7 @@ for type checkers alone have no effect at run time; those that point up are list
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -90,12 +91,15 @@ def modules() -> list[str]:
     return found
 
 
+@cache
 def tree_of(module: str) -> ast.Module:
+    """The source of a module, which every test of them reads: parsed once."""
     path = PACKAGE.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@cache
 def imports_of(module: str) -> list[Import]:
     return list(_imports(tree_of(module), False))
 
