@@ -56,6 +56,7 @@ COMPILED = (
     "mongottl/server/replies.py",
     "mongottl/server/session_use.py",
     "mongottl/storage/checksums.py",
+    "mongottl/storage/forwarding.py",
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",
     "mongottl/storage/snapshot",

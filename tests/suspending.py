@@ -19,12 +19,14 @@ from typing import TypeVar
 
 from mongottl.document.interrupt import in_undivided
 from mongottl.exec.operation.stack import Stacks
+from mongottl.storage.forwarding import ForwardingEngine, ForwardingEntries, ForwardingRecords
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DueEntry,
+    ExpiryIndex,
     FetchedEntry,
     IndexEntry,
-    NewRecord,
+    KeyRange,
     Record,
     RecordStore,
     SavedState,
@@ -78,12 +80,11 @@ def _caller() -> str:
     return f"{frame.f_globals['__name__']}.{frame.f_code.co_name}"
 
 
-class SuspendingEngine(StorageEngine):
+class SuspendingEngine(ForwardingEngine):
     """Forwards all calls to `inner`, which may be a `ContractEngine`: it checks each call when it is answered."""
 
     def __init__(self, inner: StorageEngine, generator: random.Random, rate: float = 0.3) -> None:
-        self.name = inner.name
-        self.inner = inner
+        super().__init__(inner)
         self.suspension = Suspension(generator, rate)
         self._records: dict[int, SuspendingRecordStore] = {}
         self._sorted: dict[int, SuspendingSortedData] = {}
@@ -149,66 +150,8 @@ class SuspendingEngine(StorageEngine):
             self._sorted[id(inner)] = data
         return data
 
-    def set_commit_listener(self, listener: Callable[[], None]) -> None:
-        self.inner.set_commit_listener(listener)
-
-    def set_cache_bytes(self, most_bytes: int) -> None:
-        self.inner.set_cache_bytes(most_bytes)
-
     def forget_cached(self, ident: str) -> None:
         self._call("forget_cached", lambda: self.inner.forget_cached(ident))
-
-    @property
-    def stored_bytes(self) -> int:
-        return self.inner.stored_bytes
-
-    @property
-    def unused_bytes(self) -> int:
-        return self.inner.unused_bytes
-
-    @property
-    def must_rewrite(self) -> bool:
-        return self.inner.must_rewrite
-
-    @property
-    def saves_states(self) -> bool:
-        return self.inner.saves_states
-
-    @property
-    def committed_number(self) -> int:
-        return self.inner.committed_number
-
-    @property
-    def durable_number(self) -> int:
-        return self.inner.durable_number
-
-    @property
-    def failed(self) -> bool:
-        return self.inner.failed
-
-    @property
-    def disk_full(self) -> bool:
-        return self.inner.disk_full
-
-    def require_room(self) -> None:
-        self.inner.require_room()
-
-    def make_room(self) -> bool:
-        return self.inner.make_room()
-
-    @property
-    def maintenance_due(self) -> bool:
-        return self.inner.maintenance_due
-
-    @property
-    def writers_should_wait(self) -> bool:
-        return self.inner.writers_should_wait
-
-    @property
-    def can_copy(self) -> bool:
-        return self.inner.can_copy
-
-    # Within units of work
 
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         return self._wrapped_records(self.inner.create_record_store(ident, is_log))
@@ -216,45 +159,13 @@ class SuspendingEngine(StorageEngine):
     def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
         return self._wrapped_data(self.inner.create_sorted_data(ident, unique))
 
-    def drop_ident(self, ident: str) -> None:
-        self.inner.drop_ident(ident)
 
-    def clear(self) -> None:
-        self.inner.clear()
-
-    def put_catalog_entry(self, key: str, value: bytes) -> None:
-        self.inner.put_catalog_entry(key, value)
-
-    def delete_catalog_entry(self, key: str) -> None:
-        self.inner.delete_catalog_entry(key)
-
-    # On other threads, and at the end
-
-    def rewrite(self, proceed: Callable[[], None]) -> int:
-        return self.inner.rewrite(proceed)
-
-    def flush(self) -> None:
-        self.inner.flush()
-
-    def maintain(self) -> None:
-        self.inner.maintain()
-
-    def copy_to(self, path: str, proceed: Callable[[], None]) -> None:
-        self.inner.copy_to(path, proceed)
-
-    def close(self) -> None:
-        self.inner.close()
-
-
-class SuspendingRecordStore(RecordStore):
+class SuspendingRecordStore(ForwardingRecords):
     """The records of a store that is dropped while a call waits are gone when it is answered."""
 
     def __init__(self, engine: SuspendingEngine, inner: RecordStore) -> None:
-        self.ident = inner.ident
-        self.is_log = inner.is_log
-        self.on_pages = inner.on_pages
+        super().__init__(inner)
         self.engine = engine
-        self.inner = inner
 
     @property
     def is_gone(self) -> bool:
@@ -269,24 +180,6 @@ class SuspendingRecordStore(RecordStore):
         result = call()
         suspension.leave(method, reads=True)
         return result
-
-    def insert_records(self, records: list[NewRecord]) -> list[int]:
-        return self.inner.insert_records(records)
-
-    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
-        return self.inner.insert_record(document, ts, ttl)
-
-    def update_records(self, old: list[Record], new: list[Record]) -> None:
-        self.inner.update_records(old, new)
-
-    def update_record(self, old: Record, new: Record) -> None:
-        self.inner.update_record(old, new)
-
-    def delete_records(self, records: list[Record]) -> None:
-        self.inner.delete_records(records)
-
-    def delete_record(self, record: Record) -> None:
-        self.inner.delete_record(record)
 
     def find_record(self, record_id: int) -> Record | None:
         return self.read("find_record", None, lambda: self.inner.find_record(record_id))
@@ -307,48 +200,32 @@ class SuspendingRecordStore(RecordStore):
     def size_bytes(self) -> int:
         return self.read("size_bytes", 0, self.inner.size_bytes)
 
-    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        return self.read("due_by_default", [], lambda: self.inner.due_by_default(max_ts, limit, max_bytes))
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
+        return self.read("due_entries", [], lambda: self.inner.due_entries(index, after, until_s, limit))
 
-    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        return self.read("due_by_own", [], lambda: self.inner.due_by_own(now_s, limit, max_bytes))
+    def due(self, index: ExpiryIndex, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        return self.read("due", [], lambda: self.inner.due(index, until_s, limit, max_bytes))
 
-    def count_due_by_default(self, max_ts: int) -> int:
-        return self.read("count_due_by_default", 0, lambda: self.inner.count_due_by_default(max_ts))
+    def count_due(self, index: ExpiryIndex, until_s: int) -> int:
+        return self.read("count_due", 0, lambda: self.inner.count_due(index, until_s))
 
-    def count_due_by_own(self, now_s: int) -> int:
-        return self.read("count_due_by_own", 0, lambda: self.inner.count_due_by_own(now_s))
-
-    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
-        return self.read("default_seconds", [], lambda: self.inner.default_seconds(after_ts, limit))
-
-    def own_seconds(self, after_due: int, limit: int) -> list[int]:
-        return self.read("own_seconds", [], lambda: self.inner.own_seconds(after_due, limit))
-
-    def default_entries(self, after: DueEntry, max_ts: int, limit: int) -> list[DueEntry]:
-        return self.read("default_entries", [], lambda: self.inner.default_entries(after, max_ts, limit))
-
-    def own_entries(self, after: DueEntry, max_due: int, limit: int) -> list[DueEntry]:
-        return self.read("own_entries", [], lambda: self.inner.own_entries(after, max_due, limit))
-
-    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
+    def count_due_after(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
+    ) -> tuple[int, DueEntry | None]:
         empty: tuple[int, DueEntry | None] = (0, None)
-        return self.read("count_default_behind", empty, lambda: self.inner.count_default_behind(after, max_ts, limit))
+        return self.read("count_due_after", empty, lambda: self.inner.count_due_after(index, after, until_s, limit))
 
-    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
-        empty: tuple[int, DueEntry | None] = (0, None)
-        return self.read("count_own_behind", empty, lambda: self.inner.count_own_behind(after, max_due, limit))
+    def due_seconds(self, index: ExpiryIndex, after_s: int, limit: int) -> list[int]:
+        return self.read("due_seconds", [], lambda: self.inner.due_seconds(index, after_s, limit))
 
 
-class SuspendingSortedData(SortedDataInterface):
+class SuspendingSortedData(ForwardingEntries):
     """The entries of an index that is dropped while a call waits are gone when it is answered, and so are those whose
     records are."""
 
     def __init__(self, engine: SuspendingEngine, inner: SortedDataInterface) -> None:
-        self.ident = inner.ident
-        self.unique = inner.unique
+        super().__init__(inner)
         self.engine = engine
-        self.inner = inner
 
     @property
     def _is_gone(self) -> bool:
@@ -366,63 +243,38 @@ class SuspendingSortedData(SortedDataInterface):
         suspension.leave(method, reads=True)
         return result
 
-    def insert(self, entries: list[IndexEntry]) -> None:
-        self.inner.insert(entries)
-
-    def insert_one(self, key: bytes, record_id: int) -> None:
-        self.inner.insert_one(key, record_id)
-
-    def remove(self, entries: list[IndexEntry]) -> None:
-        self.inner.remove(entries)
-
-    def remove_one(self, key: bytes, record_id: int) -> None:
-        self.inner.remove_one(key, record_id)
+    def inner_records(self, records: RecordStore) -> RecordStore:
+        return records.inner if isinstance(records, SuspendingRecordStore) else records
 
     def scan(
-        self,
-        low: bytes,
-        high: bytes,
-        after: IndexEntry | None,
-        limit: int,
-        forward: bool = True,
-        max_bytes: int = NO_BYTE_LIMIT,
+        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[IndexEntry], bool]:
         empty: tuple[list[IndexEntry], bool] = ([], False)
-        return self._read("scan of keys", empty, lambda: self.inner.scan(low, high, after, limit, forward, max_bytes))
+        return self._read("scan of keys", empty, lambda: self.inner.scan(key_range, after, limit, max_bytes))
 
     def scan_fetch(
         self,
         records: RecordStore,
-        low: bytes,
-        high: bytes,
+        key_range: KeyRange,
         after: IndexEntry | None,
         limit: int,
-        forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
-        stored = _inner(records)
+        stored = self.inner_records(records)
         empty: tuple[list[FetchedEntry], bool] = ([], False)
         return self._read(
-            "scan_fetch",
-            empty,
-            lambda: self.inner.scan_fetch(stored, low, high, after, limit, forward, max_bytes),
-            records,
+            "scan_fetch", empty, lambda: self.inner.scan_fetch(stored, key_range, after, limit, max_bytes), records
         )
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
-        stored = _inner(records)
+        stored = self.inner_records(records)
         return self._read("fetch_exact", None, lambda: self.inner.fetch_exact(stored, key), records)
 
     def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
         return self._read("find_exact", [], lambda: self.inner.find_exact(keys))
 
-    def count_range(self, low: bytes, high: bytes) -> int:
-        return self._read("count_range", 0, lambda: self.inner.count_range(low, high))
+    def count_range(self, key_range: KeyRange) -> int:
+        return self._read("count_range", 0, lambda: self.inner.count_range(key_range))
 
-    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
-        return self._read("entry_behind", None, lambda: self.inner.entry_behind(low, high, after, entries))
-
-
-def _inner(records: RecordStore) -> RecordStore:
-    """The engine's own store."""
-    return records.inner if isinstance(records, SuspendingRecordStore) else records
+    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+        return self._read("entry_at", None, lambda: self.inner.entry_at(key_range, after, offset))

@@ -3,7 +3,7 @@
 from array import array
 from typing import Final
 
-from mongottl.document.keystring import successor
+from mongottl.catalog.key_ranges import keys_with_prefix
 from mongottl.storage.interface import SortedDataInterface
 
 _BUCKETS: Final = 16 * 1024
@@ -43,4 +43,4 @@ class EntrySums:
 def has_entry(data: SortedDataInterface, key: bytes, rid: int) -> bool:
     """Whether an index has an entry; the cost does not grow with the number of entries of the same key."""
     after = (key, rid - 1) if rid > 1 else None
-    return data.scan(key, successor(key), after, 1)[0] == [(key, rid)]
+    return data.scan(keys_with_prefix(key), after, 1)[0] == [(key, rid)]

@@ -5,8 +5,8 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.entry_sums import EntrySums, has_entry
+from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.catalog.view import SYSTEM_VIEWS, view_of
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.render import render_value
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import get_value
@@ -67,7 +67,7 @@ class CollectionCheck:
         after: Entry | None = None
         more = True
         while more:
-            entries, more = index.sorted_data.scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _BATCH_BYTES)
+            entries, more = index.sorted_data.scan(ALL_KEYS, after, _BATCH, _BATCH_BYTES)
             if entries:
                 after = entries[-1]
             yield from entries

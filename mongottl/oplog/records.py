@@ -9,7 +9,7 @@ from typing import Final
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.documents import oplog_document
 from mongottl.oplog.log import Oplog
-from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, NewRecord, Record, RecordStore
+from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 from mongottl.ttl.policy import NEVER
 
 DATABASE: Final = "local"
@@ -31,19 +31,10 @@ class OplogRecords(RecordStore):
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         raise refused_write()
 
-    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
-        raise refused_write()
-
     def update_records(self, old: list[Record], new: list[Record]) -> None:
         raise refused_write()
 
-    def update_record(self, old: Record, new: Record) -> None:
-        raise refused_write()
-
     def delete_records(self, records: list[Record]) -> None:
-        raise refused_write()
-
-    def delete_record(self, record: Record) -> None:
         raise refused_write()
 
     def find_record(self, record_id: int) -> Record | None:
@@ -91,29 +82,8 @@ class OplogRecords(RecordStore):
     def size_bytes(self) -> int:
         return self._oplog.size_bytes
 
-    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
         return []
-
-    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        return []
-
-    def count_due_by_default(self, max_ts: int) -> int:
-        return 0
-
-    def count_due_by_own(self, now_s: int) -> int:
-        return 0
-
-    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
-        return []
-
-    def own_seconds(self, after_due: int, limit: int) -> list[int]:
-        return []
-
-    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
-        return 0, None
-
-    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
-        return 0, None
 
 
 def refused_write() -> CommandError:

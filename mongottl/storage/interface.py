@@ -16,8 +16,13 @@ written meanwhile.
 Calls that return records take two limits: `limit`, the number of records, and `max_bytes`, the total length of their
 documents. The record that reaches `max_bytes` is the last one, so at least one record is returned if there is any, and
 a batch exceeds `max_bytes` by less than one document. Scans return a pair: the batch, and whether there may be more
-records behind it. False means that the end was reached; with True there is at least one record. Do not conclude from
+records after it. False means that the end was reached; with True there is at least one record. Do not conclude from
 the length of a batch whether the end was reached.
+
+What an engine must implement is abstract. The other methods are made of these: calls for one record or entry of those
+for many, fetches of scans and lookups, counts of entries that are read. An engine overrides them where it has something
+faster, and those that say "by default" where it has what they are about. `forwarding` has base classes for what wraps
+an engine.
 
 All calls but `flush` and `maintain` are made on one thread. All writes happen inside a unit of work; reads may happen
 outside, and inside one they see its writes. `contract.ContractEngine` asserts all this.
@@ -35,9 +40,10 @@ of work, the unit can only be rolled back. Engines raise these classes themselve
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from enum import Enum
 from importlib import import_module
 from types import TracebackType
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
@@ -58,6 +64,64 @@ FetchedEntry = tuple[bytes, int, bytes, int, int]
 MAX_RECORD_ID: Final = (1 << 63) - 1
 # `max_bytes` of reads that only their number of records limits.
 NO_BYTE_LIMIT: Final = (1 << 62) - 1
+# Before every entry of an expiry index: the position at which reading or counting one begins.
+FIRST_DUE: Final = (-(1 << 62), 0)
+# After the second of every entry of an expiry index.
+_LAST_SECOND: Final = (1 << 62) - 1
+# Entries that a call reads at once if it is made of calls that read entries.
+_ENTRIES_AT_ONCE: Final = 1024
+
+
+class ExpiryIndex(Enum):
+    """One of the two expiry indexes of a record store. Both are ordered by `_ts` + ttl, then record id.
+
+    BY_DEFAULT: records without a meaningful ttl of their own (ttl = 0), so by `_ts`: the collection's default applies.
+    BY_OWN: records with a ttl > 0, by the second in which they expire. Records with ttl = -1 are in neither.
+    """
+
+    BY_DEFAULT = 0
+    BY_OWN = 1
+
+    def holds(self, record: Record) -> bool:
+        """Whether the record is in this index."""
+        return record[3] == 0 if self is ExpiryIndex.BY_DEFAULT else record[3] > 0
+
+
+def due_second(record: Record) -> int:
+    """The second under which a record is in its expiry index."""
+    return record[2] + record[3]
+
+
+@final
+class KeyRange:
+    """The keys from `low` to below `high`, read in ascending order, or in descending order unless `forward`.
+
+    It does not change, so it may be used for any number of scans.
+    """
+
+    def __init__(self, low: bytes, high: bytes, forward: bool = True) -> None:
+        self.low: Final = low
+        self.high: Final = high
+        self.forward: Final = forward
+
+    def reversed(self) -> "KeyRange":
+        """The same keys in the other direction."""
+        return KeyRange(self.low, self.high, not self.forward)
+
+    def is_empty(self) -> bool:
+        """Whether no key can be in it."""
+        return self.low >= self.high
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, KeyRange):
+            return NotImplemented
+        return self.low == other.low and self.high == other.high and self.forward == other.forward
+
+    def __hash__(self) -> int:
+        return hash((self.low, self.high, self.forward))
+
+    def __repr__(self) -> str:
+        return f"KeyRange({self.low!r}, {self.high!r}, {self.forward})"
 
 
 class StorageError(MongottlError):
@@ -163,7 +227,7 @@ class RecordStore(ABC):
 
     is_log: whether the engine keeps more in its rows than records (`StorageEngine.create_record_store`).
     on_pages: whether records with ids near to each other are on the same pages of a file, so that many are deleted
-    faster in the order of their ids; then `default_entries` and `own_entries` give ids in advance.
+    faster in the order of their ids than in that of an expiry index.
     """
 
     ident: str
@@ -175,10 +239,9 @@ class RecordStore(ABC):
         """Stores the records; their new ids, ascending, in the same order."""
         raise NotImplementedError
 
-    @abstractmethod
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
         """Stores one record; its new id."""
-        raise NotImplementedError
+        return self.insert_records([(document, ts, ttl)])[0]
 
     @abstractmethod
     def update_records(self, old: list[Record], new: list[Record]) -> None:
@@ -190,10 +253,9 @@ class RecordStore(ABC):
         """
         raise NotImplementedError
 
-    @abstractmethod
     def update_record(self, old: Record, new: Record) -> None:
         """Replaces one record by another with the same id. Raises WriteConflict if it is not stored as `old`."""
-        raise NotImplementedError
+        self.update_records([old], [new])
 
     @abstractmethod
     def delete_records(self, records: list[Record]) -> None:
@@ -203,15 +265,14 @@ class RecordStore(ABC):
         """
         raise NotImplementedError
 
-    @abstractmethod
     def delete_record(self, record: Record) -> None:
         """Deletes one record. Raises WriteConflict if it is not stored as given."""
-        raise NotImplementedError
+        self.delete_records([record])
 
-    @abstractmethod
     def find_record(self, record_id: int) -> Record | None:
         """The record, or None if there is none of that id."""
-        raise NotImplementedError
+        found, _ = self.find_records([record_id])
+        return found[0] if found else None
 
     @abstractmethod
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
@@ -228,7 +289,7 @@ class RecordStore(ABC):
         """The first records with an id above `after`, ascending; with `forward=False` below `after`, descending.
 
         after: the last id of the batch before; 0 begins, MAX_RECORD_ID begins a backward scan. The second value says
-        whether there may be more records behind these.
+        whether there may be more records after these.
         """
         raise NotImplementedError
 
@@ -243,73 +304,61 @@ class RecordStore(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        """The first records with ttl = 0 and `_ts` <= max_ts, by `_ts`, then id; empty only if there are none.
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
+        """The first entries of an expiry index after the entry `after`, up to the second `until_s`, inclusive.
 
-        Damaged ones among them are left out; DamagedRecord if all that were read are damaged.
+        after: the last entry of the batch before; FIRST_DUE begins, (second, 0) begins with that second.
+        Fewer than `limit` are given only at the end.
         """
         raise NotImplementedError
 
-    @abstractmethod
-    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        """The first records with ttl > 0 and `_ts` + ttl <= now_s, by that sum, then id; empty only if there are
-        none. Damaged ones as in `due_by_default`."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def count_due_by_default(self, max_ts: int) -> int:
-        """How many records `due_by_default` would give without a limit; the time it takes grows with them."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def count_due_by_own(self, now_s: int) -> int:
-        """How many records `due_by_own` would give without a limit; the time it takes grows with them."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
-        """Up to `limit` of the distinct `_ts` above `after_ts` of records with ttl = 0, ascending.
-
-        The time it takes grows with the seconds returned, not with the records that share them.
+    def due(self, index: ExpiryIndex, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        """The first records of an expiry index up to the second `until_s`, inclusive, in the order of the index; empty
+        only if there are none. Damaged ones among them are left out; DamagedRecord if all that were read are damaged.
         """
-        raise NotImplementedError
+        entries = self.due_entries(index, FIRST_DUE, until_s, limit)
+        return self.find_records([record_id for _, record_id in entries], max_bytes)[0] if entries else []
 
-    @abstractmethod
-    def own_seconds(self, after_due: int, limit: int) -> list[int]:
-        """Up to `limit` of the distinct `_ts` + ttl above `after_due` of records with ttl > 0, ascending."""
-        raise NotImplementedError
+    def count_due(self, index: ExpiryIndex, until_s: int) -> int:
+        """How many records `due` would give without a limit; the time it takes grows with them."""
+        count = 0
+        after: DueEntry | None = FIRST_DUE
+        while after is not None:
+            part, after = self.count_due_after(index, after, until_s, _ENTRIES_AT_ONCE)
+            count += part
+        return count
 
-    def default_entries(self, after: DueEntry, max_ts: int, limit: int) -> list[DueEntry]:
-        """The first entries of records with ttl = 0 and `_ts` <= max_ts that come behind `after`, in the order of
-        `_ts`, then id. Only with `on_pages`."""
-        raise NotImplementedError
-
-    def own_entries(self, after: DueEntry, max_due: int, limit: int) -> list[DueEntry]:
-        """The first entries of records with ttl > 0 and `_ts` + ttl <= max_due that come behind `after`, in the order
-        of that sum, then id. Only with `on_pages`."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
-        """Counts records with ttl = 0 and `_ts` <= max_ts that come behind `after`, in the order of `_ts`, then id.
+    def count_due_after(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
+    ) -> tuple[int, DueEntry | None]:
+        """Counts the entries that `due_entries` would give.
 
         Used to count in parts, each in bounded time: at most `limit` are counted. The second value is the last one
         counted, where the next part begins, if that many were; else None: there are no more.
         """
-        raise NotImplementedError
+        entries = self.due_entries(index, after, until_s, limit)
+        return len(entries), entries[-1] if len(entries) == limit else None
 
-    @abstractmethod
-    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
-        """Counts records with ttl > 0 and `_ts` + ttl <= max_due that come behind `after`, in the order of that sum,
-        then id; as `count_default_behind`."""
-        raise NotImplementedError
+    def due_seconds(self, index: ExpiryIndex, after_s: int, limit: int) -> list[int]:
+        """Up to `limit` of the distinct seconds of an expiry index above `after_s`, ascending.
+
+        The time it takes grows with the seconds returned, not with the records that share them.
+        """
+        found: list[int] = []
+        while len(found) < limit:
+            entries = self.due_entries(index, (after_s + 1, 0), _LAST_SECOND, 1)
+            if not entries:
+                break
+            after_s = entries[0][0]
+            found.append(after_s)
+        return found
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SortedDataInterface(ABC):
     """Index entries (key, record id) in the order of key, then record id; record ids are 1 or more.
 
-    unique: at most one entry for each key. Ranges are half open: low <= key < high.
+    unique: at most one entry for each key.
     """
 
     ident: str
@@ -324,81 +373,105 @@ class SortedDataInterface(ABC):
         """
         raise NotImplementedError
 
-    @abstractmethod
     def insert_one(self, key: bytes, record_id: int) -> None:
         """Adds one entry, unless it exists already. Raises DuplicateKey when unique and another record has the key."""
-        raise NotImplementedError
+        self.insert([(key, record_id)])
 
     @abstractmethod
     def remove(self, entries: list[IndexEntry]) -> None:
         """Removes the entries with these keys and record ids; one that does not exist is no error."""
         raise NotImplementedError
 
-    @abstractmethod
     def remove_one(self, key: bytes, record_id: int) -> None:
         """Removes the entry with this key and record id, if it exists."""
-        raise NotImplementedError
+        self.remove([(key, record_id)])
 
     @abstractmethod
     def scan(
-        self,
-        low: bytes,
-        high: bytes,
-        after: IndexEntry | None,
-        limit: int,
-        forward: bool = True,
-        max_bytes: int = NO_BYTE_LIMIT,
+        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[IndexEntry], bool]:
-        """Up to `limit` entries with low <= key < high, ascending, or descending with `forward=False`.
+        """Up to `limit` entries of the range, in its direction.
 
         after: None for the first batch, then the last entry of the batch before, which is within the range; the scan
-        continues behind it (below it when backward). max_bytes: of keys; the last one may exceed it. The second value:
-        whether there may be more entries behind these.
+        continues with the next one. max_bytes: of keys; the last one may exceed it. The second value: whether there may
+        be more entries after these.
         """
         raise NotImplementedError
 
-    @abstractmethod
     def scan_fetch(
         self,
         records: RecordStore,
-        low: bytes,
-        high: bytes,
+        key_range: KeyRange,
         after: IndexEntry | None,
         limit: int,
-        forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
         """The entries that `scan` returns with the record of each, from `records` of the same engine, in one round
         trip.
 
         Every entry in the range should have its record in `records`; an entry without one, which only damage can cause,
-        is left out, and the scan continues behind it. The second value: whether there may be more entries behind these.
+        is left out, and the scan continues after it. max_bytes: of documents. The second value: whether there may be
+        more entries after these.
         """
-        raise NotImplementedError
+        while True:
+            entries, more = self.scan(key_range, after, limit)
+            # An index on an array has several entries of one record.
+            ids = list(dict.fromkeys([entry[1] for entry in entries]))
+            stored, looked_up = records.find_records(ids, max_bytes)
+            by_id = {record[0]: record for record in stored}
+            unread = set(ids[looked_up:])
+            fetched: list[FetchedEntry] = []
+            size = 0
+            for key, record_id in entries:
+                if record_id in unread or size >= max_bytes:
+                    return fetched, True
+                record = by_id.get(record_id)
+                if record is not None:
+                    fetched.append((key, record_id, record[1], record[2], record[3]))
+                    size += len(record[1])
+            if fetched or not more:
+                return fetched, more
+            after = entries[-1]
 
-    @abstractmethod
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         """The record that a unique sorted data has for `key`, or None; used to find a document by its `_id`."""
-        raise NotImplementedError
+        for _, record_id in self.find_exact([key]):
+            record = records.find_record(record_id)
+            if record is not None:
+                return record
+        return None
 
     @abstractmethod
     def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
         """All entries of these keys, in the order of the keys given (each once), then by record id."""
         raise NotImplementedError
 
-    @abstractmethod
-    def count_range(self, low: bytes, high: bytes) -> int:
-        """How many entries there are with low <= key < high; the time it takes grows with them."""
-        raise NotImplementedError
+    def count_range(self, key_range: KeyRange) -> int:
+        """How many entries the range has; the time it takes grows with them."""
+        count = 0
+        after: IndexEntry | None = None
+        more = True
+        while more:
+            entries, more = self.scan(key_range, after, _ENTRIES_AT_ONCE)
+            count += len(entries)
+            if entries:
+                after = entries[-1]
+        return count
 
-    @abstractmethod
-    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
-        """The entry that follows the first `entries` entries with low <= key < high, or those behind `after`; None if
-        there is none.
+    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+        """The entry that follows the first `offset` entries of the range, or those after the entry `after`; None if
+        there is none. The range is a forward one.
 
         Used to count a range in parts, each in bounded time.
         """
-        raise NotImplementedError
+        while True:
+            entries, more = self.scan(key_range, after, offset + 1)
+            if len(entries) > offset:
+                return entries[offset]
+            if not more:
+                return None
+            offset -= len(entries)
+            after = entries[-1]
 
 
 class SavedState:
@@ -461,14 +534,14 @@ class StorageEngine(ABC):
         """
         raise NotImplementedError
 
-    @abstractmethod
     def drop_some(self, limit: int) -> bool:
-        """Frees the space of about `limit` rows of dropped idents; True while there is more to do.
+        """Frees the space of about `limit` rows of dropped idents; True while there is more to do. By default an engine
+        frees all when it drops.
 
         Outside units of work. Call it repeatedly, with other work in between, until it returns False, also after
         opening the engine.
         """
-        raise NotImplementedError
+        return False
 
     def set_cache_bytes(self, most_bytes: int) -> None:
         """How much memory the engine may take to keep records that it has read from the stored database."""
@@ -512,10 +585,12 @@ class StorageEngine(ABC):
         """
         return 0
 
-    @abstractmethod
     def clear(self) -> None:
         """Drops every ident and every catalog entry. Inside a unit of work."""
-        raise NotImplementedError
+        for ident in self.idents():
+            self.drop_ident(ident)
+        for key, _ in self.catalog_entries():
+            self.delete_catalog_entry(key)
 
     @property
     def saves_states(self) -> bool:
@@ -570,10 +645,10 @@ class StorageEngine(ABC):
         raise NotImplementedError
 
     @property
-    @abstractmethod
     def durable_number(self) -> int:
-        """The last commit that is known to survive a power failure, with all commits before it."""
-        raise NotImplementedError
+        """The last commit that is known to survive a power failure, with all commits before it. By default commits
+        need no `flush`: what is committed is as safe as it gets."""
+        return self.committed_number
 
     @property
     def failed(self) -> bool:
@@ -596,7 +671,6 @@ class StorageEngine(ABC):
         now, so that it should be repeated."""
         return False
 
-    @abstractmethod
     def flush(self) -> None:
         """Makes all commits before the call durable: `durable_number` is then at least `committed_number` at the time
         of the call. May be called on any thread, and may take long.
@@ -604,13 +678,12 @@ class StorageEngine(ABC):
         After one failure every further flush and write fails with EngineUnavailable, because the operating system may
         have dropped the data that it could not write, and reports that only once.
         """
-        raise NotImplementedError
+        return
 
     @property
-    @abstractmethod
     def maintenance_due(self) -> bool:
         """Whether `maintain` should be called soon."""
-        raise NotImplementedError
+        return False
 
     @property
     def writers_should_wait(self) -> bool:
@@ -621,11 +694,10 @@ class StorageEngine(ABC):
         """
         return False
 
-    @abstractmethod
     def maintain(self) -> None:
         """Does the engine's background work, if any is due. May be called on any thread, on the engine's own thread
         only outside units of work, and may take long. Only the size of logs depends on it."""
-        raise NotImplementedError
+        return
 
     @property
     def can_copy(self) -> bool:
@@ -643,7 +715,8 @@ class StorageEngine(ABC):
 
     @abstractmethod
     def statistics(self) -> dict[str, int]:
-        """Counters and sizes for `serverStatus`; names end in their unit."""
+        """Counters and sizes for `serverStatus`, by names that end in their unit; at least `commits` and
+        `database_bytes`."""
         raise NotImplementedError
 
     @abstractmethod

@@ -6,9 +6,9 @@ import re
 from tests.architecture.test_imports import PACKAGE
 
 # Method and the place of its `max_bytes` among the arguments. `scan` is that of record stores.
-LIMITED = {"scan": 3, "scan of keys": 5, "scan_fetch": 6, "due_by_default": 2, "due_by_own": 2, "find_records": 1}
+LIMITED = {"scan": 3, "scan of keys": 3, "scan_fetch": 4, "due": 3, "find_records": 1}
 # The place of `limit`: a read of one record needs no other limit.
-LIMIT_AT = {"scan": 1, "scan of keys": 3, "scan_fetch": 4, "due_by_default": 1, "due_by_own": 1}
+LIMIT_AT = {"scan": 1, "scan of keys": 2, "scan_fetch": 3, "due": 2}
 
 
 def are_records(receiver: str) -> bool:
@@ -41,9 +41,9 @@ def test_reads_without_a_byte_limit_are_found() -> None:
     assert unlimited_reads("op.recovery_unit.records(collection).scan(position, 256, True)") == [1]
     assert unlimited_reads("store.scan(MAX_RECORD_ID, 1, False)") == []
     assert unlimited_reads("store.scan(position, 256, True, BATCH_BYTES)") == []
-    assert unlimited_reads("entries, more = data.scan(low, high, after, 256)") == [1]
-    assert unlimited_reads("data.scan(low, high, None, 1)\ndata.scan(low, high, after, size, True, BATCH_BYTES)") == []
-    assert unlimited_reads("store.due_by_own(now_s, 256, max_bytes=1)\nstore.find_records(ids)") == [2]
+    assert unlimited_reads("entries, more = data.scan(key_range, after, 256)") == [1]
+    assert unlimited_reads("data.scan(key_range, None, 1)\ndata.scan(key_range, after, size, BATCH_BYTES)") == []
+    assert unlimited_reads("store.due(by, now_s, 256, max_bytes=1)\nstore.find_records(ids)") == [2]
 
 
 def test_reads_have_a_byte_limit() -> None:

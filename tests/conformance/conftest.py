@@ -11,12 +11,14 @@ import pytest
 from mongottl.exec.operation.stack import Stacks, StepTimes
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
+from tests.least_engine import LeastEngine
 from tests.steps import run_to_end
 from tests.suspending import SuspendingEngine
 
 # By the name of the engine: with `-file` it gets a data directory. Each engine is tested by itself, and within a
 # `ContractEngine`, which checks the contract at each call. With `suspending-` the test runs as an operation that is
-# left at every call, before it is answered and after.
+# left at every call, before it is answered and after. `least-` has only the abstract methods of the engine named after
+# it, and makes the others of these, as the contract's classes do.
 ENGINES = (
     "memory",
     "sqlite-memory",
@@ -24,6 +26,7 @@ ENGINES = (
     "contract-memory",
     "contract-sqlite-memory",
     "contract-sqlite-file",
+    "contract-least-memory",
     "suspending-contract-memory",
 )
 # On which the tests of suspending engines run.
@@ -39,6 +42,8 @@ def open_engine(kind: str, directory: Path) -> StorageEngine:
         return suspending
     if kind.startswith("contract-"):
         return ContractEngine(open_engine(kind.removeprefix("contract-"), directory))
+    if kind.startswith("least-"):
+        return LeastEngine(open_engine(kind.removeprefix("least-"), directory))
     name, _, place = kind.partition("-")
     return open_storage_engine(name, str(directory) if place == "file" else None)
 

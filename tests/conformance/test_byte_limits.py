@@ -9,8 +9,10 @@ import pytest
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
     NO_BYTE_LIMIT,
+    ExpiryIndex,
     FetchedEntry,
     IndexEntry,
+    KeyRange,
     NewRecord,
     Record,
     RecordStore,
@@ -67,24 +69,24 @@ def test_a_scan_ends_with_the_record_that_reaches_the_limit(engine: StorageEngin
 
 def test_index_scans_and_expiry_scans_end_likewise(engine: StorageEngine) -> None:
     store, data = filled(engine, of_lengths(*LENGTHS))
-    rows, more = data.scan_fetch(store, b"", b"~", None, 100, True, 3)
+    rows, more = data.scan_fetch(store, KeyRange(b"", b"~"), None, 100, 3)
     assert ([row[1] for row in rows], more) == ([10, 9, 8], True)
-    rows, more = data.scan_fetch(store, b"", b"~", (b"%06d" % 992, 8), 100, True, 45)
+    rows, more = data.scan_fetch(store, KeyRange(b"", b"~"), (b"%06d" % 992, 8), 100, 45)
     assert ([row[1] for row in rows], more) == ([7, 6, 5], True)
-    rows, more = data.scan_fetch(store, b"", b"~", None, 100, False, 31)
+    rows, more = data.scan_fetch(store, KeyRange(b"", b"~", False), None, 100, 31)
     assert ([row[1] for row in rows], more) == ([1, 2, 3], True)
-    rows, more = data.scan_fetch(store, b"", b"%06d" % 992, None, 100, True, 5)
+    rows, more = data.scan_fetch(store, KeyRange(b"", b"%06d" % 992), None, 100, 5)
     assert ([row[1] for row in rows], more) == ([10, 9], False)
-    assert data.scan_fetch(store, b"", b"%06d" % 990, None, 100, True, 1) == ([], False)
-    assert ids(store.due_by_default(1006, 100, 31)) == [1, 2, 3]
-    assert ids(store.due_by_default(1001, 100, 10_000)) == [1, 2]
+    assert data.scan_fetch(store, KeyRange(b"", b"%06d" % 990), None, 100, 1) == ([], False)
+    assert ids(store.due(ExpiryIndex.BY_DEFAULT, 1006, 100, 31)) == [1, 2, 3]
+    assert ids(store.due(ExpiryIndex.BY_DEFAULT, 1001, 100, 10_000)) == [1, 2]
     with engine.unit_of_work() as unit:
         for record in store.scan(0, 100)[0]:
             store.update_record(record, (record[0], record[1], 1000 - record[0], 10))
         unit.commit()
-    assert ids(store.due_by_own(1009, 100, 1001)) == [10, 9, 8]
-    assert ids(store.due_by_own(1009, 100, 1)) == [10]
-    assert store.due_by_own(999, 100, 1) == []
+    assert ids(store.due(ExpiryIndex.BY_OWN, 1009, 100, 1001)) == [10, 9, 8]
+    assert ids(store.due(ExpiryIndex.BY_OWN, 1009, 100, 1)) == [10]
+    assert store.due(ExpiryIndex.BY_OWN, 999, 100, 1) == []
 
 
 @pytest.mark.parametrize("count", [2, 3, 40, 200])
@@ -116,9 +118,9 @@ def test_a_record_counts_as_often_as_it_is_given(engine: StorageEngine) -> None:
         store.insert_records(of_lengths(100, 5))
         data.insert([(b"%06d" % number, 1) for number in range(50)])
         unit.commit()
-    rows, more = data.scan_fetch(store, b"", b"~", None, 40, True, 250)
+    rows, more = data.scan_fetch(store, KeyRange(b"", b"~"), None, 40, 250)
     assert ([row[0] for row in rows], more) == ([b"000000", b"000001", b"000002"], True)
-    rows, more = data.scan_fetch(store, b"", b"~", None, 40, False, 250)
+    rows, more = data.scan_fetch(store, KeyRange(b"", b"~", False), None, 40, 250)
     assert ([row[0] for row in rows], more) == ([b"000049", b"000048", b"000047"], True)
     records, taken = store.find_records([1] * 40, 250)
     assert (ids(records), taken) == ([1, 1, 1], 3)
@@ -133,7 +135,7 @@ def test_what_was_written_by_an_earlier_process_is_limited_too(persistent: Opene
     data = engine.sorted_data("keys", False)
     for _ in range(2):  # the second time, the engine knows the lengths
         assert ids(store.scan(299, 256, True, 4990)[0]) == [300, 301]
-        rows, _ = data.scan_fetch(store, b"", b"~", None, 256, True, 4000)
+        rows, _ = data.scan_fetch(store, KeyRange(b"", b"~"), None, 256, 4000)
         assert rows[-1][1] == 602
         after, more, batches = 0, True, 0
         while more:
@@ -175,7 +177,7 @@ def test_reading_on_gives_everything_once_whatever_the_limits(engine: StorageEng
         more = True
         while more:
             limit, max_bytes = generator.randint(1, 90), generator.choice((1, 60, 4000, NO_BYTE_LIMIT))
-            rows, more = data.scan_fetch(store, b"", b"~", after, limit, forward, max_bytes)
+            rows, more = data.scan_fetch(store, KeyRange(b"", b"~", forward), after, limit, max_bytes)
             assert rows or not more
             fetched.extend(rows)
             after = rows[-1][:2] if rows else after
@@ -197,7 +199,7 @@ def test_an_entry_without_a_record_is_no_end(
             found: list[int] = []
             more = True
             while more:
-                rows, more = data.scan_fetch(store, b"", b"~", after, limit, forward, 2)
+                rows, more = data.scan_fetch(store, KeyRange(b"", b"~", forward), after, limit, 2)
                 assert rows or not more
                 found.extend([row[1] for row in rows])
                 after = rows[-1][:2] if rows else after

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
-from mongottl.storage.interface import NewRecord, RecordStore, StorageEngine
+from mongottl.storage.interface import FIRST_DUE, ExpiryIndex, NewRecord, RecordStore, StorageEngine
 
 Opener = Callable[[], StorageEngine]
+
+BY_DEFAULT = ExpiryIndex.BY_DEFAULT
+BY_OWN = ExpiryIndex.BY_OWN
 
 # Ids 1 to 8: three follow the default, four have their own ttl, one never expires.
 RECORDS: list[NewRecord] = [
@@ -33,49 +36,49 @@ def ids(records: list[tuple[int, bytes, int, int]]) -> list[int]:
 
 def test_due_by_default_includes_its_last_second_and_is_ordered(engine: StorageEngine) -> None:
     store = filled(engine)
-    assert ids(store.due_by_default(49, 10)) == []
-    assert store.due_by_default(50, 10) == [(3, b"3", 50, 0)]
-    assert ids(store.due_by_default(99, 10)) == [3]
-    assert ids(store.due_by_default(100, 10)) == [3, 1, 6]
-    assert ids(store.due_by_default(100, 2)) == [3, 1]
-    assert [store.count_due_by_default(s) for s in (49, 50, 99, 100, 10**12)] == [0, 1, 1, 3, 3]
+    assert ids(store.due(BY_DEFAULT, 49, 10)) == []
+    assert store.due(BY_DEFAULT, 50, 10) == [(3, b"3", 50, 0)]
+    assert ids(store.due(BY_DEFAULT, 99, 10)) == [3]
+    assert ids(store.due(BY_DEFAULT, 100, 10)) == [3, 1, 6]
+    assert ids(store.due(BY_DEFAULT, 100, 2)) == [3, 1]
+    assert [store.count_due(BY_DEFAULT, s) for s in (49, 50, 99, 100, 10**12)] == [0, 1, 1, 3, 3]
 
 
 def test_due_by_own_includes_its_last_second_and_is_ordered(engine: StorageEngine) -> None:
     store = filled(engine)
-    assert ids(store.due_by_own(2, 10)) == []
-    assert store.due_by_own(3, 10) == [(8, b"8", 1, 2)]
-    assert ids(store.due_by_own(110, 10)) == [8, 2, 7]
-    assert ids(store.due_by_own(110, 2)) == [8, 2]
-    assert ids(store.due_by_own(201, 10)) == [8, 2, 7, 4]
-    assert [store.count_due_by_own(s) for s in (2, 3, 109, 110, 200, 201)] == [0, 1, 1, 3, 3, 4]
+    assert ids(store.due(BY_OWN, 2, 10)) == []
+    assert store.due(BY_OWN, 3, 10) == [(8, b"8", 1, 2)]
+    assert ids(store.due(BY_OWN, 110, 10)) == [8, 2, 7]
+    assert ids(store.due(BY_OWN, 110, 2)) == [8, 2]
+    assert ids(store.due(BY_OWN, 201, 10)) == [8, 2, 7, 4]
+    assert [store.count_due(BY_OWN, s) for s in (2, 3, 109, 110, 200, 201)] == [0, 1, 1, 3, 3, 4]
 
 
-def test_entries_of_records_on_pages_come_in_bounded_batches(persistent: Opener) -> None:
-    engine = persistent()
+def test_due_entries_come_in_bounded_batches(engine: StorageEngine) -> None:
     store = filled(engine)
-    assert store.on_pages
-    assert store.default_entries((-1, 0), 100, 10) == [(50, 3), (100, 1), (100, 6)]
-    assert store.default_entries((-1, 0), 99, 10) == [(50, 3)]
-    assert store.default_entries((-1, 0), 100, 2) == [(50, 3), (100, 1)]
-    assert store.default_entries((100, 1), 100, 2) == [(100, 6)]
-    assert store.default_entries((100, 6), 100, 2) == store.default_entries((101, 0), 100, 2) == []
-    assert store.own_entries((-1, 0), 201, 10) == [(3, 8), (110, 2), (110, 7), (201, 4)]
-    assert store.own_entries((110, 2), 200, 10) == [(110, 7)]
-    assert store.own_entries((3, 8), 201, 2) == [(110, 2), (110, 7)]
-    engine.close()
+    assert store.due_entries(BY_DEFAULT, (-1, 0), 100, 10) == [(50, 3), (100, 1), (100, 6)]
+    assert store.due_entries(BY_DEFAULT, (-1, 0), 99, 10) == [(50, 3)]
+    assert store.due_entries(BY_DEFAULT, (-1, 0), 100, 2) == [(50, 3), (100, 1)]
+    assert store.due_entries(BY_DEFAULT, (100, 1), 100, 2) == [(100, 6)]
+    assert store.due_entries(BY_DEFAULT, (100, 6), 100, 2) == store.due_entries(BY_DEFAULT, (101, 0), 100, 2) == []
+    assert store.due_entries(BY_OWN, (-1, 0), 201, 10) == [(3, 8), (110, 2), (110, 7), (201, 4)]
+    assert store.due_entries(BY_OWN, (110, 2), 200, 10) == [(110, 7)]
+    assert store.due_entries(BY_OWN, (3, 8), 201, 2) == [(110, 2), (110, 7)]
+    assert store.due_entries(BY_OWN, FIRST_DUE, 201, 1) == [(3, 8)]
+    assert store.due_entries(BY_OWN, (4, 0), 201, 1) == [(110, 2)]
+    assert store.due_entries(BY_OWN, (110, 0), 201, 1) == [(110, 2)]
 
 
 def test_distinct_seconds_come_in_bounded_batches(engine: StorageEngine) -> None:
     store = filled(engine)
-    assert store.default_seconds(0, 10) == [50, 100]
-    assert store.default_seconds(0, 1) == [50]
-    assert store.default_seconds(50, 10) == [100]
-    assert store.default_seconds(100, 10) == []
-    assert store.own_seconds(0, 10) == [3, 110, 201]
-    assert store.own_seconds(0, 2) == [3, 110]
-    assert store.own_seconds(110, 2) == [201]
-    assert store.own_seconds(201, 2) == []
+    assert store.due_seconds(BY_DEFAULT, 0, 10) == [50, 100]
+    assert store.due_seconds(BY_DEFAULT, 0, 1) == [50]
+    assert store.due_seconds(BY_DEFAULT, 50, 10) == [100]
+    assert store.due_seconds(BY_DEFAULT, 100, 10) == []
+    assert store.due_seconds(BY_OWN, 0, 10) == [3, 110, 201]
+    assert store.due_seconds(BY_OWN, 0, 2) == [3, 110]
+    assert store.due_seconds(BY_OWN, 110, 2) == [201]
+    assert store.due_seconds(BY_OWN, 201, 2) == []
 
 
 def test_distinct_seconds_of_many_records(engine: StorageEngine) -> None:
@@ -83,8 +86,8 @@ def test_distinct_seconds_of_many_records(engine: StorageEngine) -> None:
         store = engine.create_record_store("records")
         store.insert_records([(b"", n % 7, 0 if n % 2 else 1 + n % 3) for n in range(2000)])
         unit.commit()
-    assert store.default_seconds(-1, 100) == list(range(7))
-    assert store.own_seconds(-1, 100) == list(range(1, 10))
+    assert store.due_seconds(BY_DEFAULT, -1, 100) == list(range(7))
+    assert store.due_seconds(BY_OWN, -1, 100) == list(range(1, 10))
 
 
 def test_updates_and_deletions_move_records_between_the_indexes(engine: StorageEngine) -> None:
@@ -93,19 +96,19 @@ def test_updates_and_deletions_move_records_between_the_indexes(engine: StorageE
         store.update_records(store.find_records([1, 2, 5])[0], [(1, b"1", 100, 7), (2, b"2", 95, 0), (5, b"5", 11, 0)])
         store.delete_records(store.find_records([3, 8])[0])
         unit.commit()
-    assert ids(store.due_by_default(1000, 10)) == [5, 2, 6]
-    assert ids(store.due_by_own(1000, 10)) == [1, 7, 4]
-    assert store.default_seconds(0, 10) == [11, 95, 100]
-    assert store.own_seconds(0, 10) == [107, 110, 201]
+    assert ids(store.due(BY_DEFAULT, 1000, 10)) == [5, 2, 6]
+    assert ids(store.due(BY_OWN, 1000, 10)) == [1, 7, 4]
+    assert store.due_seconds(BY_DEFAULT, 0, 10) == [11, 95, 100]
+    assert store.due_seconds(BY_OWN, 0, 10) == [107, 110, 201]
 
 
 def test_an_empty_store_has_nothing_due(engine: StorageEngine) -> None:
     with engine.unit_of_work() as unit:
         store = engine.create_record_store("records")
         unit.commit()
-    assert store.due_by_default(10**12, 5) == store.due_by_own(10**12, 5) == []
-    assert store.default_seconds(-1, 5) == store.own_seconds(-1, 5) == []
-    assert store.count_due_by_default(10**12) == store.count_due_by_own(10**12) == 0
+    assert store.due(BY_DEFAULT, 10**12, 5) == store.due(BY_OWN, 10**12, 5) == []
+    assert store.due_seconds(BY_DEFAULT, -1, 5) == store.due_seconds(BY_OWN, -1, 5) == []
+    assert store.count_due(BY_DEFAULT, 10**12) == store.count_due(BY_OWN, 10**12) == 0
 
 
 def test_reaping_in_batches_empties_the_store(engine: StorageEngine) -> None:
@@ -113,37 +116,36 @@ def test_reaping_in_batches_empties_the_store(engine: StorageEngine) -> None:
         store = engine.create_record_store("records")
         store.insert_records([(b"x" * (n % 5), n // 10, 0) for n in range(300)])
         unit.commit()
-    while batch := store.due_by_default(19, 64):
+    while batch := store.due(BY_DEFAULT, 19, 64):
         with engine.unit_of_work() as unit:
             store.delete_records(batch)
             unit.commit()
     assert store.count() == 100
-    assert store.default_seconds(-1, 5) == [20, 21, 22, 23, 24]
+    assert store.due_seconds(BY_DEFAULT, -1, 5) == [20, 21, 22, 23, 24]
 
 
-def counted(store: RecordStore, own: bool, last: int, limit: int) -> list[int]:
+def counted(store: RecordStore, index: ExpiryIndex, last: int, limit: int) -> list[int]:
     """The number of records in each part of a count up to a second."""
-    count = store.count_own_behind if own else store.count_default_behind
     parts = []
-    at: tuple[int, int] | None = (-(2**62), 0)
+    at: tuple[int, int] | None = FIRST_DUE
     while at is not None:
-        number, at = count(at, last, limit)
+        number, at = store.count_due_after(index, at, last, limit)
         parts.append(number)
     return parts
 
 
 def test_counting_in_parts(engine: StorageEngine) -> None:
     store = filled(engine)
-    assert counted(store, False, 100, 10) == [3]
-    assert counted(store, False, 100, 2) == [2, 1]
-    assert counted(store, False, 100, 1) == [1, 1, 1, 0]
-    assert counted(store, False, 49, 1) == [0]
-    assert counted(store, True, 200, 2) == [2, 1]
-    assert counted(store, True, 10**12, 3) == [3, 1]
-    assert store.count_default_behind((50, 3), 100, 10) == (2, None)
-    assert store.count_default_behind((100, 1), 100, 10) == (1, None)
-    assert store.count_default_behind((100, 1), 99, 10) == (0, None)
-    assert store.count_own_behind((110, 2), 110, 1) == (1, (110, 7))
+    assert counted(store, BY_DEFAULT, 100, 10) == [3]
+    assert counted(store, BY_DEFAULT, 100, 2) == [2, 1]
+    assert counted(store, BY_DEFAULT, 100, 1) == [1, 1, 1, 0]
+    assert counted(store, BY_DEFAULT, 49, 1) == [0]
+    assert counted(store, BY_OWN, 200, 2) == [2, 1]
+    assert counted(store, BY_OWN, 10**12, 3) == [3, 1]
+    assert store.count_due_after(BY_DEFAULT, (50, 3), 100, 10) == (2, None)
+    assert store.count_due_after(BY_DEFAULT, (100, 1), 100, 10) == (1, None)
+    assert store.count_due_after(BY_DEFAULT, (100, 1), 99, 10) == (0, None)
+    assert store.count_due_after(BY_OWN, (110, 2), 110, 1) == (1, (110, 7))
 
 
 def test_counting_many_records_of_few_seconds_in_parts(engine: StorageEngine) -> None:
@@ -151,7 +153,7 @@ def test_counting_many_records_of_few_seconds_in_parts(engine: StorageEngine) ->
         store = engine.create_record_store("records")
         store.insert_records([(b"", n % 3, 0 if n % 2 else 1 + n % 5) for n in range(3000)])
         unit.commit()
-    assert counted(store, False, 1, 333) == [333, 333, 333, 1]
-    assert counted(store, False, 2, 500) == [500, 500, 500, 0]
+    assert counted(store, BY_DEFAULT, 1, 333) == [333, 333, 333, 1]
+    assert counted(store, BY_DEFAULT, 2, 500) == [500, 500, 500, 0]
     for last in range(8):
-        assert sum(counted(store, True, last, 77)) == store.count_due_by_own(last)
+        assert sum(counted(store, BY_OWN, last, 77)) == store.count_due(BY_OWN, last)

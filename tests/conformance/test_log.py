@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import NO_BYTE_LIMIT, Record, RecordStore, StorageEngine
+from mongottl.storage.interface import NO_BYTE_LIMIT, ExpiryIndex, Record, RecordStore, StorageEngine
 from mongottl.storage.sqlite import connection
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
@@ -35,7 +35,7 @@ def test_a_log_is_a_record_store(engine: StorageEngine) -> None:
         unit.commit()
     assert log.scan(0, 2)[0] == [(2, b"BB", 0, -1), (3, b"ccc", 1, 2)]
     assert (log.count(), log.size_bytes()) == (5, 100_007)
-    assert log.due_by_own(3, 10) == [(3, b"ccc", 1, 2), (4, b"d", 1, 2)]
+    assert log.due(ExpiryIndex.BY_OWN, 3, 10) == [(3, b"ccc", 1, 2), (4, b"d", 1, 2)]
     with engine.unit_of_work() as unit:
         log.insert_record(b"gone", 0, -1)
     assert (log.count(), log.size_bytes()) == (5, 100_007)

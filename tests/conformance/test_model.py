@@ -21,7 +21,9 @@ from hypothesis.stateful import (
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
     DuplicateKey,
+    ExpiryIndex,
     IndexEntry,
+    KeyRange,
     Record,
     RecordStore,
     SavedState,
@@ -238,14 +240,14 @@ class EngineMachine(RuleBasedStateMachine):
         model: list[IndexEntry] = list(self.unique.items()) if unique else list(self.plain)
         found = self.unique_data if unique else self.plain_data
         inside = sorted([entry for entry in model if low <= entry[0] < high], reverse=not forward)
-        assert found.count_range(low, high) == len(inside)
+        assert found.count_range(KeyRange(low, high)) == len(inside)
         ascending = inside if forward else inside[::-1]
-        assert found.entry_behind(low, high, None, limit) == (ascending[limit] if limit < len(inside) else None)
-        assert found.scan(low, high, None, limit, forward)[0] == inside[:limit]
+        assert found.entry_at(KeyRange(low, high), None, limit) == (ascending[limit] if limit < len(inside) else None)
+        assert found.scan(KeyRange(low, high, forward), None, limit)[0] == inside[:limit]
         if low < high:
             after = data.draw(st.tuples(keys.filter(lambda key: low <= key < high) | st.just(low), record_ids))
             rest = [entry for entry in inside if (entry > after if forward else entry < after)]
-            assert found.scan(low, high, after, limit, forward)[0] == rest[:limit]
+            assert found.scan(KeyRange(low, high, forward), after, limit)[0] == rest[:limit]
 
     @rule(wanted=st.lists(keys, unique=True))
     def find_entries(self, wanted: list[bytes]) -> None:
@@ -269,12 +271,18 @@ class EngineMachine(RuleBasedStateMachine):
         by_own = sorted((r for r in self.records.values() if r[3] > 0), key=lambda r: (r[2] + r[3], r[0]))
         default_due = [r for r in by_default if r[2] <= now]
         own_due = [r for r in by_own if r[2] + r[3] <= now]
-        assert self.store.due_by_default(now, limit) == default_due[:limit]
-        assert self.store.due_by_own(now, limit) == own_due[:limit]
-        assert self.store.count_due_by_default(now) == len(default_due)
-        assert self.store.count_due_by_own(now) == len(own_due)
-        assert self.store.default_seconds(now, limit) == sorted({r[2] for r in by_default if r[2] > now})[:limit]
-        assert self.store.own_seconds(now, limit) == sorted({r[2] + r[3] for r in by_own if r[2] + r[3] > now})[:limit]
+        assert self.store.due(ExpiryIndex.BY_DEFAULT, now, limit) == default_due[:limit]
+        assert self.store.due(ExpiryIndex.BY_OWN, now, limit) == own_due[:limit]
+        assert self.store.count_due(ExpiryIndex.BY_DEFAULT, now) == len(default_due)
+        assert self.store.count_due(ExpiryIndex.BY_OWN, now) == len(own_due)
+        assert (
+            self.store.due_seconds(ExpiryIndex.BY_DEFAULT, now, limit)
+            == sorted({r[2] for r in by_default if r[2] > now})[:limit]
+        )
+        assert (
+            self.store.due_seconds(ExpiryIndex.BY_OWN, now, limit)
+            == sorted({r[2] + r[3] for r in by_own if r[2] + r[3] > now})[:limit]
+        )
 
     @invariant()
     def counters_are_exact(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import StorageEngine, open_storage_engine
+from mongottl.storage.interface import ExpiryIndex, KeyRange, StorageEngine, open_storage_engine
 from tests.waiting import PATIENCE_S
 
 Opener = Callable[[], StorageEngine]
@@ -30,9 +30,9 @@ def check(engine: StorageEngine) -> None:
     store = engine.record_store("records")
     assert store.scan(0, 10)[0] == [(1, b"aa", 10, 0), (2, b"bbb", 11, 5), (3, b"c", 12, -1)]
     assert (store.count(), store.size_bytes()) == (3, 6)
-    assert store.own_seconds(0, 5) == [16]
+    assert store.due_seconds(ExpiryIndex.BY_OWN, 0, 5) == [16]
     assert engine.sorted_data("by id", True).fetch_exact(store, b"2") == (2, b"bbb", 11, 5)
-    assert engine.sorted_data("plain", False).scan(b"", b"z", None, 5)[0] == [(b"k", 1), (b"k", 2)]
+    assert engine.sorted_data("plain", False).scan(KeyRange(b"", b"z"), None, 5)[0] == [(b"k", 1), (b"k", 2)]
     assert engine.catalog_entries() == [("entry", b"\x00value")]
 
 

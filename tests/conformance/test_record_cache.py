@@ -28,6 +28,7 @@ from mongottl.storage.interface import (
     MAX_RECORD_ID,
     NO_BYTE_LIMIT,
     DamagedRecord,
+    KeyRange,
     Record,
     StorageEngine,
     WriteConflict,
@@ -295,8 +296,8 @@ class CacheMachine(RuleBasedStateMachine):
             assert store.find_record(record_id) == other.find_record(record_id)
             assert keys.fetch_exact(store, key) == other_keys.fetch_exact(other, key)
             for forward in (True, False):
-                found = keys.scan_fetch(store, key, b"\xff", None, 50, forward, max_bytes)
-                assert found[0] == other_keys.scan_fetch(other, key, b"\xff", None, 50, forward, max_bytes)[0]
+                found = keys.scan_fetch(store, KeyRange(key, b"\xff", forward), None, 50, max_bytes)
+                assert found[0] == other_keys.scan_fetch(other, KeyRange(key, b"\xff", forward), None, 50, max_bytes)[0]
 
     @invariant()
     def blocks_are_right(self) -> None:
@@ -342,7 +343,7 @@ def test_look_ups_read_no_documents_if_all_are_kept(tmp_path: Path) -> None:
         assert executed == []
         assert keys.fetch_exact(store, (77).to_bytes(8, "big")) == records[76]
         assert keys.fetch_exact(store, (7777).to_bytes(8, "big")) is None
-        found, more = keys.scan_fetch(store, b"", b"\xff", None, 300)
+        found, more = keys.scan_fetch(store, KeyRange(b"", b"\xff"), None, 300)
         assert [entry[1:] for entry in found] == records[:300] and more
     assert executed and not any("doc" in sql for sql in executed)
     # As many are deleted as were read before, or one is inserted that is not kept: the entries decide.
@@ -350,7 +351,7 @@ def test_look_ups_read_no_documents_if_all_are_kept(tmp_path: Path) -> None:
         store.delete_record(records[0])
         keys.remove([((1).to_bytes(8, "big"), 1)])
         unit.commit()
-    assert keys.scan_fetch(store, b"", b"\xff", None, 1)[0][0][1:] == records[1]
+    assert keys.scan_fetch(store, KeyRange(b"", b"\xff"), None, 1)[0][0][1:] == records[1]
     engine.close()
 
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from mongottl.storage.interface import MAX_RECORD_ID, NewRecord, Record, RecordStore, StorageEngine, WriteConflict
+from mongottl.storage.interface import (
+    MAX_RECORD_ID,
+    ExpiryIndex,
+    KeyRange,
+    NewRecord,
+    Record,
+    RecordStore,
+    StorageEngine,
+    WriteConflict,
+)
 
 
 def new_store(engine: StorageEngine, records: list[NewRecord] | None = None) -> RecordStore:
@@ -139,7 +148,7 @@ def test_facts_at_the_ends_of_their_ranges(engine: StorageEngine) -> None:
     records: list[NewRecord] = [(b"", 0, 2**31 - 1), (b"", 2**40, 2**31 - 1), (b"", -5, 0), (b"", 2**40, -1)]
     store = new_store(engine, records)
     assert [record[1:] for record in store.scan(0, 10)[0]] == records
-    assert store.own_seconds(-(2**62), 10) == [2**31 - 1, 2**40 + 2**31 - 1]
+    assert store.due_seconds(ExpiryIndex.BY_OWN, -(2**62), 10) == [2**31 - 1, 2**40 + 2**31 - 1]
 
 
 def test_what_is_gone_conflicts_and_the_rollback_mends_the_counters(engine: StorageEngine) -> None:
@@ -190,7 +199,7 @@ def test_what_was_changed_since_it_was_read_conflicts(engine: StorageEngine, sta
             unit.commit()
         assert (store.count(), store.size_bytes()) == (count, size)
         assert store.scan(0, 10)[0] == before
-        assert store.count_due_by_default(10_000) == 3
+        assert store.count_due(ExpiryIndex.BY_DEFAULT, 10_000) == 3
     with engine.unit_of_work() as unit:
         store.update_record(second, changed)
         unit.commit()
@@ -203,13 +212,13 @@ def _read_all(engine: StorageEngine, store: RecordStore, how: str) -> list[Recor
         return store.scan(0, 10)[0]
     if how == "find_records":
         return store.find_records(list(range(1, 9)))[0]
-    if how == "due_by_default":
-        return store.due_by_default(10_000, 10)
-    entries, _ = engine.sorted_data("by_id", True).scan_fetch(store, b"", b"\xff", None, 10)
+    if how == "due":
+        return store.due(ExpiryIndex.BY_DEFAULT, 10_000, 10)
+    entries, _ = engine.sorted_data("by_id", True).scan_fetch(store, KeyRange(b"", b"\xff"), None, 10)
     return [entry[1:] for entry in entries]
 
 
-@pytest.mark.parametrize("how", ["scan", "find_records", "due_by_default", "scan_fetch"])
+@pytest.mark.parametrize("how", ["scan", "find_records", "due", "scan_fetch"])
 @pytest.mark.parametrize("change", ["one", "several", "delete", "same unit", "rolled back"])
 def test_a_batch_conflicts_if_one_of_its_records_was_changed_after_it_was_read(
     engine: StorageEngine, how: str, change: str

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import RecordStore, SortedDataInterface, StorageEngine
+from mongottl.storage.interface import ExpiryIndex, KeyRange, RecordStore, SortedDataInterface, StorageEngine
 
 END = b"\xff" * 9
 SAVING = ("memory", "contract-memory", "suspending-contract-memory")
@@ -37,13 +37,18 @@ def picture(engine: StorageEngine) -> dict[str, object]:
     for ident in sorted(engine.idents()):
         if ident.endswith("index"):
             data = engine.sorted_data(ident, True)
-            entries = data.scan(b"", END, None, 10**6)[0]
+            entries = data.scan(KeyRange(b"", END), None, 10**6)[0]
             assert data.find_exact([key for key, _ in entries]) == entries
             seen[ident] = entries
         else:
             store = engine.record_store(ident)
-            facts = (store.count(), store.size_bytes(), store.default_seconds(-1, 10**6), store.own_seconds(-1, 10**6))
-            due = (store.due_by_default(10**9, 10**6), store.due_by_own(10**9, 10**6))
+            facts = (
+                store.count(),
+                store.size_bytes(),
+                store.due_seconds(ExpiryIndex.BY_DEFAULT, -1, 10**6),
+                store.due_seconds(ExpiryIndex.BY_OWN, -1, 10**6),
+            )
+            due = (store.due(ExpiryIndex.BY_DEFAULT, 10**9, 10**6), store.due(ExpiryIndex.BY_OWN, 10**9, 10**6))
             seen[ident] = (store.scan(0, 10**6)[0], facts, due)
     return seen
 

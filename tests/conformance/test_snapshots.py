@@ -26,8 +26,10 @@ from mongottl.storage.interface import (
     MAX_RECORD_ID,
     NO_BYTE_LIMIT,
     DuplicateKey,
+    ExpiryIndex,
     FetchedEntry,
     IndexEntry,
+    KeyRange,
     NewRecord,
     Record,
     RecordStore,
@@ -357,15 +359,15 @@ class Check:
         now = self.chance.randrange(13)
         by_default = sorted([r for r in held if r[3] == 0 and r[2] <= now], key=lambda r: (r[2], r[0]))
         by_own = sorted([r for r in held if r[3] > 0 and r[2] + r[3] <= now], key=lambda r: (r[2] + r[3], r[0]))
-        assert view.count_due_by_default(now) == len(by_default)
-        assert view.count_due_by_own(now) == len(by_own)
+        assert view.count_due(ExpiryIndex.BY_DEFAULT, now) == len(by_default)
+        assert view.count_due(ExpiryIndex.BY_OWN, now) == len(by_own)
         for rows, expected in (
-            (view.due_by_default(now, self.limit, self.max_bytes), by_default),
-            (view.due_by_own(now, self.limit, self.max_bytes), by_own),
+            (view.due(ExpiryIndex.BY_DEFAULT, now, self.limit, self.max_bytes), by_default),
+            (view.due(ExpiryIndex.BY_OWN, now, self.limit, self.max_bytes), by_own),
         ):
             self.batch(rows, None, expected, lambda record: len(record[1]))
-        assert view.due_by_default(now, 100) == by_default
-        assert view.due_by_own(now, 100) == by_own
+        assert view.due(ExpiryIndex.BY_DEFAULT, now, 100) == by_default
+        assert view.due(ExpiryIndex.BY_OWN, now, 100) == by_own
 
     def entries(self, ident: str, fetch: bool) -> None:
         view: SortedDataInterface = self.stores.entries[ident]
@@ -379,7 +381,7 @@ class Check:
                 assert view.fetch_exact(self.stores.records, key) == (found[0] if found else None)
         for low, high in ((b"", b"\xff\xff"), tuple(self.chance.sample(KEYS, 2))):
             inside = [entry for entry in held if low <= entry[0] < high]
-            assert view.count_range(low, high) == len(inside)
+            assert view.count_range(KeyRange(low, high)) == len(inside)
             edges = [(key, n) for key in (low, *keys) for n in (1, 7, FIRST_PROVISIONAL_ID) if low <= key < high]
             for forward in (True, False):
                 for after in [None, *self.positions(inside), *self.positions(edges)]:
@@ -398,16 +400,18 @@ class Check:
         rest = [e for e in inside if after is None or (e > after if forward else e < after)]
         if not forward:
             rest.reverse()
-        rows, more = view.scan(low, high, after, self.limit, forward, self.max_bytes)
+        rows, more = view.scan(KeyRange(low, high, forward), after, self.limit, self.max_bytes)
         self.batch(rows, more, rest, lambda entry: len(entry[0]))
         if forward:
             for number in {0, 1, len(rest) - 1, len(rest)} - {-1}:
                 expected = rest[number] if number < len(rest) else None
-                assert view.entry_behind(low, high, after, number) == expected
+                assert view.entry_at(KeyRange(low, high), after, number) == expected
         if fetch:
             held = self.state.records
             joined: list[FetchedEntry] = [(key, *held[number]) for key, number in rest if number in held]
-            fetched, more = view.scan_fetch(self.stores.records, low, high, after, self.limit, forward, self.max_bytes)
+            fetched, more = view.scan_fetch(
+                self.stores.records, KeyRange(low, high, forward), after, self.limit, self.max_bytes
+            )
             self.batch(fetched, more, joined, lambda row: len(row[2]))
 
 
@@ -957,10 +961,10 @@ def test_scans_pass_over_many_records_that_are_gone(engine: StorageEngine) -> No
     for limit in (1, 3, 100):
         assert records.scan(5, limit)[0][0][0] == 56
         assert records.scan(56, limit, False)[0][0][0] == 5
-        assert keys.scan(b"", b"~", (b"005", 5), limit)[0][0] == (b"056", 56)
-        assert keys.scan(b"", b"~", (b"056", 56), limit, False)[0][0] == (b"005", 5)
-        assert keys.scan_fetch(records, b"", b"~", (b"005", 5), limit)[0][0][1] == 56
-        assert keys.scan_fetch(records, b"", b"~", (b"056", 56), limit, False)[0][0][1] == 5
-    assert [record[0] for record in records.due_by_default(100, 7)] == [1, 2, 3, 4, 5, 56, 57]
-    assert keys.entry_behind(b"", b"~", None, 6) == (b"057", 57)
-    assert keys.count_range(b"", b"~") == 10
+        assert keys.scan(KeyRange(b"", b"~"), (b"005", 5), limit)[0][0] == (b"056", 56)
+        assert keys.scan(KeyRange(b"", b"~", False), (b"056", 56), limit)[0][0] == (b"005", 5)
+        assert keys.scan_fetch(records, KeyRange(b"", b"~"), (b"005", 5), limit)[0][0][1] == 56
+        assert keys.scan_fetch(records, KeyRange(b"", b"~", False), (b"056", 56), limit)[0][0][1] == 5
+    assert [record[0] for record in records.due(ExpiryIndex.BY_DEFAULT, 100, 7)] == [1, 2, 3, 4, 5, 56, 57]
+    assert keys.entry_at(KeyRange(b"", b"~"), None, 6) == (b"057", 57)
+    assert keys.count_range(KeyRange(b"", b"~")) == 10

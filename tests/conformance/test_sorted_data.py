@@ -2,7 +2,14 @@
 
 import pytest
 
-from mongottl.storage.interface import DuplicateKey, IndexEntry, RecordStore, SortedDataInterface, StorageEngine
+from mongottl.storage.interface import (
+    DuplicateKey,
+    IndexEntry,
+    KeyRange,
+    RecordStore,
+    SortedDataInterface,
+    StorageEngine,
+)
 
 LOW, HIGH = b"", b"\xff\xff"
 KINDS = pytest.mark.parametrize("unique", [False, True])
@@ -17,7 +24,7 @@ def new_data(engine: StorageEngine, unique: bool, entries: list[IndexEntry]) -> 
 
 
 def everything(data: SortedDataInterface) -> list[IndexEntry]:
-    return data.scan(LOW, HIGH, None, 100000)[0]
+    return data.scan(KeyRange(LOW, HIGH), None, 100000)[0]
 
 
 @KINDS
@@ -25,7 +32,7 @@ def test_entries_are_ordered_by_unsigned_bytes(engine: StorageEngine, unique: bo
     keys = [b"b", b"\x80", b"", b"a\x00", b"a", b"\x7f", b"ab", b"a\xff", b"\x00", b"\xfe"]
     data = new_data(engine, unique, [(key, number + 1) for number, key in enumerate(keys)])
     assert [key for key, _ in everything(data)] == sorted(keys)
-    assert [key for key, _ in data.scan(LOW, HIGH, None, 100, False)[0]] == sorted(keys, reverse=True)
+    assert [key for key, _ in data.scan(KeyRange(LOW, HIGH, False), None, 100)[0]] == sorted(keys, reverse=True)
 
 
 @KINDS
@@ -34,8 +41,8 @@ def test_ranges_are_half_open(engine: StorageEngine, unique: bool, forward: bool
     data = new_data(engine, unique, [(b"a", 1), (b"b", 2), (b"bb", 3), (b"c", 4), (b"d", 5)])
 
     def keys(low: bytes, high: bytes) -> list[bytes]:
-        found = [key for key, _ in data.scan(low, high, None, 100, forward)[0]]
-        assert data.count_range(low, high) == len(found)
+        found = [key for key, _ in data.scan(KeyRange(low, high, forward), None, 100)[0]]
+        assert data.count_range(KeyRange(low, high)) == len(found)
         return found if forward else found[::-1]
 
     assert keys(b"b", b"d") == [b"b", b"bb", b"c"]
@@ -55,7 +62,7 @@ def test_batches_put_together_are_the_range(engine: StorageEngine, unique: bool,
     data = new_data(engine, unique, [(b"%c" % n, n) for n in range(1, 30)])
     batches: list[IndexEntry] = []
     after: IndexEntry | None = None
-    while batch := data.scan(b"\x05", b"\x15", after, limit, forward)[0]:
+    while batch := data.scan(KeyRange(b"\x05", b"\x15", forward), after, limit)[0]:
         batches.extend(batch)
         after = batch[-1]
     numbers = list(range(5, 21))
@@ -68,40 +75,40 @@ def test_scans_end_where_their_keys_reach_a_number_of_bytes(engine: StorageEngin
     entries = [(bytes([n]) * 10, n) for n in range(1, 8)]
     data = new_data(engine, unique, entries)
     ordered = entries if forward else entries[::-1]
-    assert data.scan(LOW, HIGH, None, 100, forward, 25) == (ordered[:3], True)
-    assert data.scan(LOW, HIGH, ordered[2], 100, forward, 30) == (ordered[3:6], True)
-    assert data.scan(LOW, HIGH, ordered[5], 100, forward, 30) == (ordered[6:], False)
-    assert data.scan(LOW, HIGH, None, 2, forward, 1) == (ordered[:1], True)
-    assert data.scan(LOW, HIGH, None, 2, forward, 1000) == (ordered[:2], True)
-    assert data.scan(LOW, HIGH, ordered[6], 2, forward, 1000) == ([], False)
+    assert data.scan(KeyRange(LOW, HIGH, forward), None, 100, 25) == (ordered[:3], True)
+    assert data.scan(KeyRange(LOW, HIGH, forward), ordered[2], 100, 30) == (ordered[3:6], True)
+    assert data.scan(KeyRange(LOW, HIGH, forward), ordered[5], 100, 30) == (ordered[6:], False)
+    assert data.scan(KeyRange(LOW, HIGH, forward), None, 2, 1) == (ordered[:1], True)
+    assert data.scan(KeyRange(LOW, HIGH, forward), None, 2, 1000) == (ordered[:2], True)
+    assert data.scan(KeyRange(LOW, HIGH, forward), ordered[6], 2, 1000) == ([], False)
 
 
 def test_equal_keys_are_ordered_by_record_id_and_a_position_splits_them(engine: StorageEngine) -> None:
     data = new_data(engine, False, [(b"k", 300), (b"k", 2), (b"k", 10), (b"j", 9), (b"l", 1)])
     assert everything(data) == [(b"j", 9), (b"k", 2), (b"k", 10), (b"k", 300), (b"l", 1)]
-    assert data.scan(b"k", b"l", (b"k", 2), 10)[0] == [(b"k", 10), (b"k", 300)]
-    assert data.scan(b"k", b"l", (b"k", 10), 10, False)[0] == [(b"k", 2)]
-    assert data.scan(b"k", b"l", (b"k", 300), 10)[0] == []
-    assert data.count_range(b"k", b"l") == 3
+    assert data.scan(KeyRange(b"k", b"l"), (b"k", 2), 10)[0] == [(b"k", 10), (b"k", 300)]
+    assert data.scan(KeyRange(b"k", b"l", False), (b"k", 10), 10)[0] == [(b"k", 2)]
+    assert data.scan(KeyRange(b"k", b"l"), (b"k", 300), 10)[0] == []
+    assert data.count_range(KeyRange(b"k", b"l")) == 3
 
 
 @KINDS
 def test_ranges_are_cut(engine: StorageEngine, unique: bool) -> None:
     data = new_data(engine, unique, [(b"%04d" % n, n) for n in range(1, 3001)])
-    assert data.entry_behind(LOW, HIGH, None, 0) == (b"0001", 1)
-    assert data.entry_behind(LOW, HIGH, None, 2500) == (b"2501", 2501)
-    assert data.entry_behind(b"0100", b"0200", None, 99) == (b"0199", 199)
-    assert data.entry_behind(b"0100", b"0200", None, 100) is None
-    assert data.entry_behind(b"0100", b"0200", (b"0150", 150), 48) == (b"0199", 199)
-    assert data.entry_behind(b"0100", b"0200", (b"0150", 150), 49) is None
-    assert data.entry_behind(b"5", HIGH, None, 0) is None
+    assert data.entry_at(KeyRange(LOW, HIGH), None, 0) == (b"0001", 1)
+    assert data.entry_at(KeyRange(LOW, HIGH), None, 2500) == (b"2501", 2501)
+    assert data.entry_at(KeyRange(b"0100", b"0200"), None, 99) == (b"0199", 199)
+    assert data.entry_at(KeyRange(b"0100", b"0200"), None, 100) is None
+    assert data.entry_at(KeyRange(b"0100", b"0200"), (b"0150", 150), 48) == (b"0199", 199)
+    assert data.entry_at(KeyRange(b"0100", b"0200"), (b"0150", 150), 49) is None
+    assert data.entry_at(KeyRange(b"5", HIGH), None, 0) is None
 
 
 def test_ranges_are_cut_within_a_key(engine: StorageEngine) -> None:
     data = new_data(engine, False, [(b"k", n) for n in range(1, 1001)])
-    assert data.entry_behind(b"k", b"l", None, 500) == (b"k", 501)
-    assert data.entry_behind(b"k", b"l", (b"k", 501), 498) == (b"k", 1000)
-    assert data.entry_behind(b"k", b"l", (b"k", 501), 499) is None
+    assert data.entry_at(KeyRange(b"k", b"l"), None, 500) == (b"k", 501)
+    assert data.entry_at(KeyRange(b"k", b"l"), (b"k", 501), 498) == (b"k", 1000)
+    assert data.entry_at(KeyRange(b"k", b"l"), (b"k", 501), 499) is None
 
 
 @KINDS
@@ -111,8 +118,8 @@ def test_a_position_may_have_been_removed(engine: StorageEngine, unique: bool) -
         data.remove([(b"b", 2)])
         data.remove_one(b"c", 3)
         unit.commit()
-    assert data.scan(LOW, HIGH, (b"b", 2), 10)[0] == [(b"d", 4)]
-    assert data.scan(LOW, HIGH, (b"c", 3), 10, False)[0] == [(b"a", 1)]
+    assert data.scan(KeyRange(LOW, HIGH), (b"b", 2), 10)[0] == [(b"d", 4)]
+    assert data.scan(KeyRange(LOW, HIGH, False), (b"c", 3), 10)[0] == [(b"a", 1)]
 
 
 @KINDS
@@ -213,14 +220,14 @@ def test_scan_fetch_is_scan_with_records(engine: StorageEngine, unique: bool, fo
     store, data = with_records(engine, unique)
     after: IndexEntry | None = None
     count = 0
-    while entries := data.scan(b"03", b"15", after, 5, forward)[0]:
-        fetched = data.scan_fetch(store, b"03", b"15", after, 5, forward)[0]
+    while entries := data.scan(KeyRange(b"03", b"15", forward), after, 5)[0]:
+        fetched = data.scan_fetch(store, KeyRange(b"03", b"15", forward), after, 5)[0]
         assert [(key, record_id) for key, record_id, _, _, _ in fetched] == entries
         assert [row[1:] for row in fetched] == store.find_records([record_id for _, record_id in entries])[0]
         after = entries[-1]
         count += len(entries)
     assert count == 12
-    assert data.scan_fetch(store, b"03", b"15", after, 5, forward)[0] == []
+    assert data.scan_fetch(store, KeyRange(b"03", b"15", forward), after, 5)[0] == []
 
 
 def test_fetch_exact_finds_one_record_or_none(engine: StorageEngine) -> None:
@@ -239,8 +246,8 @@ def test_joined_reads_follow_the_record_store_given(engine: StorageEngine) -> No
     for _ in range(2):
         assert data.fetch_exact(store, b"07") == (2, b"document 1", 1, 0)
         assert data.fetch_exact(other, b"07") == (2, b"other 1", 1, 5)
-        assert data.scan_fetch(other, b"07", b"08", None, 3)[0] == [(b"07", 2, b"other 1", 1, 5)]
-        assert data.scan_fetch(store, b"07", b"08", None, 3)[0] == [(b"07", 2, b"document 1", 1, 0)]
+        assert data.scan_fetch(other, KeyRange(b"07", b"08"), None, 3)[0] == [(b"07", 2, b"other 1", 1, 5)]
+        assert data.scan_fetch(store, KeyRange(b"07", b"08"), None, 3)[0] == [(b"07", 2, b"document 1", 1, 0)]
 
 
 def test_reads_within_a_unit_see_its_writes(engine: StorageEngine) -> None:
@@ -249,7 +256,7 @@ def test_reads_within_a_unit_see_its_writes(engine: StorageEngine) -> None:
         record_id = store.insert_record(b"new", 1, 0)
         data.insert_one(b"new", record_id)
         assert data.fetch_exact(store, b"new") == (record_id, b"new", 1, 0)
-        assert data.scan(b"n", b"o", None, 3)[0] == [(b"new", record_id)]
+        assert data.scan(KeyRange(b"n", b"o"), None, 3)[0] == [(b"new", record_id)]
         # left without commit
     assert data.fetch_exact(store, b"new") is None
-    assert data.scan(b"n", b"o", None, 3)[0] == []
+    assert data.scan(KeyRange(b"n", b"o"), None, 3)[0] == []

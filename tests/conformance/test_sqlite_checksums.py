@@ -15,6 +15,8 @@ from mongottl.storage.interface import (
     DamagedRecord,
     DataDirectoryError,
     EngineUnavailable,
+    ExpiryIndex,
+    KeyRange,
     RecordStore,
     SortedDataInterface,
     StorageEngine,
@@ -81,9 +83,9 @@ READS: dict[str, Read] = {
     "forward, few bytes": lambda store, unique, plain: store.scan(95, 10, True, 200),
     "backward": lambda store, unique, plain: store.scan(MAX_RECORD_ID, 1000, False),
     "unique key": lambda store, unique, plain: unique.fetch_exact(store, b"0100"),
-    "keys": lambda store, unique, plain: plain.scan_fetch(store, b"0", b"9", None, 1000),
-    "keys backward": lambda store, unique, plain: unique.scan_fetch(store, b"0", b"9", None, 1000, False),
-    "keys, few bytes": lambda store, unique, plain: plain.scan_fetch(store, b"0095", b"9", None, 20, True, 200),
+    "keys": lambda store, unique, plain: plain.scan_fetch(store, KeyRange(b"0", b"9"), None, 1000),
+    "keys backward": lambda store, unique, plain: unique.scan_fetch(store, KeyRange(b"0", b"9", False), None, 1000),
+    "keys, few bytes": lambda store, unique, plain: plain.scan_fetch(store, KeyRange(b"0095", b"9"), None, 20, 200),
 }
 
 
@@ -111,14 +113,14 @@ def test_what_is_due_is_given_without_damaged_records(filled: Path, max_bytes: i
         change(filled, "sum = sum + 1", record_id)
     engine = opened(filled)
     store = engine.record_store("records")
-    assert [record[0] for record in store.due_by_default(10_000, 1000, max_bytes)] == [1, 4, 7]
-    assert 98 in [record[0] for record in store.due_by_own(1099, 1000, max_bytes)]
+    assert [record[0] for record in store.due(ExpiryIndex.BY_DEFAULT, 10_000, 1000, max_bytes)] == [1, 4, 7]
+    assert 98 in [record[0] for record in store.due(ExpiryIndex.BY_OWN, 1099, 1000, max_bytes)]
     with engine.unit_of_work() as unit:
-        store.delete_records(store.due_by_default(10_000, 1000, max_bytes))
+        store.delete_records(store.due(ExpiryIndex.BY_DEFAULT, 10_000, 1000, max_bytes))
         unit.commit()
     for limit in (1, 1000):  # not empty, which would say that none are due
         with pytest.raises(DamagedRecord, match="of records is damaged: its checksum is wrong"):
-            store.due_by_default(10_000, limit, max_bytes)
+            store.due(ExpiryIndex.BY_DEFAULT, 10_000, limit, max_bytes)
     engine.close()
 
 

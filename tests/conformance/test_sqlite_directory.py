@@ -19,6 +19,8 @@ from mongottl.storage.interface import (
     DataDirectoryError,
     DiskFull,
     EngineUnavailable,
+    ExpiryIndex,
+    KeyRange,
     RecordStore,
     StorageEngine,
     open_storage_engine,
@@ -507,18 +509,26 @@ def test_every_index_query_uses_its_index(filled: Path) -> None:
     store = engine.record_store("records")
     statements: list[str] = []
     raw.set_trace_callback(statements.append)
-    store.due_by_default(5, 5), store.due_by_own(5, 5), store.default_seconds(0, 5), store.own_seconds(0, 5)
     (
-        store.count_due_by_default(5),
-        store.count_due_by_own(5),
+        store.due(ExpiryIndex.BY_DEFAULT, 5, 5),
+        store.due(ExpiryIndex.BY_OWN, 5, 5),
+        store.due_seconds(ExpiryIndex.BY_DEFAULT, 0, 5),
+        store.due_seconds(ExpiryIndex.BY_OWN, 0, 5),
+    )
+    (
+        store.count_due(ExpiryIndex.BY_DEFAULT, 5),
+        store.count_due(ExpiryIndex.BY_OWN, 5),
         store.find_records([1, 2, 3, 4, 5])[0],
         store.scan(3, 5)[0],
     )
     for data in (unique, plain):
         for forward in (True, False):
-            data.scan(b"a", b"b", None, 5, forward), data.scan_fetch(store, b"a", b"b", None, 5, forward)[0]
+            (
+                data.scan(KeyRange(b"a", b"b", forward), None, 5),
+                data.scan_fetch(store, KeyRange(b"a", b"b", forward), None, 5)[0],
+            )
         data.fetch_exact(store, b"a"), data.find_exact([b"a"]), data.find_exact([b"a", b"b", b"c", b"d", b"e"])
-        data.count_range(b"a", b"b")
+        data.count_range(KeyRange(b"a", b"b"))
     raw.set_trace_callback(None)
     assert len(statements) >= 20
     for statement in statements:

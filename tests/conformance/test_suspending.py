@@ -9,7 +9,7 @@ import pytest
 from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.stack import Stacks, Steps, StepTimes
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.interface import KeyRange, open_storage_engine
 from tests.steps import counted
 from tests.suspending import SuspendingEngine
 
@@ -68,7 +68,7 @@ def test_what_is_dropped_while_a_call_waits_is_empty(store: Store) -> None:
     reads: list[Callable[[], object]] = [
         store.records.count,
         lambda: store.records.scan(0, 10),
-        lambda: store.index.scan_fetch(store.records, b"", b"z", None, 10),
+        lambda: store.index.scan_fetch(store.records, KeyRange(b"", b"z"), None, 10),
         lambda: store.index.find_exact([b"a"]),
     ]
     waiting = [store.steps(read) for read in reads]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mongottl.catalog.collection import IndexEntry
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
+from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
 from mongottl.exec.write.writes import delete_batch, update_record
@@ -18,7 +18,7 @@ from tests.query_samples import Samples
 
 def assert_exact(bench: Bench, index: IndexEntry) -> None:
     assert index.data is not None
-    stored, _ = index.data.scan(LOWEST_KEY, HIGHEST_KEY, None, 100_000)
+    stored, _ = index.data.scan(ALL_KEYS, None, 100_000)
     expected: list[tuple[bytes, int]] = []
     for record in bench.collection.store.scan(0, 100_000)[0]:
         expected.extend((key, record[0]) for key in index.keys_of(record[1]))

@@ -44,7 +44,7 @@ from mongottl.server.durability import Durability
 from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
 from mongottl.server.message_traits import may_write
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine
+from mongottl.storage.interface import EngineUnavailable, KeyRange, StorageEngine, WriteConflict, open_storage_engine
 from mongottl.storage.sqlite.directory import DATABASE_NAME, open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.ttl.policy import NO_TTL, is_expired
@@ -520,7 +520,7 @@ class World:
                     if index.covers_record(record[0])
                     for key in index.keys_of(record[1])
                 )
-                found = index.data.scan(b"", b"\xff" * 9, None, 1_000_000)[0]
+                found = index.data.scan(KeyRange(b"", b"\xff" * 9), None, 1_000_000)[0]
                 assert found == expected, f"{collection.namespace}.{index.name} does not agree with the records"
                 if index.data.unique:
                     assert len({key for key, _ in found}) == len(found), f"{index.name} holds a key twice"

@@ -7,6 +7,7 @@ from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.entry_sums import EntrySums, has_entry
+from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.catalog.namespace import MAX_DATABASE_NAME_BYTES, check_collection_name
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing, on_collection
@@ -24,7 +25,6 @@ from mongottl.commands.request import (
 )
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Int64, Value, integer
 from mongottl.document.utf8 import encode_text
@@ -219,7 +219,7 @@ def _check_entries(op: OperationContext, collection: Collection, index: IndexEnt
     sums = found.sums.setdefault(index.name, EntrySums())
     after: tuple[bytes, int] | None = None
     while index in collection.indexes:
-        entries, more = op.recovery_unit.index(index).scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
+        entries, more = op.recovery_unit.index(index).scan(ALL_KEYS, after, _BATCH, _STEP_BYTES)
         for key, rid in entries:
             sums.subtract(key, rid)
         if not more:
@@ -255,7 +255,7 @@ def _compare_some(
 ) -> tuple[tuple[bytes, int] | None, bool]:
     """The last entry that was compared, and whether there are more."""
     size = 0
-    entries, more = op.recovery_unit.index(index).scan(LOWEST_KEY, HIGHEST_KEY, after, _BATCH, True, _STEP_BYTES)
+    entries, more = op.recovery_unit.index(index).scan(ALL_KEYS, after, _BATCH, _STEP_BYTES)
     wanted: dict[int, set[bytes]] = {}
     for entry in entries:
         key, rid = after = entry

@@ -13,9 +13,9 @@ from typing import Final
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import TS_FIELD, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
+from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
 from mongottl.document.interrupt import Undivided
-from mongottl.document.keystring import HIGHEST_KEY
 from mongottl.document.numbers import clamp_to_int, is_true
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Int64, Value, is_number
@@ -30,7 +30,6 @@ from mongottl.ttl.policy import NO_TTL, is_expired, parse_default_ttl
 _TRUTH: Final = "[bool, long, int, decimal, double]"
 # Index entries that are checked in one step.
 _SCAN_BATCH: Final = 256
-_LOWEST_KEY: Final = b""
 _CLUSTERED_CANNOT_HIDE: Final = 6011800
 
 
@@ -173,7 +172,7 @@ def _check_no_duplicates(op: OperationContext, collection: Collection, index: In
     while True:
         now_s = op.service.now_s()
         entries, more = unit.index(index).scan_fetch(
-            unit.records(collection), _LOWEST_KEY, HIGHEST_KEY, after, _SCAN_BATCH, True, BATCH_BYTES
+            unit.records(collection), ALL_KEYS, after, _SCAN_BATCH, BATCH_BYTES
         )
         for entry_key, _, document, ts_s, ttl_s in entries:
             if collection.default_ttl_s != NO_TTL and is_expired(ts_s, ttl_s, collection.default_ttl_s, now_s):

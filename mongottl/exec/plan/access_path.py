@@ -145,11 +145,11 @@ class IndexPath(AccessPath):
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         data = unit.index(self.bounds.index)
         counted = 0
-        for low, high in self.bounds.ranges:
+        for key_range in self.bounds.ranges:
             after: tuple[bytes, int] | None = None
             more = True
             while more and counted < limit:
-                entries, more = data.scan(low, high, after, limit - counted, True, BATCH_BYTES)
+                entries, more = data.scan(key_range, after, limit - counted, BATCH_BYTES)
                 counted += len(entries)
                 if entries:
                     after = entries[-1]

@@ -25,13 +25,14 @@ from typing import Final
 
 from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.key_ranges import ALL_KEYS, keys_with_prefix
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import (
     BRACKET_ARRAY,
     BRACKET_STRING,
     bracket_of,
 )
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, bracket_range, encode_value, successor
+from mongottl.document.keystring import bracket_range, encode_value, successor
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
 from mongottl.exec.plan.predicates import Filter, Predicate, is_everything
@@ -39,9 +40,10 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, everything, intersection_of_all
 from mongottl.query.match.text_order import all_orders_equal
 from mongottl.query.sort import SortPattern
+from mongottl.storage.interface import KeyRange
 
-# low <= key < high.
-KeyRange = tuple[bytes, bytes]
+# What the values in an interval of one component are encoded as: from the first to below the second.
+ComponentRange = tuple[bytes, bytes]
 
 # Maximum ranges from combining several lists of points; beyond that the later components get no bounds.
 MAX_RANGES: Final = 4096
@@ -102,7 +104,7 @@ class IndexBounds:
         self.components = components
         self.intervals: list[list[Interval]] = []
         self.trailing: list[list[Interval]] = []
-        self.ranges: list[KeyRange] = [(LOWEST_KEY, HIGHEST_KEY)]
+        self.ranges: list[KeyRange] = [ALL_KEYS]
         self.single_points = 0
         self.points = 0
         self.covered: list[MatchExpression] = []
@@ -189,7 +191,7 @@ def bounds_of(
         if len(intervals) == 1 and bounds.single_points == i:
             bounds.single_points += 1
     if bounds.points:
-        bounds.ranges = [(prefix, successor(prefix)) for prefix in prefixes]
+        bounds.ranges = [keys_with_prefix(prefix) for prefix in prefixes]
         _add_trailing(bounds, filter, chosen)
     elif descriptor.sparse and complete:
         return None
@@ -315,7 +317,7 @@ def _cut(end: Value, behind: bool, descending: bool) -> bytes:
     return successor(key) if behind != descending else key
 
 
-def component_range(interval: Interval, descending: bool) -> KeyRange:
+def component_range(interval: Interval, descending: bool) -> ComponentRange:
     """The keys of one component whose value is within the interval."""
     low = _cut(interval.low, not interval.low_inclusive, descending)
     high = _cut(interval.high, interval.high_inclusive, descending)
@@ -326,9 +328,7 @@ def _ranges(prefixes: list[bytes], intervals: list[Interval], descending: bool) 
     parts = [component_range(interval, descending) for interval in intervals]
     if descending:
         parts.reverse()
-    if len(prefixes) == 1 and not prefixes[0]:
-        return parts
-    return [(prefix + low, prefix + high) for prefix in prefixes for low, high in parts]
+    return [KeyRange(prefix + low, prefix + high) for prefix in prefixes for low, high in parts]
 
 
 def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -> list[bytes]:

@@ -20,6 +20,7 @@ from mongottl.exec.plan.bounds import IndexBounds, components_of, sort_direction
 from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
+from mongottl.storage.interface import KeyRange
 
 NO_HINT: Final = 51173
 NOT_COMPATIBLE: Final = 51174
@@ -49,7 +50,7 @@ def path_between(
             NOT_BEFORE, "The value provided for min() does not come before the value provided for max() in the index"
         )
     bounds = IndexBounds(index, components_of(index))
-    bounds.ranges = [(low, high)]
+    bounds.ranges = [KeyRange(low, high)]
     bounds.limits = (_explained(index, min_key, True), _explained(index, max_key, False))
     # A document with several keys sorts by all of them, also by those outside the limits.
     direction = 0 if sort is None or index.arrays.found else sort_direction(bounds, sort)

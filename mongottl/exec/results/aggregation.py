@@ -7,12 +7,13 @@ from functools import partial
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.describe import describe_cluster
 from mongottl.catalog.index_kinds import BTREE
+from mongottl.catalog.key_ranges import keys_with_prefix
 from mongottl.catalog.view import View
 from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.interrupt import Undivided
-from mongottl.document.keystring import encode_value, successor
+from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -123,13 +124,12 @@ class IndexProbe(EqualityProbe):
         self._descending = index.descriptor.descending[0]
 
     def find(self, value: Value, max_documents: int) -> list[Value] | None:
-        key = encode_value(value, self._descending)
-        end = successor(key)
+        key_range = keys_with_prefix(encode_value(value, self._descending))
         unit = self._unit
         default_ttl_s = self._collection.default_ttl_s
         found: list[Value] = []
         entries, more = unit.index(self._index).scan_fetch(
-            unit.records(self._collection), key, end, None, max_documents + 1, True, BATCH_BYTES
+            unit.records(self._collection), key_range, None, max_documents + 1, BATCH_BYTES
         )
         if more or len(entries) > max_documents:
             return None

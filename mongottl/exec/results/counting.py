@@ -132,16 +132,16 @@ class EntryCount:
     def _count_range(self, data: SortedDataInterface) -> bool:
         """Counts the next entries of the current range, without reading them if possible; whether it has ended."""
         at = self._at
-        low, high = at.rest()
-        behind = data.entry_behind(low, high, at.after, COUNTED_PER_STEP)
-        if behind is not None:
+        rest = at.rest()
+        next_after = data.entry_at(rest, at.after, COUNTED_PER_STEP)
+        if next_after is not None:
             self._count += COUNTED_PER_STEP + 1
-            at.after = behind
+            at.after = next_after
             return False
         if at.after is None:
-            self._count += data.count_range(low, high)
+            self._count += data.count_range(rest)
         else:
-            entries, more = data.scan(low, high, at.after, COUNTED_PER_STEP, True, BATCH_BYTES)
+            entries, more = data.scan(rest, at.after, COUNTED_PER_STEP, BATCH_BYTES)
             self._count += len(entries)
             if more:
                 at.after = entries[-1]

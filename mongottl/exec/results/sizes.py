@@ -7,6 +7,7 @@ they are estimated from a few entries.
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import clamp_to_long
@@ -21,9 +22,6 @@ _SAMPLE: Final = 32
 _SAMPLE_BYTES: Final = 1 << 20
 # Bytes of an entry besides its key: the record id.
 _RECORD_ID_BYTES: Final = 8
-# All keys are between these two (`document.keystring`: a key begins with a type byte).
-_LOWEST_KEY: Final = b""
-_ABOVE_ALL_KEYS: Final = b"\xff" * 16
 
 
 class CollectionSize:
@@ -98,7 +96,7 @@ def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int,
 def _index_size(unit: RecoveryUnit, index: IndexEntry, records: int) -> int:
     if not index.has_keys or records == 0:
         return 0
-    sample, more = unit.index(index).scan(_LOWEST_KEY, _ABOVE_ALL_KEYS, None, _SAMPLE, True, _SAMPLE_BYTES)
+    sample, more = unit.index(index).scan(ALL_KEYS, None, _SAMPLE, _SAMPLE_BYTES)
     if not sample:
         return 0
     used = sum(len(key) + _RECORD_ID_BYTES for key, _ in sample)

@@ -8,7 +8,7 @@ Collections" page.
 import math
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
+from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.document.numbers import decimal_of, is_nan
 from mongottl.document.types import Decimal128
 from mongottl.document.walk import get_value
@@ -54,6 +54,7 @@ class ClusteredScan(PlanStage):
         self._index = index
         self._match = match
         self._forward = forward
+        self._key_range = ALL_KEYS if forward else ALL_KEYS.reversed()
         self._after: tuple[bytes, int] | None = None
         self._before: tuple[bytes, int] | None = None  # the position before the latest batch
         self._batch_count = 0  # records of the latest batch
@@ -73,7 +74,7 @@ class ClusteredScan(PlanStage):
         started_s = op.service.monotonic_s()
         unit = op.recovery_unit
         rows, more = unit.index(self._index).scan_fetch(
-            unit.records(collection), LOWEST_KEY, HIGHEST_KEY, self._after, size, self._forward, BATCH_BYTES
+            unit.records(collection), self._key_range, self._after, size, BATCH_BYTES
         )
         if op.was_left:
             check_alive(collection)
@@ -95,7 +96,7 @@ class ClusteredScan(PlanStage):
 
     def put_back(self, op: OperationContext, records: list[Record]) -> bool:
         found, self._after = entry_before(
-            op.recovery_unit.index(self._index), LOWEST_KEY, HIGHEST_KEY, self._before, records[0][0], self._forward
+            op.recovery_unit.index(self._index), self._key_range, self._before, records[0][0]
         )
         assert found
         self._ended = False

@@ -140,22 +140,22 @@ class DistinctScan(IndexStage):
         from_keys: whether the documents may be built from the keys.
         """
         at = self._at
-        low, high = at.rest()
-        if low >= high:
+        key_range = at.rest()
+        if key_range.is_empty():
             return [], False
         index = self._index
         unit = op.recovery_unit
         data = unit.index(index)
         decoder = self._decoder
         if decoder is not None and from_keys and index.type_bits == self._type_bits:
-            entries, more = data.scan(low, high, at.after, self._entries, self._forward, self._room_bytes)
+            entries, more = data.scan(key_range, at.after, self._entries, self._room_bytes)
             rows: list[FetchedEntry] = []
             for key, record_id in entries:
                 self._room_bytes -= len(key)
                 rows.append((key, record_id, decoder.document(key), op.now_s, NO_TTL))
             return rows, more
         store = unit.records(self._collection)
-        rows, more = data.scan_fetch(store, low, high, at.after, self._entries, self._forward, self._room_bytes)
+        rows, more = data.scan_fetch(store, key_range, at.after, self._entries, self._room_bytes)
         for row in rows:
             self._room_bytes -= len(row[2])
         self._fetched += len(rows)

@@ -326,7 +326,6 @@ class IndexScan(IndexStage):
         self._before = at.copy()
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
-        forward = self._forward
         size = self._size
         found: list[FetchedEntry] = []
         visits = 0
@@ -335,8 +334,7 @@ class IndexScan(IndexStage):
         while range_index < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
             if self._collection.generation != generation:
                 break  # others have run: the ranges may have to be wider
-            low, high = ranges[range_index]
-            rows, more = data.scan_fetch(store, low, high, at.after, size - len(found), forward, room_bytes)
+            rows, more = data.scan_fetch(store, ranges[range_index], at.after, size - len(found), room_bytes)
             visits += 1
             if found:
                 found.extend(rows)
@@ -381,8 +379,7 @@ class IndexScan(IndexStage):
         data = op.recovery_unit.index(self._index)
         before = self._before
         while True:
-            low, high = before.rest()
-            found, after = entry_before(data, low, high, before.after, first, self._forward)
+            found, after = entry_before(data, before.rest(), before.after, first)
             if found:
                 break
             before.to_next_range()
@@ -451,7 +448,7 @@ class PointLookup(IndexStage):
 
     def __init__(self, params: IndexScanParams, id_plan: int) -> None:
         super().__init__(params)
-        keys = [low for low, _ in params.bounds.ranges]
+        keys = [key_range.low for key_range in params.bounds.ranges]
         if not params.forward:
             keys.reverse()
         self._keys = keys

@@ -3,9 +3,9 @@
 from typing import Final
 
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
-from mongottl.exec.plan.bounds import IndexBounds, KeyRange
+from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.stages.key_skipper import KeySkipper
-from mongottl.storage.interface import IndexEntry, SortedDataInterface
+from mongottl.storage.interface import IndexEntry, KeyRange, SortedDataInterface
 
 # Keys that a scan with bounds of trailing components reads at once, at first and at most.
 FIRST_CHUNK: Final = 4
@@ -21,7 +21,7 @@ class RangePosition:
     """
 
     def __init__(self, ranges: list[KeyRange], forward: bool) -> None:
-        self.ranges = ranges if forward else ranges[::-1]
+        self.ranges = ranges if forward else [key_range.reversed() for key_range in reversed(ranges)]
         self.forward = forward
         self.index = 0
         self.after: IndexEntry | None = None
@@ -46,11 +46,11 @@ class RangePosition:
 
     def rest(self) -> KeyRange:
         """The rest of the current range."""
-        low, high = self.ranges[self.index]
+        whole = self.ranges[self.index]
         bound = self.bound
         if bound is None:
-            return low, high
-        return (bound, high) if self.forward else (low, bound)
+            return whole
+        return KeyRange(bound, whole.high) if self.forward else KeyRange(whole.low, bound, False)
 
     def to_next_range(self) -> None:
         self.index += 1
@@ -59,8 +59,8 @@ class RangePosition:
 
     def seek(self, bound: bytes) -> None:
         """Moves on to `bound`; to the next range if it lies behind the current one."""
-        low, high = self.ranges[self.index]
-        if bound >= high if self.forward else bound <= low:
+        whole = self.ranges[self.index]
+        if bound >= whole.high if self.forward else bound <= whole.low:
             self.to_next_range()
         else:
             self.after = None
@@ -71,22 +71,23 @@ class RangePosition:
         if self.after is not None:
             return self.after
         if self.index < len(self.ranges):
-            low, high = self.rest()
-            return (low if self.forward else high), 0
+            rest = self.rest()
+            return (rest.low if self.forward else rest.high), 0
         if not self.ranges:
             return (HIGHEST_KEY if self.forward else LOWEST_KEY), 0
-        return self.ranges[-1][1 if self.forward else 0], 0
+        last = self.ranges[-1]
+        return (last.high if self.forward else last.low), 0
 
     def begin_behind(self, position: IndexEntry) -> None:
         """Begins behind the position (`key`) of another scan of the index."""
         key = position[0]
         ranges = self.ranges
         i = 0
-        while i < len(ranges) and (ranges[i][1] <= key if self.forward else ranges[i][0] > key):
+        while i < len(ranges) and (ranges[i].high <= key if self.forward else ranges[i].low > key):
             i += 1
         self.index = i
         self.bound = None
-        within = i < len(ranges) and (ranges[i][0] <= key if self.forward else ranges[i][1] > key)
+        within = i < len(ranges) and (ranges[i].low <= key if self.forward else ranges[i].high > key)
         self.after = position if within else None
 
 
@@ -118,8 +119,7 @@ class KeyRangeReader:
         position = self._position
         if skipper is not None:
             return self._read_chunk(skipper, data, limit, max_bytes)
-        low, high = position.rest()
-        entries, more = data.scan(low, high, position.after, limit, position.forward, max_bytes)
+        entries, more = data.scan(position.rest(), position.after, limit, max_bytes)
         self.seeks += 1
         self.examined += len(entries)
         if more:
@@ -136,13 +136,13 @@ class KeyRangeReader:
         if position.after is None and position.bound is None:
             self.seeks += 1
             if forward:
-                position.bound = skipper.first_low(position.index, position.ranges[position.index][0])
-        low, high = position.rest()
+                position.bound = skipper.first_low(position.index, position.ranges[position.index].low)
+        rest = position.rest()
         chunk = min(self._chunk, limit)
         entries: list[IndexEntry] = []
         more = False
-        if low < high:
-            entries, more = data.scan(low, high, position.after, chunk, forward, max_bytes)
+        if not rest.is_empty():
+            entries, more = data.scan(rest, position.after, chunk, max_bytes)
         skips = self._bounds.index.arrays is self._bounds.arrays
         examined = 0
         passing: list[IndexEntry] = []
@@ -160,7 +160,7 @@ class KeyRangeReader:
         self.examined += examined
         self.out_of_bounds += examined - len(passing)
         self._chunk = min(chunk * 2, LARGEST_CHUNK) if examined * 2 > chunk else max(chunk // 2, FIRST_CHUNK)
-        if bound is not None and (more or (bound >= high if forward else bound <= low)):
+        if bound is not None and (more or (bound >= rest.high if forward else bound <= rest.low)):
             position.seek(bound)
         elif more:
             position.after = entries[-1]
@@ -173,7 +173,6 @@ class KeyRangeReader:
 
     def _is_followed(self, data: SortedDataInterface) -> bool:
         """Whether there is a key behind the last range: mongod examines it to detect the end, and counts it."""
-        low, high = self._position.ranges[self._position.index]
-        if self._position.forward:
-            return bool(data.scan(high, HIGHEST_KEY, None, 1)[0])
-        return bool(data.scan(LOWEST_KEY, low, None, 1, False)[0])
+        last = self._position.ranges[self._position.index]
+        following = KeyRange(last.high, HIGHEST_KEY) if last.forward else KeyRange(LOWEST_KEY, last.low, False)
+        return bool(data.scan(following, None, 1)[0])

@@ -19,7 +19,7 @@ from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.plan.bounds import KeyRange
+from mongottl.exec.plan.bounds import ComponentRange
 from mongottl.exec.stages.liveness import living
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import (
@@ -37,7 +37,7 @@ from mongottl.geometry.nearness import Nearness, joined, without
 from mongottl.geometry.region import CellRange
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
-from mongottl.storage.interface import FetchedEntry, Record
+from mongottl.storage.interface import FetchedEntry, KeyRange, Record
 
 # If a ring has fewer than FEW results, the next is made wider; if more than MANY, narrower.
 FEW: Final = 300
@@ -65,7 +65,7 @@ class KeyedNearness:
         self.prefixes = prefixes
         self.whole = not 1 <= len(prefixes) <= MAX_PREFIXES
 
-    def key_range(self, low: int, high: int) -> KeyRange:
+    def component_range(self, low: int, high: int) -> ComponentRange:
         """The keys of the geo component within these cells, ends included."""
         raise NotImplementedError
 
@@ -232,12 +232,12 @@ class NearStage(PlanStage):
     def _has_keys(self, unit: RecoveryUnit, reach: float) -> bool:
         ranges = self._key_ranges(self._places.nearness.ranges(reach))
         data = unit.index(self._index)
-        return any(data.scan(low, high, None, 1)[0] for low, high in ranges)
+        return any(data.scan(key_range, None, 1)[0] for key_range in ranges)
 
     def _key_ranges(self, cells: list[CellRange]) -> list[KeyRange]:
         places = self._places
-        parts = [places.key_range(low, high) for low, high in cells]
-        return [(prefix + low, prefix + high) for prefix in places.prefixes for low, high in parts]
+        parts = [places.component_range(low, high) for low, high in cells]
+        return [KeyRange(prefix + low, prefix + high) for prefix in places.prefixes for low, high in parts]
 
     def _next_ring(self) -> None:
         places = self._places
@@ -249,7 +249,7 @@ class NearStage(PlanStage):
         self._range_index = 0
         self._after = None
         if places.whole:
-            self._ranges = [(b"", b"\xff")]
+            self._ranges = [KeyRange(b"", b"\xff")]
         else:
             cells = places.nearness.ranges(self._outer)
             self._ranges = self._key_ranges(without(cells, self._read))
@@ -262,9 +262,9 @@ class NearStage(PlanStage):
         visits = 0
         started_s = op.service.monotonic_s()
         while self._range_index < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
-            low, high = self._ranges[self._range_index]
+            key_range = self._ranges[self._range_index]
             rows, more = unit.index(self._index).scan_fetch(
-                unit.records(self._collection), low, high, self._after, room, True, room_bytes
+                unit.records(self._collection), key_range, self._after, room, room_bytes
             )
             visits += 1
             self.examined += len(rows)

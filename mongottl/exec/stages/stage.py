@@ -32,7 +32,7 @@ from mongottl.query.match.where import test_ahead
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import MAX_RECORD_ID, IndexEntry, Record, SortedDataInterface
+from mongottl.storage.interface import MAX_RECORD_ID, IndexEntry, KeyRange, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Records (or index entries) that one call examines at most. Scans obey the operation's `step_records` as well.
@@ -299,7 +299,7 @@ def first_batch_size(wanted: int, filtered: bool) -> int:
 
 
 def entry_before(
-    data: SortedDataInterface, low: bytes, high: bytes, after: IndexEntry | None, record_id: int, forward: bool
+    data: SortedDataInterface, key_range: KeyRange, after: IndexEntry | None, record_id: int
 ) -> tuple[bool, IndexEntry | None]:
     """Searches a range, after the entry `after`, for the first entry of a record.
 
@@ -307,7 +307,7 @@ def entry_before(
     """
     last = after
     while True:
-        entries, more = data.scan(low, high, last, BATCH, forward, BATCH_BYTES)
+        entries, more = data.scan(key_range, last, BATCH, BATCH_BYTES)
         for entry in entries:
             if entry[1] == record_id:
                 return True, last

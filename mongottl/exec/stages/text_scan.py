@@ -13,8 +13,8 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_kinds.text import SCORE_BYTES
+from mongottl.catalog.key_ranges import keys_with_prefix
 from mongottl.document.annotated import annotated
-from mongottl.document.keystring import successor
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
@@ -128,10 +128,9 @@ class TextStage(PlanStage):
         """The records of the next postings, each record once."""
         if self._term >= len(self._prefixes):
             return None
-        low = self._prefixes[self._term]
-        high = successor(low)
+        key_range = keys_with_prefix(self._prefixes[self._term])
         rows, more = unit.index(self._index).scan_fetch(
-            unit.records(self._collection), low, high, self._after, self._size, True, BATCH_BYTES
+            unit.records(self._collection), key_range, self._after, self._size, BATCH_BYTES
         )
         self._advance(len(rows), more, None if not rows else (rows[-1][0], rows[-1][1]))
         records: list[Record] = []
@@ -156,11 +155,11 @@ class TextStage(PlanStage):
                 sorter.finish()
                 self._collected = True
             return
-        low = self._prefixes[self._term]
-        high = successor(low)
-        at = len(low)
+        prefix = self._prefixes[self._term]
+        at = len(prefix)
+        key_range = keys_with_prefix(prefix)
         data = op.recovery_unit.index(self._index)
-        rows, more = data.scan(low, high, self._after, POSTINGS, True, BATCH_BYTES)
+        rows, more = data.scan(key_range, self._after, POSTINGS, BATCH_BYTES)
         self._advance(len(rows), more, None if not rows else rows[-1])
         for key, record_id in rows:
             score = float(struct.unpack(">d", key[at : at + SCORE_BYTES])[0])

@@ -17,9 +17,10 @@ from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.key_ranges import ascending_values
 from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
 from mongottl.document.interrupt import Undivided
-from mongottl.document.keystring import bracket_range, value_range
+from mongottl.document.keystring import bracket_range
 from mongottl.document.types import INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.arming import arm_date, date_due_ms, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
@@ -30,10 +31,13 @@ from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.storage.interface import (
+    FIRST_DUE,
     NO_BYTE_LIMIT,
     DamagedRecord,
     EngineUnavailable,
+    ExpiryIndex,
     FetchedEntry,
+    KeyRange,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -73,10 +77,10 @@ def count_expired(records: RecordStore, collection: Collection, now_s: int) -> i
     expired = 0
     cutoff_s = default_cutoff_s(default, now_s)
     if cutoff_s != NO_CUTOFF_S:
-        expired += records.count_due_by_default(cutoff_s)
+        expired += records.count_due(ExpiryIndex.BY_DEFAULT, cutoff_s)
     own_s = own_cutoff_s(default, now_s)
     if own_s != NO_CUTOFF_S:
-        expired += records.count_due_by_own(own_s)
+        expired += records.count_due(ExpiryIndex.BY_OWN, own_s)
     return expired
 
 
@@ -244,13 +248,15 @@ def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection
     found: list[int] = []
     stored = unit.records(collection)
     default = collection.default_ttl_s
-    for own, last_s in ((False, default_cutoff_s(default, now_s)), (True, own_cutoff_s(default, now_s))):
+    for by, last_s in (
+        (ExpiryIndex.BY_DEFAULT, default_cutoff_s(default, now_s)),
+        (ExpiryIndex.BY_OWN, own_cutoff_s(default, now_s)),
+    ):
         if last_s == NO_CUTOFF_S:
             continue
-        after = (int(INT64_MIN), 0)
+        after = FIRST_DUE
         while len(found) < BACKLOG and not collection.dropped and not _must_end(service):
-            read = stored.own_entries if own else stored.default_entries
-            entries = read(after, last_s, _BACKLOG_PART)
+            entries = stored.due_entries(by, after, last_s, _BACKLOG_PART)
             found.extend(sorted([entry[1] for entry in entries]))
             service.stacks.give_way()
             if len(entries) < _BACKLOG_PART:
@@ -261,12 +267,12 @@ def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection
         if expire_after_s is None:
             continue
         descending = index.descriptor.descending[0]
-        low, high = value_range(Date(INT64_MIN), Date(now_ms - expire_after_s * _MS_PER_S), descending)
+        key_range = ascending_values(Date(INT64_MIN), Date(now_ms - expire_after_s * _MS_PER_S), descending)
         position: tuple[bytes, int] | None = None
         while len(found) < BACKLOG and not collection.dropped and not _must_end(service):
             if not index.ready or index not in collection.date_ttl_indexes:
                 break
-            keys, more = unit.index(index).scan(low, high, position, _BACKLOG_PART, not descending, PURGE_BYTES)
+            keys, more = unit.index(index).scan(key_range, position, _BACKLOG_PART, PURGE_BYTES)
             found.extend(sorted([key[1] for key in keys]))
             service.stacks.give_way()
             if not more:
@@ -354,12 +360,12 @@ def due_by_policy(
     cutoff_s = default_cutoff_s(default, now_s)
     if cutoff_s != NO_CUTOFF_S:
         try:
-            records = _unclaimed_batch(partial(stored.due_by_default, cutoff_s), stored, claims)
+            records = _unclaimed_batch(partial(stored.due, ExpiryIndex.BY_DEFAULT, cutoff_s), stored, claims)
         except DamagedRecord as error:
             damaged = error
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
-        records = _unclaimed_batch(partial(stored.due_by_own, own_s), stored, claims)
+        records = _unclaimed_batch(partial(stored.due, ExpiryIndex.BY_OWN, own_s), stored, claims)
     if not records and damaged is not None:
         raise damaged
     # The expiry indexes only find candidates; the policy decides.
@@ -415,8 +421,7 @@ def _due_between(
     numbers_at_ms: for keys that are numbers, the present time, at which the records must be due; decimals among them do
     not count.
     """
-    descending = index.descriptor.descending[0]
-    low, high = value_range(first, last, descending)
+    key_range = ascending_values(first, last, index.descriptor.descending[0])
     found: dict[int, Record] = {}
     stored = unit.records(collection)
     entries = unit.index(index)
@@ -425,10 +430,10 @@ def _due_between(
     damaged: DamagedRecord | None = None
     while more and not found:
         try:
-            rows, more = entries.scan_fetch(stored, low, high, position, PURGE_BATCH, not descending, PURGE_BYTES)
+            rows, more = entries.scan_fetch(stored, key_range, position, PURGE_BATCH, PURGE_BYTES)
         except DamagedRecord as error:
             damaged = error
-            rows, position, more = _undamaged(entries, stored, low, high, position, PURGE_BATCH, not descending)
+            rows, position, more = _undamaged(entries, stored, key_range, position, PURGE_BATCH)
         for key, rid, document, ts_s, ttl_s in rows:
             position = (key, rid)
             if numbers_at_ms is not None:
@@ -445,16 +450,14 @@ def _due_between(
 def _undamaged(
     entries: SortedDataInterface,
     stored: RecordStore,
-    low: bytes,
-    high: bytes,
+    key_range: KeyRange,
     after: tuple[bytes, int] | None,
     limit: int,
-    forward: bool = True,
 ) -> tuple[list[FetchedEntry], tuple[bytes, int] | None, bool]:
     """As `SortedDataInterface.scan_fetch` without damaged records, each read by itself; with the last entry read."""
     found: list[FetchedEntry] = []
     size = 0
-    keys, more = entries.scan(low, high, after, limit, forward, PURGE_BYTES)
+    keys, more = entries.scan(key_range, after, limit, PURGE_BYTES)
     for key, rid in keys:
         after = (key, rid)
         try:
@@ -506,7 +509,7 @@ def _arm_collection(service: ServiceContext, number: int) -> None:
     unit = RecoveryUnit(service)
     after_s = NO_CUTOFF_S
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s > 0:
-        seconds = unit.records(collection).default_seconds(after_s, REFILL_BATCH)
+        seconds = unit.records(collection).due_seconds(ExpiryIndex.BY_DEFAULT, after_s, REFILL_BATCH)
         for ts_s in seconds:
             service.wheel.arm(number, expires_at_s(ts_s, NO_TTL, collection.default_ttl_s))
         if len(seconds) < REFILL_BATCH:
@@ -517,7 +520,7 @@ def _arm_collection(service: ServiceContext, number: int) -> None:
             return
     after_s = NO_CUTOFF_S
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s != NO_TTL:
-        seconds = unit.records(collection).own_seconds(after_s, REFILL_BATCH)
+        seconds = unit.records(collection).due_seconds(ExpiryIndex.BY_OWN, after_s, REFILL_BATCH)
         for due_s in seconds:
             service.wheel.arm(number, due_s)
         if len(seconds) < REFILL_BATCH:
@@ -543,18 +546,17 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> No
             number_low, number_high = bracket_range(BRACKET_NUMBER, descending)
             bracket_low = min(bracket_low, number_low)
             bracket_high = max(bracket_high, number_high)
+        key_range = KeyRange(bracket_low, bracket_high)
         while index.ready and not collection.dropped and index.has_keys and not _must_end(service):
             entries = unit.index(index)
             stored = unit.records(collection)
             try:
-                batch, more = entries.scan_fetch(
-                    stored, bracket_low, bracket_high, position, REFILL_BATCH, True, REFILL_BYTES
-                )
+                batch, more = entries.scan_fetch(stored, key_range, position, REFILL_BATCH, REFILL_BYTES)
                 if batch:
                     position = (batch[-1][0], batch[-1][1])
             except DamagedRecord as error:
                 service.log_damaged_record(error)
-                batch, position, more = _undamaged(entries, stored, bracket_low, bracket_high, position, REFILL_BATCH)
+                batch, position, more = _undamaged(entries, stored, key_range, position, REFILL_BATCH)
             for _, _, document, _, _ in batch:
                 arm_date(service, collection, index, document)
             if not more:

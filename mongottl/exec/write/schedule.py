@@ -10,12 +10,13 @@ TTL indexes. A document is counted once for each rule that it follows, and in a 
 from typing import Final
 
 from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.key_ranges import ascending_values
 from mongottl.document.keystring import value_range
 from mongottl.document.types import INT64_MAX, INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.arming import date_due_s, numbers_are_dates
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.operation.service import ServiceContext
-from mongottl.storage.interface import MAX_RECORD_ID, Record, RecordStore
+from mongottl.storage.interface import MAX_RECORD_ID, ExpiryIndex, KeyRange, Record, RecordStore
 from mongottl.ttl.policy import NEVER_AT_S, NO_CUTOFF_S, NO_TTL, expires_at_s
 
 # Entries of an index that are counted in one step: a fraction of a millisecond's work.
@@ -39,9 +40,9 @@ def first_due_s(service: ServiceContext, collection: Collection, after_s: int = 
     if default_s != NO_TTL:
         records = unit.records(collection)
         if default_s > 0:
-            behind_s = after_s if after_s == NO_CUTOFF_S else after_s - default_s
-            found += [second + default_s for second in records.default_seconds(behind_s, 1)]
-        found += records.own_seconds(after_s, 1)
+            after_ts = after_s if after_s == NO_CUTOFF_S else after_s - default_s
+            found += [ts + default_s for ts in records.due_seconds(ExpiryIndex.BY_DEFAULT, after_ts, 1)]
+        found += records.due_seconds(ExpiryIndex.BY_OWN, after_s, 1)
     with_numbers = numbers_are_dates(service)
     for index in collection.date_ttl_indexes:
         expire_after_s = index.descriptor.expire_after_s
@@ -49,8 +50,8 @@ def first_due_s(service: ServiceContext, collection: Collection, after_s: int = 
         first_ms = INT64_MIN if after_s == NO_CUTOFF_S else (after_s - expire_after_s) * _MS_PER_S + 1
         for first, last in _date_ranges(first_ms, INT64_MAX, with_numbers) if _is_usable(collection, index) else ():
             descending = index.descriptor.descending[0]
-            low, high = value_range(first, last, descending)
-            rows, _ = unit.index(index).scan_fetch(unit.records(collection), low, high, None, 1, not descending)
+            key_range = ascending_values(first, last, descending)
+            rows, _ = unit.index(index).scan_fetch(unit.records(collection), key_range, None, 1)
             due_s = date_due_s(index, rows[0][2], with_numbers) if rows else None
             if due_s is not None:
                 found.append(due_s)
@@ -94,15 +95,18 @@ def count_by_due(
     left = most
     default_s = collection.default_ttl_s
     unit = RecoveryUnit(service)
-    if default_s > 0 and unit.records(collection).default_seconds(NO_CUTOFF_S, 1):
+    by_default, by_own = ExpiryIndex.BY_DEFAULT, ExpiryIndex.BY_OWN
+    if default_s > 0 and unit.records(collection).due_seconds(by_default, NO_CUTOFF_S, 1):
         for place in range(len(counts)):
             first_s = bounds[place] - default_s if place > 0 else NO_CUTOFF_S
-            counted = _count_records(service, collection, False, first_s, bounds[place + 1] - default_s, left, per_step)
+            counted = _count_records(
+                service, collection, by_default, first_s, bounds[place + 1] - default_s, left, per_step
+            )
             counts[place] += counted
             left -= counted
-    if default_s != NO_TTL and not collection.dropped and unit.records(collection).own_seconds(NO_CUTOFF_S, 1):
+    if default_s != NO_TTL and not collection.dropped and unit.records(collection).due_seconds(by_own, NO_CUTOFF_S, 1):
         for place in range(len(counts)):
-            counted = _count_records(service, collection, True, bounds[place], bounds[place + 1], left, per_step)
+            counted = _count_records(service, collection, by_own, bounds[place], bounds[place + 1], left, per_step)
             counts[place] += counted
             left -= counted
     with_numbers = numbers_are_dates(service)
@@ -120,19 +124,22 @@ def count_by_due(
 
 
 def _count_records(
-    service: ServiceContext, collection: Collection, own: bool, after_s: int, last_s: int, most: int, per_step: int
+    service: ServiceContext,
+    collection: Collection,
+    by: ExpiryIndex,
+    after_s: int,
+    last_s: int,
+    most: int,
+    per_step: int,
 ) -> int:
-    """Records in an expiry index behind one second up to another one, `most` at most."""
+    """Records in an expiry index after one second up to another one, `most` at most."""
     unit = RecoveryUnit(service)
     total = 0
     at: tuple[int, int] | None = (after_s, MAX_RECORD_ID)
     while at is not None and total < most and not collection.dropped:
         records: RecordStore = unit.records(collection)
         limit = min(per_step, most - total)
-        if own:
-            counted, at = records.count_own_behind(at, last_s, limit)
-        else:
-            counted, at = records.count_default_behind(at, last_s, limit)
+        counted, at = records.count_due_after(by, at, last_s, limit)
         total += counted
         service.stacks.give_way()
     return total
@@ -149,13 +156,13 @@ def _count_entries(
 ) -> int:
     """Entries of a date-field TTL index from `first` to `last`, both inclusive, `most` at most."""
     unit = RecoveryUnit(service)
-    low, high = value_range(first, last, index.descriptor.descending[0])
+    key_range = KeyRange(*value_range(first, last, index.descriptor.descending[0]))
     total = 0
     position: tuple[bytes, int] | None = None
     skipped = per_step
     # The entry behind so many others tells that these are there; if there are not so many, half of them may be.
     while total < most and _is_usable(collection, index):
-        found = unit.index(index).entry_behind(low, high, position, skipped)
+        found = unit.index(index).entry_at(key_range, position, skipped)
         if found is not None:
             total += skipped + 1
             position = found

@@ -58,7 +58,7 @@ from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command
 from mongottl.server.web.extended_json import shown
 from mongottl.server.web.http import Request, Response, text
-from mongottl.storage.interface import Record
+from mongottl.storage.interface import KeyRange, Record
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL
 
 PAGE_DOCUMENTS: Final = 20
@@ -204,7 +204,7 @@ class Documents:
         """The first document, by `_id`, whose `_id` is of a type that comes behind this one; None if there is none."""
         unit = RecoveryUnit(self._shell.service)
         low = bracket_range(bracket_of_type(type_code))[1]
-        rows, _ = unit.index(index).scan_fetch(unit.records(collection), low, HIGHEST_KEY, None, 1)
+        rows, _ = unit.index(index).scan_fetch(unit.records(collection), KeyRange(low, HIGHEST_KEY), None, 1)
         return rows[0][2] if rows else None
 
     async def read(self, client: ClientInfo, asked: _Asked, command: dict[str, Value], end_s: float) -> "_Batch":

@@ -1,11 +1,6 @@
 """What holds for arguments and results, whatever store they are of."""
 
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    DueEntry,
-    IndexEntry,
-    Record,
-)
+from mongottl.storage.interface import MAX_RECORD_ID, IndexEntry, KeyRange, Record
 
 # What `ttl` may be: 2^31 - 1 is Cosmos's largest, 0 stands for none, -1 for never.
 _MAX_TTL_S = (1 << 31) - 1
@@ -34,36 +29,13 @@ def check_bytes(method: str, documents: list[bytes], max_bytes: int) -> bool:
     return size >= max_bytes
 
 
-def check_due(method: str, records: list[Record], order: list[tuple[int, int]], limit: int, max_bytes: int) -> None:
-    """Asserts what holds for due records by either index. order: instant and record id of each record."""
-    assert len(records) <= limit
-    check_bytes(method, [record[1] for record in records], max_bytes)
-    for record in records:
-        check_record(record)
-    assert order == sorted(set(order)), f"{method}: out of order"
-
-
 def check_entry(key: bytes, record_id: int) -> None:
     assert type(key) is bytes, f"a key is bytes, not {type(key).__name__}"
     assert type(record_id) is int and 0 < record_id < MAX_RECORD_ID
 
 
-def check_range(method: str, low: bytes, high: bytes, after: IndexEntry | None, limit: int) -> None:
+def check_range(method: str, key_range: KeyRange, after: IndexEntry | None, limit: int) -> None:
+    low, high = key_range.low, key_range.high
     assert type(low) is bytes and type(high) is bytes
     assert limit > 0
     assert after is None or low <= after[0] < high, f"{method}: the position is outside the range"
-
-
-def check_counted(method: str, count: int, last: DueEntry | None, after: DueEntry, until: int, limit: int) -> None:
-    assert 0 <= count <= limit, f"{method}: more than the limit"
-    if last is not None:
-        assert count == limit, f"{method}: it ends before the limit and before the end"
-        assert after < last and last[0] <= until, f"{method}: the last one counted is outside the range"
-
-
-def check_seconds(method: str, seconds: list[int], after: int, limit: int) -> None:
-    assert len(seconds) <= limit
-    last = after
-    for second in seconds:
-        assert type(second) is int and second > last, f"{method}: out of order"
-        last = second

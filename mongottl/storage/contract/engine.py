@@ -6,11 +6,10 @@ from types import TracebackType
 
 from mongottl.document.utf8 import encode_text
 from mongottl.storage.contract.calls import Allowed, ContractCalls
-from mongottl.storage.contract.checks import (
-    check_name,
-)
+from mongottl.storage.contract.checks import check_name
 from mongottl.storage.contract.records import ContractRecordStore
 from mongottl.storage.contract.sorted_data import ContractSortedData
+from mongottl.storage.forwarding import ForwardingEngine
 from mongottl.storage.interface import (
     RecordStore,
     SavedState,
@@ -21,13 +20,12 @@ from mongottl.storage.interface import (
 )
 
 
-class ContractEngine(ContractCalls, StorageEngine):
+class ContractEngine(ContractCalls, ForwardingEngine):
     """Wraps an engine, and each record store and sorted data that it returns."""
 
     def __init__(self, inner: StorageEngine) -> None:
-        super().__init__()
-        self.name = inner.name
-        self.inner = inner
+        ContractCalls.__init__(self)
+        ForwardingEngine.__init__(self, inner)
         self._records: dict[str, ContractRecordStore] = {}
         self._sorted: dict[str, ContractSortedData] = {}
         # The saved states, with the idents and catalog entries of each.
@@ -150,10 +148,6 @@ class ContractEngine(ContractCalls, StorageEngine):
         assert 0 <= unused <= self.inner.stored_bytes, "unused_bytes: more than is stored"
         return unused
 
-    @property
-    def must_rewrite(self) -> bool:
-        return self.inner.must_rewrite
-
     def reclaim_some(self, limit: int, keep_bytes: int = 0) -> int:
         self.require_open("reclaim_some")
         assert self.unit is None, "reclaim_some inside a unit of work"
@@ -179,10 +173,6 @@ class ContractEngine(ContractCalls, StorageEngine):
         assert not self.inner.idents() and not self.inner.catalog_entries(), "clear left something"
         for ident in gone:
             self.forget(ident)
-
-    @property
-    def saves_states(self) -> bool:
-        return self.inner.saves_states
 
     def save_state(self) -> SavedState:
         self.require_open("save_state")
@@ -259,22 +249,10 @@ class ContractEngine(ContractCalls, StorageEngine):
             self.inner.delete_catalog_entry(key)
 
     @property
-    def committed_number(self) -> int:
-        return self.inner.committed_number
-
-    @property
     def durable_number(self) -> int:
         durable = self.inner.durable_number
         assert durable <= self.inner.committed_number, "durable_number: of a commit that has not been made"
         return durable
-
-    @property
-    def failed(self) -> bool:
-        return self.inner.failed
-
-    @property
-    def disk_full(self) -> bool:
-        return self.inner.disk_full
 
     def require_room(self) -> None:
         self.require_open("require_room")
@@ -290,21 +268,9 @@ class ContractEngine(ContractCalls, StorageEngine):
             self.inner.flush()
         assert self.closed or self.inner.durable_number >= before, "flush: a commit is not durable"
 
-    @property
-    def maintenance_due(self) -> bool:
-        return self.inner.maintenance_due
-
-    @property
-    def writers_should_wait(self) -> bool:
-        return self.inner.writers_should_wait
-
     def maintain(self) -> None:
         with Allowed("maintain"):
             self.inner.maintain()
-
-    @property
-    def can_copy(self) -> bool:
-        return self.inner.can_copy
 
     def copy_to(self, path: str, proceed: Callable[[], None]) -> None:
         self.require_open("copy_to")

@@ -3,22 +3,17 @@
 from functools import partial
 
 from mongottl.storage.contract.calls import Allowed, ContractCalls
-from mongottl.storage.contract.checks import (
-    check_bytes,
-    check_counted,
-    check_due,
-    check_facts,
-    check_record,
-    check_seconds,
-)
+from mongottl.storage.contract.checks import check_bytes, check_facts, check_record
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
     NO_BYTE_LIMIT,
     DueEntry,
+    ExpiryIndex,
     NewRecord,
     Record,
     RecordStore,
     WriteConflict,
+    due_second,
 )
 
 
@@ -200,98 +195,65 @@ class ContractRecordStore(RecordStore):
         assert found >= 0
         return found
 
-    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        self._require("due_by_default", False)
-        assert limit > 0 and max_bytes > 0
-        max_bytes = self.engine.batch_bytes(max_bytes)
-        with Allowed("due_by_default"):
-            records = self.inner.due_by_default(max_ts, limit, max_bytes)
-        assert records or self.inner.count_due_by_default(max_ts) == 0, "due_by_default: records are left out"
-        for record in records:
-            assert record[3] == 0 and record[2] <= max_ts, "due_by_default: a record is not due"
-        check_due("due_by_default", records, [(record[2], record[0]) for record in records], limit, max_bytes)
-        return records
-
-    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        self._require("due_by_own", False)
-        assert limit > 0 and max_bytes > 0
-        max_bytes = self.engine.batch_bytes(max_bytes)
-        with Allowed("due_by_own"):
-            records = self.inner.due_by_own(now_s, limit, max_bytes)
-        assert records or self.inner.count_due_by_own(now_s) == 0, "due_by_own: records are left out"
-        for record in records:
-            assert record[3] > 0 and record[2] + record[3] <= now_s, "due_by_own: a record is not due"
-        check_due("due_by_own", records, [(record[2] + record[3], record[0]) for record in records], limit, max_bytes)
-        return records
-
-    def count_due_by_default(self, max_ts: int) -> int:
-        self._require("count_due_by_default", False)
-        with Allowed("count_due_by_default"):
-            found = self.inner.count_due_by_default(max_ts)
-        assert 0 <= found <= self.inner.count()
-        assert (found > 0) == bool(self.inner.due_by_default(max_ts, 1))
-        return found
-
-    def count_due_by_own(self, now_s: int) -> int:
-        self._require("count_due_by_own", False)
-        with Allowed("count_due_by_own"):
-            found = self.inner.count_due_by_own(now_s)
-        assert 0 <= found <= self.inner.count()
-        assert (found > 0) == bool(self.inner.due_by_own(now_s, 1))
-        return found
-
-    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
-        self._require("default_seconds", False)
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
+        self._require("due_entries", False)
         assert limit > 0
-        with Allowed("default_seconds"):
-            seconds = self.inner.default_seconds(after_ts, limit)
-        check_seconds("default_seconds", seconds, after_ts, limit)
-        return seconds
-
-    def own_seconds(self, after_due: int, limit: int) -> list[int]:
-        self._require("own_seconds", False)
-        assert limit > 0
-        with Allowed("own_seconds"):
-            seconds = self.inner.own_seconds(after_due, limit)
-        check_seconds("own_seconds", seconds, after_due, limit)
-        return seconds
-
-    def default_entries(self, after: DueEntry, max_ts: int, limit: int) -> list[DueEntry]:
-        self._require("default_entries", False)
-        assert limit > 0 and self.on_pages
-        with Allowed("default_entries"):
-            entries = self.inner.default_entries(after, max_ts, limit)
-        _check_entries("default_entries", entries, after, max_ts, limit)
+        with Allowed("due_entries"):
+            entries = self.inner.due_entries(index, after, until_s, limit)
+        assert len(entries) <= limit, "due_entries: too many"
+        assert all(second <= until_s for second, _ in entries), "due_entries: a record is not due"
+        assert [after, *entries] == sorted({after, *entries}), "due_entries: out of order"
+        if len(entries) < limit:
+            last = entries[-1] if entries else after
+            assert not self.inner.due_entries(index, last, until_s, 1), "due_entries: not the end"
         return entries
 
-    def own_entries(self, after: DueEntry, max_due: int, limit: int) -> list[DueEntry]:
-        self._require("own_entries", False)
-        assert limit > 0 and self.on_pages
-        with Allowed("own_entries"):
-            entries = self.inner.own_entries(after, max_due, limit)
-        _check_entries("own_entries", entries, after, max_due, limit)
-        return entries
+    def due(self, index: ExpiryIndex, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        self._require("due", False)
+        assert limit > 0 and max_bytes > 0
+        max_bytes = self.engine.batch_bytes(max_bytes)
+        with Allowed("due"):
+            records = self.inner.due(index, until_s, limit, max_bytes)
+        assert records or self.inner.count_due(index, until_s) == 0, "due: records are left out"
+        assert len(records) <= limit
+        check_bytes("due", [record[1] for record in records], max_bytes)
+        for record in records:
+            check_record(record)
+            assert index.holds(record) and due_second(record) <= until_s, "due: a record is not due"
+        order = [(due_second(record), record[0]) for record in records]
+        assert order == sorted(set(order)), "due: out of order"
+        return records
 
-    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
-        self._require("count_default_behind", False)
+    def count_due(self, index: ExpiryIndex, until_s: int) -> int:
+        self._require("count_due", False)
+        with Allowed("count_due"):
+            found = self.inner.count_due(index, until_s)
+        assert 0 <= found <= self.inner.count()
+        assert (found > 0) == bool(self.inner.due(index, until_s, 1))
+        return found
+
+    def count_due_after(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
+    ) -> tuple[int, DueEntry | None]:
+        self._require("count_due_after", False)
         assert limit > 0
-        with Allowed("count_default_behind"):
-            count, last = self.inner.count_default_behind(after, max_ts, limit)
-        check_counted("count_default_behind", count, last, after, max_ts, limit)
-        assert count <= self.inner.count_due_by_default(max_ts), "count_default_behind: counted records are not due"
+        with Allowed("count_due_after"):
+            count, last = self.inner.count_due_after(index, after, until_s, limit)
+        assert 0 <= count <= limit, "count_due_after: more than the limit"
+        if last is not None:
+            assert count == limit, "count_due_after: it ends before the limit and before the end"
+            assert after < last and last[0] <= until_s, "count_due_after: the last one counted is outside the range"
+        assert count <= self.inner.count_due(index, until_s), "count_due_after: counted records are not due"
         return count, last
 
-    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
-        self._require("count_own_behind", False)
+    def due_seconds(self, index: ExpiryIndex, after_s: int, limit: int) -> list[int]:
+        self._require("due_seconds", False)
         assert limit > 0
-        with Allowed("count_own_behind"):
-            count, last = self.inner.count_own_behind(after, max_due, limit)
-        check_counted("count_own_behind", count, last, after, max_due, limit)
-        assert count <= self.inner.count_due_by_own(max_due), "count_own_behind: counted records are not due"
-        return count, last
-
-
-def _check_entries(method: str, entries: list[DueEntry], after: DueEntry, last: int, limit: int) -> None:
-    assert len(entries) <= limit, f"{method}: too many"
-    assert all(entry[0] <= last for entry in entries), f"{method}: a record is not due"
-    assert [after, *entries] == sorted({after, *entries}), f"{method}: the entries do not ascend"
+        with Allowed("due_seconds"):
+            seconds = self.inner.due_seconds(index, after_s, limit)
+        assert len(seconds) <= limit
+        last = after_s
+        for second in seconds:
+            assert type(second) is int and second > last, "due_seconds: out of order"
+            last = second
+        return seconds

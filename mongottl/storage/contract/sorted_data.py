@@ -13,6 +13,7 @@ from mongottl.storage.interface import (
     DuplicateKey,
     FetchedEntry,
     IndexEntry,
+    KeyRange,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -98,73 +99,58 @@ class ContractSortedData(SortedDataInterface):
         assert self.inner.find_exact([key]) == [entry for entry in before if entry != (key, record_id)]
 
     def scan(
-        self,
-        low: bytes,
-        high: bytes,
-        after: IndexEntry | None,
-        limit: int,
-        forward: bool = True,
-        max_bytes: int = NO_BYTE_LIMIT,
+        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[IndexEntry], bool]:
-        max_bytes = self._bytes_of_range("scan", low, high, after, limit, max_bytes)
+        max_bytes = self._bytes_of_range("scan", key_range, after, limit, max_bytes)
         with Allowed("scan"):
-            entries, more = self.inner.scan(low, high, after, limit, forward, max_bytes)
-        self._check_scan("scan", entries, low, high, after, limit, forward)
+            entries, more = self.inner.scan(key_range, after, limit, max_bytes)
+        self._check_scan("scan", entries, key_range, after, limit)
         reached = check_bytes("scan", [key for key, _ in entries], max_bytes)
         assert not more or (entries and (reached or len(entries) == limit)), "scan: no limit was reached"
         last = entries[-1] if entries else after
-        assert more or not self.inner.scan(low, high, last, 1, forward)[0], "scan: not the end"
+        assert more or not self.inner.scan(key_range, last, 1)[0], "scan: not the end"
         return entries, more
 
     def _bytes_of_range(
-        self, method: str, low: bytes, high: bytes, after: IndexEntry | None, limit: int, max_bytes: int
+        self, method: str, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int
     ) -> int:
         """Checks what a range is asked for with; the bytes that the engine within is given."""
         self._require(method, False)
-        check_range(method, low, high, after, limit)
+        check_range(method, key_range, after, limit)
         assert max_bytes > 0
         return self.engine.batch_bytes(max_bytes)
 
     def _check_scan(
-        self,
-        method: str,
-        entries: list[IndexEntry],
-        low: bytes,
-        high: bytes,
-        after: IndexEntry | None,
-        limit: int,
-        forward: bool,
+        self, method: str, entries: list[IndexEntry], key_range: KeyRange, after: IndexEntry | None, limit: int
     ) -> None:
         assert len(entries) <= limit
         last = after
-        for key, record_id in entries:
-            check_entry(key, record_id)
-            assert low <= key < high, f"{method}: outside the range"
+        for entry in entries:
+            check_entry(*entry)
+            assert key_range.low <= entry[0] < key_range.high, f"{method}: outside the range"
             if last is not None:
-                assert (key, record_id) > last if forward else (key, record_id) < last, f"{method}: out of order"
-            last = (key, record_id)
+                assert entry > last if key_range.forward else entry < last, f"{method}: out of order"
+            last = entry
         self._check_unique(entries)
 
     def scan_fetch(
         self,
         records: RecordStore,
-        low: bytes,
-        high: bytes,
+        key_range: KeyRange,
         after: IndexEntry | None,
         limit: int,
-        forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
-        max_bytes = self._bytes_of_range("scan_fetch", low, high, after, limit, max_bytes)
+        max_bytes = self._bytes_of_range("scan_fetch", key_range, after, limit, max_bytes)
         store = self._own_store("scan_fetch", records)
         with Allowed("scan_fetch"):
-            fetched, more = self.inner.scan_fetch(store, low, high, after, limit, forward, max_bytes)
+            fetched, more = self.inner.scan_fetch(store, key_range, after, limit, max_bytes)
         entries = [(key, record_id) for key, record_id, _, _, _ in fetched]
-        self._check_scan("scan_fetch", entries, low, high, after, limit, forward)
+        self._check_scan("scan_fetch", entries, key_range, after, limit)
         reached = check_bytes("scan_fetch", [row[2] for row in fetched], max_bytes)
         assert fetched or not more, "scan_fetch: no record, but more to come"
         assert not more or reached or len(fetched) == limit, "scan_fetch: no limit was reached"
-        expected, _ = self.inner.scan(low, high, after, len(entries) + (0 if more else 1), forward)
+        expected, _ = self.inner.scan(key_range, after, len(entries) + (0 if more else 1))
         assert entries == expected, "scan_fetch: an entry has no record, or the end was not reached"
         for _, record_id, document, ts, ttl in fetched:
             assert store.find_record(record_id) == (record_id, document, ts, ttl)
@@ -202,18 +188,19 @@ class ContractSortedData(SortedDataInterface):
         self._check_unique(entries)
         return entries
 
-    def count_range(self, low: bytes, high: bytes) -> int:
+    def count_range(self, key_range: KeyRange) -> int:
         self._require("count_range", False)
-        check_range("count_range", low, high, None, 1)
+        check_range("count_range", key_range, None, 1)
         with Allowed("count_range"):
-            found = self.inner.count_range(low, high)
-        assert (found > 0) == bool(self.inner.scan(low, high, None, 1)[0])
+            found = self.inner.count_range(key_range)
+        assert (found > 0) == bool(self.inner.scan(key_range, None, 1)[0])
         return found
 
-    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
-        self._require("entry_behind", False)
-        check_range("entry_behind", low, high, after, max(entries, 1))
-        with Allowed("entry_behind"):
-            found = self.inner.entry_behind(low, high, after, entries)
-        assert ([] if found is None else [found]) == self.inner.scan(low, high, after, entries + 1)[0][entries:]
+    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+        self._require("entry_at", False)
+        assert key_range.forward, "entry_at: a backward range"
+        check_range("entry_at", key_range, after, max(offset, 1))
+        with Allowed("entry_at"):
+            found = self.inner.entry_at(key_range, after, offset)
+        assert ([] if found is None else [found]) == self.inner.scan(key_range, after, offset + 1)[0][offset:]
         return found

@@ -104,12 +104,6 @@ class MemoryEngine(StorageEngine):
                 released.pop()
         return bool(self._dropped or released)
 
-    def clear(self) -> None:
-        for ident in self.idents():
-            self.drop_ident(ident)
-        for key in list(self._catalog):
-            self.delete_catalog_entry(key)
-
     @property
     def saves_states(self) -> bool:
         return True
@@ -183,20 +177,6 @@ class MemoryEngine(StorageEngine):
     @property
     def committed_number(self) -> int:
         return self._units.commit_count
-
-    @property
-    def durable_number(self) -> int:
-        return self._units.commit_count
-
-    def flush(self) -> None:
-        return None
-
-    @property
-    def maintenance_due(self) -> bool:
-        return False
-
-    def maintain(self) -> None:
-        return None
 
     def statistics(self) -> dict[str, int]:
         """`database_bytes` is an estimate: documents, keys and what they take around them."""

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, NewRecord, Record, RecordStore
+from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 from mongottl.storage.memory.blocks import SortedBlocks
 from mongottl.storage.memory.contents import SMALL_BYTES, SMALL_ROWS, Contents, Lifetime
 from mongottl.storage.memory.due import END, DueEntries, key_behind, second_of
@@ -253,9 +253,6 @@ class MemoryRecordStore(RecordStore):
         if conflict:
             raise self._units.conflict(f"a record to update in {self.ident} was changed or deleted")
 
-    def update_record(self, old: Record, new: Record) -> None:
-        self.update_records([old], [new])
-
     def delete_records(self, records: list[Record]) -> None:
         self._units.require_unit()
         if self._saved is not None:
@@ -280,9 +277,6 @@ class MemoryRecordStore(RecordStore):
         self._units.log(_UndoDelete(self, removed))
         if conflict:
             raise self._units.conflict(f"a record to delete in {self.ident} was changed or deleted")
-
-    def delete_record(self, record: Record) -> None:
-        self.delete_records([record])
 
     def find_record(self, record_id: int) -> Record | None:
         self._units.require_open()
@@ -324,42 +318,39 @@ class MemoryRecordStore(RecordStore):
         self._units.require_open()
         return self._size_bytes
 
-    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        return self._due(self._default, max_ts, limit, max_bytes)
-
-    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        return self._due(self._own, now_s, limit, max_bytes)
-
-    def count_due_by_default(self, max_ts: int) -> int:
-        self._units.require_open()
-        return self._default.count(b"", key_behind(max_ts))
-
-    def count_due_by_own(self, now_s: int) -> int:
-        self._units.require_open()
-        return self._own.count(b"", key_behind(now_s))
-
-    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
-        self._units.require_open()
-        return [second_of(key) for key in self._default.distinct(key_behind(after_ts), END, limit)]
-
-    def own_seconds(self, after_due: int, limit: int) -> list[int]:
-        self._units.require_open()
-        return [second_of(key) for key in self._own.distinct(key_behind(after_due), END, limit)]
-
-    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
-        return self._count_behind(self._default, after, max_ts, limit)
-
-    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
-        return self._count_behind(self._own, after, max_due, limit)
-
-    def _count_behind(self, index: SortedBlocks, after: DueEntry, last: int, limit: int) -> tuple[int, DueEntry | None]:
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
         self._units.require_open()
         low = key_behind(after[0] - 1)
-        high = key_behind(last)
-        position = index.entry_behind(low, after[1] + 1, high, limit - 1)
+        keys, ids = self._due_blocks(index).slice(low, key_behind(until_s), (low, after[1]), limit, True)
+        return [(second_of(keys[place]), ids[place]) for place in range(len(ids))]
+
+    def due(self, index: ExpiryIndex, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        self._units.require_open()
+        _, ids = self._due_blocks(index).slice(b"", key_behind(until_s), None, limit, True)
+        return self.find_records(ids, max_bytes)[0]
+
+    def count_due(self, index: ExpiryIndex, until_s: int) -> int:
+        self._units.require_open()
+        return self._due_blocks(index).count(b"", key_behind(until_s))
+
+    def count_due_after(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
+    ) -> tuple[int, DueEntry | None]:
+        self._units.require_open()
+        blocks = self._due_blocks(index)
+        low = key_behind(after[0] - 1)
+        high = key_behind(until_s)
+        position = blocks.entry_behind(low, after[1] + 1, high, limit - 1)
         if position is None:
-            return index.count_behind(low, after[1] + 1, high), None
+            return blocks.count_behind(low, after[1] + 1, high), None
         return limit, (second_of(position[0]), position[1])
+
+    def due_seconds(self, index: ExpiryIndex, after_s: int, limit: int) -> list[int]:
+        self._units.require_open()
+        return [second_of(key) for key in self._due_blocks(index).distinct(key_behind(after_s), END, limit)]
+
+    def _due_blocks(self, index: ExpiryIndex) -> SortedBlocks:
+        return self._own if index is ExpiryIndex.BY_OWN else self._default
 
     def get(self, record_id: i64) -> object:
         """The record of that id, or None."""
@@ -463,11 +454,6 @@ class MemoryRecordStore(RecordStore):
             at -= 1
             end = SIZE
         return found
-
-    def _due(self, index: SortedBlocks, last: int, limit: int, max_bytes: int) -> list[Record]:
-        self._units.require_open()
-        _, ids = index.slice(b"", key_behind(last), None, limit, True)
-        return self.find_records(ids, max_bytes)[0]
 
     def _block(self, record_id: i64) -> RecordBlock:
         """The block of a record id; one without records if there is none."""

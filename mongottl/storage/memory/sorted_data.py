@@ -14,6 +14,7 @@ from mongottl.storage.interface import (
     DuplicateKey,
     FetchedEntry,
     IndexEntry,
+    KeyRange,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -246,16 +247,10 @@ class MemorySortedData(SortedDataInterface):
         self._remove([key], [record_id])
 
     def scan(
-        self,
-        low: bytes,
-        high: bytes,
-        after: IndexEntry | None,
-        limit: int,
-        forward: bool = True,
-        max_bytes: int = NO_BYTE_LIMIT,
+        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[IndexEntry], bool]:
         self._units.require_open()
-        keys, rids = self._blocks.slice(low, high, after, limit, forward)
+        keys, rids = self._blocks.slice(key_range.low, key_range.high, after, limit, key_range.forward)
         more = len(keys) >= limit
         if max_bytes != NO_BYTE_LIMIT:
             left: i64 = max_bytes
@@ -271,11 +266,9 @@ class MemorySortedData(SortedDataInterface):
     def scan_fetch(
         self,
         records: RecordStore,
-        low: bytes,
-        high: bytes,
+        key_range: KeyRange,
         after: IndexEntry | None,
         limit: int,
-        forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
         self._units.require_open()
@@ -285,7 +278,7 @@ class MemorySortedData(SortedDataInterface):
         fits = records.fits_repeated(limit, max_bytes)
         more = True
         while more and not found:
-            keys, rids = self._blocks.slice(low, high, after, limit, forward)
+            keys, rids = self._blocks.slice(key_range.low, key_range.high, after, limit, key_range.forward)
             more = len(keys) >= limit
             place: i64 = 0
             for rid in rids:
@@ -324,15 +317,15 @@ class MemorySortedData(SortedDataInterface):
                     found.append((key, rid))
         return found
 
-    def count_range(self, low: bytes, high: bytes) -> int:
+    def count_range(self, key_range: KeyRange) -> int:
         self._units.require_open()
-        return self._blocks.count(low, high)
+        return self._blocks.count(key_range.low, key_range.high)
 
-    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
         self._units.require_open()
         if after is None:
-            return self._blocks.entry_behind(low, 0, high, entries)
-        return self._blocks.entry_behind(after[0], after[1] + 1, high, entries)
+            return self._blocks.entry_behind(key_range.low, 0, key_range.high, offset)
+        return self._blocks.entry_behind(after[0], after[1] + 1, key_range.high, offset)
 
     def estimated_bytes(self) -> int:
         return self._blocks.length * (_ENTRY_BYTES + _MAP_BYTES if self.unique else _ENTRY_BYTES)

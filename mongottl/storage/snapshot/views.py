@@ -12,12 +12,15 @@ from typing import Final
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DueEntry,
+    ExpiryIndex,
     FetchedEntry,
     IndexEntry,
+    KeyRange,
     NewRecord,
     Record,
     RecordStore,
     SortedDataInterface,
+    due_second,
 )
 from mongottl.storage.snapshot.history import Snapshot
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
@@ -44,10 +47,6 @@ def _not_writable() -> RuntimeError:
     return RuntimeError("a view is not written, and the timing wheel does not read it")
 
 
-def _own_second(record: Record) -> int:
-    return record[2] + record[3]
-
-
 class PatchedRecords(RecordStore):
     """The records of a base with those of a patch instead of its own."""
 
@@ -59,19 +58,10 @@ class PatchedRecords(RecordStore):
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         raise _not_writable()
 
-    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
-        raise _not_writable()
-
     def update_records(self, old: list[Record], new: list[Record]) -> None:
         raise _not_writable()
 
-    def update_record(self, old: Record, new: Record) -> None:
-        raise _not_writable()
-
     def delete_records(self, records: list[Record]) -> None:
-        raise _not_writable()
-
-    def delete_record(self, record: Record) -> None:
         raise _not_writable()
 
     def find_record(self, record_id: int) -> Record | None:
@@ -139,49 +129,24 @@ class PatchedRecords(RecordStore):
             found.append((0 if image is None else 1, 0 if old is None else 1, size))
         return found
 
-    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        found = self.base.due_by_default(max_ts, limit + len(self.patch.order))
-        due = self._unpatched(found) + [image for image in self._images() if image[3] == 0 and image[2] <= max_ts]
-        due.sort(key=lambda record: (record[2], record[0]))
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
+        raise _not_writable()
+
+    def due(self, index: ExpiryIndex, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        found = self.base.due(index, until_s, limit + len(self.patch.order))
+        due = [record for record in found if record[0] not in self.patch.images]
+        for image in self.patch.images.values():
+            if image is not None and index.holds(image) and due_second(image) <= until_s:
+                due.append(image)
+        due.sort(key=lambda record: (due_second(record), record[0]))
         return _first(due, limit, max_bytes)[0]
 
-    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        found = self.base.due_by_own(now_s, limit + len(self.patch.order))
-        due = self._unpatched(found) + [i for i in self._images() if i[3] > 0 and _own_second(i) <= now_s]
-        due.sort(key=lambda record: (_own_second(record), record[0]))
-        return _first(due, limit, max_bytes)[0]
-
-    def count_due_by_default(self, max_ts: int) -> int:
-        count = self.base.count_due_by_default(max_ts)
+    def count_due(self, index: ExpiryIndex, until_s: int) -> int:
+        count = self.base.count_due(index, until_s)
         for record, change in self._changes():
-            if record[3] == 0 and record[2] <= max_ts:
+            if index.holds(record) and due_second(record) <= until_s:
                 count += change
         return count
-
-    def count_due_by_own(self, now_s: int) -> int:
-        count = self.base.count_due_by_own(now_s)
-        for record, change in self._changes():
-            if record[3] > 0 and _own_second(record) <= now_s:
-                count += change
-        return count
-
-    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
-        raise _not_writable()
-
-    def own_seconds(self, after_due: int, limit: int) -> list[int]:
-        raise _not_writable()
-
-    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
-        raise _not_writable()
-
-    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
-        raise _not_writable()
-
-    def _images(self) -> list[Record]:
-        return [image for image in self.patch.images.values() if image is not None]
-
-    def _unpatched(self, records: list[Record]) -> list[Record]:
-        return [record for record in records if record[0] not in self.patch.images]
 
     def _changes(self) -> list[tuple[Record, int]]:
         """The records of the patch with 1, and those of the base that they replace with -1."""
@@ -217,28 +182,19 @@ class PatchedEntries(SortedDataInterface):
     def insert(self, entries: list[IndexEntry]) -> None:
         raise _not_writable()
 
-    def insert_one(self, key: bytes, record_id: int) -> None:
-        raise _not_writable()
-
     def remove(self, entries: list[IndexEntry]) -> None:
         raise _not_writable()
 
-    def remove_one(self, key: bytes, record_id: int) -> None:
-        raise _not_writable()
-
     def scan(
-        self,
-        low: bytes,
-        high: bytes,
-        after: IndexEntry | None,
-        limit: int,
-        forward: bool = True,
-        max_bytes: int = NO_BYTE_LIMIT,
+        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[IndexEntry], bool]:
+        low = key_range.low
+        high = key_range.high
+        forward = key_range.forward
         images = self.patch.images
         order = self.patch.order
         while True:
-            rows, more = self.base.scan(low, high, after, limit, forward, max_bytes)
+            rows, more = self.base.scan(key_range, after, limit, max_bytes)
             if forward:
                 start = bisect_left(order, (low, 0)) if after is None else bisect_right(order, after)
                 end = bisect_right(order, rows[-1]) if more else bisect_left(order, (high, 0))
@@ -258,42 +214,19 @@ class PatchedEntries(SortedDataInterface):
     def scan_fetch(
         self,
         records: RecordStore,
-        low: bytes,
-        high: bytes,
+        key_range: KeyRange,
         after: IndexEntry | None,
         limit: int,
-        forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
-        if not isinstance(records, PatchedRecords) and not self._patched(low, high):
-            return self.base.scan_fetch(records, low, high, after, limit, forward, max_bytes)
-        while True:
-            entries, more = self.scan(low, high, after, limit, forward)
-            ids = list(dict.fromkeys([entry[1] for entry in entries]))
-            stored, looked_up = records.find_records(ids, max_bytes)
-            by_id = {record[0]: record for record in stored}
-            unread = set(ids[looked_up:])
-            fetched: list[FetchedEntry] = []
-            size = 0
-            for entry in entries:
-                if entry[1] in unread or size >= max_bytes:
-                    return fetched, True
-                record = by_id.get(entry[1])
-                if record is not None:
-                    fetched.append((entry[0], record[0], record[1], record[2], record[3]))
-                    size += len(record[1])
-            if fetched or not more:
-                return fetched, more
-            after = entries[-1]
+        if not isinstance(records, PatchedRecords) and not self._patched(key_range):
+            return self.base.scan_fetch(records, key_range, after, limit, max_bytes)
+        return super().scan_fetch(records, key_range, after, limit, max_bytes)
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         if not isinstance(records, PatchedRecords) and not self.patch.order:
             return self.base.fetch_exact(records, key)
-        for entry in self.find_exact([key]):
-            record = records.find_record(entry[1])
-            if record is not None:
-                return record
-        return None
+        return super().fetch_exact(records, key)
 
     def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
         images = self.patch.images
@@ -315,31 +248,24 @@ class PatchedEntries(SortedDataInterface):
             found += [(key, record_id) for record_id in sorted(ids)]
         return found
 
-    def _patched(self, low: bytes, high: bytes) -> list[IndexEntry]:
+    def _patched(self, key_range: KeyRange) -> list[IndexEntry]:
         """The entries of the patch in a range."""
         order = self.patch.order
-        return order[bisect_left(order, (low, 0)) : bisect_left(order, (high, 0))]
+        return order[bisect_left(order, (key_range.low, 0)) : bisect_left(order, (key_range.high, 0))]
 
-    def count_range(self, low: bytes, high: bytes) -> int:
-        count = self.base.count_range(low, high)
-        patched = self._patched(low, high)
+    def count_range(self, key_range: KeyRange) -> int:
+        count = self.base.count_range(key_range)
+        patched = self._patched(key_range)
         if patched:
             before = set(self.base.find_exact(list(dict.fromkeys([entry[0] for entry in patched]))))
             for entry in patched:
                 count += self.patch.images[entry] - (entry in before)
         return count
 
-    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
-        if not self._patched(low, high):
-            return self.base.entry_behind(low, high, after, entries)
-        while True:
-            found, more = self.scan(low, high, after, entries + 1)
-            if len(found) > entries:
-                return found[entries]
-            if not more:
-                return None
-            entries -= len(found)
-            after = found[-1]
+    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+        if not self._patched(key_range):
+            return self.base.entry_at(key_range, after, offset)
+        return super().entry_at(key_range, after, offset)
 
 
 def _first_entries(entries: list[IndexEntry], limit: int, max_bytes: int) -> tuple[list[IndexEntry], bool]:

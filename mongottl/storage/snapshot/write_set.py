@@ -204,28 +204,22 @@ class OwnRecords(PatchedRecords):
         self._own = own
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
-        return [self.insert_record(document, ts, ttl) for document, ts, ttl in records]
-
-    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
-        record_id = self._own.new_id()
-        self._own.put_record(self.patch, record_id, (record_id, document, ts, ttl))
-        return record_id
+        ids: list[int] = []
+        for document, ts, ttl in records:
+            record_id = self._own.new_id()
+            self._own.put_record(self.patch, record_id, (record_id, document, ts, ttl))
+            ids.append(record_id)
+        return ids
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
         for before, after in zip(old, new, strict=True):
-            self.update_record(before, after)
-
-    def update_record(self, old: Record, new: Record) -> None:
-        self._claim(old)
-        self._own.put_record(self.patch, new[0], new)
+            self._claim(before)
+            self._own.put_record(self.patch, after[0], after)
 
     def delete_records(self, records: list[Record]) -> None:
         for record in records:
-            self.delete_record(record)
-
-    def delete_record(self, record: Record) -> None:
-        self._claim(record)
-        self._own.put_record(self.patch, record[0], None)
+            self._claim(record)
+            self._own.put_record(self.patch, record[0], None)
 
     def _claim(self, record: Record) -> None:
         self._own.claim_record(self.ident, record[0])
@@ -255,17 +249,11 @@ class OwnEntries(PatchedEntries):
         for entry in entries:
             self._own.put_entry(self.patch, entry, True)
 
-    def insert_one(self, key: bytes, record_id: int) -> None:
-        self.insert([(key, record_id)])
-
     def remove(self, entries: list[IndexEntry]) -> None:
         for entry in entries:
             if self.unique:
                 self._own.claim_key(self.ident, entry[0])
             self._own.put_entry(self.patch, entry, False)
-
-    def remove_one(self, key: bytes, record_id: int) -> None:
-        self.remove([(key, record_id)])
 
     def _check_unique(self, entries: list[IndexEntry]) -> None:
         """DuplicateKey if the transaction sees the key at another record, SnapshotConflict if it exists unseen."""

@@ -36,6 +36,7 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DamagedRecord,
     DueEntry,
+    ExpiryIndex,
     NewRecord,
     Record,
     RecordStore,
@@ -85,27 +86,33 @@ def create_record_table(connection: SqliteConnection, store_id: int, is_log: boo
     connection.write(f"CREATE INDEX {table}_own ON {table} (ts + ttl) WHERE ttl > 0", ())
 
 
-def _seconds_query(table: str, value: str, condition: str) -> str:
-    """Distinct values of an expiry index by jumping from one to the next: parameters (after, limit)."""
-    return (
-        f"WITH RECURSIVE seconds(s) AS (SELECT min({value}) FROM {table} WHERE {condition} AND {value} > ? UNION ALL "
-        f"SELECT (SELECT min({value}) FROM {table} WHERE {condition} AND {value} > seconds.s) FROM seconds "
-        f"WHERE seconds.s IS NOT NULL) SELECT s FROM seconds WHERE s IS NOT NULL LIMIT ?"
-    )
+class _ExpiryQueries:
+    """The statements of one expiry index.
 
+    due, due_checked: records without and with their checksums; parameters (last second, limit).
+    count: of the records up to a second; parameter (last second).
+    seconds: distinct seconds, by jumping from one to the next; parameters (second before them, limit).
 
-class _BehindQueries:
-    """Reads or counts entries of an expiry index behind one of them.
-
+    The others read or count entries after one of them:
     entries_in_second, entries_later: parameters as below, and a limit.
-
     entry_in_second, count_in_second: of those of the same second; parameters (second, id), and for the first an offset.
     entry_later, count_later: of those of later seconds; parameters (second, last second), and an offset.
     """
 
-    def __init__(self, table: str, value: str, condition: str) -> None:
-        in_second = f"FROM {table} WHERE {condition} AND {value} = ? AND rid > ?"
-        later = f"FROM {table} WHERE {condition} AND {value} > ? AND {value} <= ?"
+    def __init__(self, table: str, index: str, value: str, condition: str, columns: str, checked: str) -> None:
+        """columns, checked: those of a record, without and with its checksum."""
+        indexed = f"{table} INDEXED BY {table}_{index}"
+        first = f"FROM {indexed} WHERE {condition} AND {value} <= ?"
+        self.due = f"SELECT {columns} {first} ORDER BY {value}, rid LIMIT ?"
+        self.due_checked = f"SELECT {checked} {first} ORDER BY {value}, rid LIMIT ?"
+        self.count = f"SELECT count(*) {first}"
+        least = f"SELECT min({value}) FROM {indexed} WHERE {condition} AND {value} >"
+        self.seconds = (
+            f"WITH RECURSIVE seconds(s) AS ({least} ? UNION ALL SELECT ({least} seconds.s) FROM seconds "
+            f"WHERE seconds.s IS NOT NULL) SELECT s FROM seconds WHERE s IS NOT NULL LIMIT ?"
+        )
+        in_second = f"FROM {indexed} WHERE {condition} AND {value} = ? AND rid > ?"
+        later = f"FROM {indexed} WHERE {condition} AND {value} > ? AND {value} <= ?"
         self.entries_in_second = f"SELECT {value}, rid {in_second} ORDER BY rid LIMIT ?"
         self.entries_later = f"SELECT {value}, rid {later} ORDER BY {value}, rid LIMIT ?"
         self.entry_in_second = f"SELECT {value}, rid {in_second} ORDER BY rid LIMIT 1 OFFSET ?"
@@ -149,8 +156,6 @@ class SqliteRecordStore(RecordStore):
         self.on_pages = connection.persistent
         written = columns + ", sum" * has_sums
         marks = "?, ?, ?, ?" + ", ?" * has_sums
-        by_default = f"FROM {table} INDEXED BY {table}_default WHERE ttl = 0 AND ts <= ?"
-        by_own = f"FROM {table} INDEXED BY {table}_own WHERE ttl > 0 AND ts + ttl <= ?"
         self._insert = f"INSERT INTO {table} ({written}) VALUES ({marks})"
         # For long documents: executed again without any, it stores nothing, and the statement forgets the document.
         values = f"SELECT * FROM (VALUES ({marks})) WHERE column1 IS NOT NULL"
@@ -175,18 +180,10 @@ class SqliteRecordStore(RecordStore):
         self._joined_whole = _JoinedQueries(table, whole)
         # For stores that may have long documents: in the place of these, NULL.
         self._joined_short = _JoinedQueries(table, short)
-        self._due_by_default_checked = f"SELECT {written} {by_default} ORDER BY ts, rid LIMIT ?"
-        self._due_by_own_checked = f"SELECT {written} {by_own} ORDER BY ts + ttl, rid LIMIT ?"
         self._forward = f"SELECT {columns} FROM {table} WHERE rid > ? ORDER BY rid LIMIT ?"
         self._backward = f"SELECT {columns} FROM {table} WHERE rid < ? ORDER BY rid DESC LIMIT ?"
-        self._due_by_default = f"SELECT {columns} {by_default} ORDER BY ts, rid LIMIT ?"
-        self._due_by_own = f"SELECT {columns} {by_own} ORDER BY ts + ttl, rid LIMIT ?"
-        self._count_due_by_default = f"SELECT count(*) {by_default}"
-        self._count_due_by_own = f"SELECT count(*) {by_own}"
-        self._default_behind = _BehindQueries(f"{table} INDEXED BY {table}_default", "ts", "ttl = 0")
-        self._own_behind = _BehindQueries(f"{table} INDEXED BY {table}_own", "ts + ttl", "ttl > 0")
-        self._default_seconds = _seconds_query(f"{table} INDEXED BY {table}_default", "ts", "ttl = 0")
-        self._own_seconds = _seconds_query(f"{table} INDEXED BY {table}_own", "ts + ttl", "ttl > 0")
+        self._by_default = _ExpiryQueries(table, "default", "ts", "ttl = 0", columns, written)
+        self._by_own = _ExpiryQueries(table, "own", "ts + ttl", "ttl > 0", columns, written)
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         if not records:
@@ -612,23 +609,19 @@ class SqliteRecordStore(RecordStore):
     def size_bytes(self) -> int:
         return self.counters.size_bytes
 
-    def due_by_default(self, max_ts: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
-        with_sums = self.must_check
-        sql = self._due_by_default_checked if with_sums else self._due_by_default
-        return self._due(sql, with_sums, max_ts, limit, max_bytes)
+    def _expiry_queries(self, index: ExpiryIndex) -> _ExpiryQueries:
+        return self._by_own if index is ExpiryIndex.BY_OWN else self._by_default
 
-    def due_by_own(self, now_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+    def due(self, index: ExpiryIndex, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
+        queries = self._expiry_queries(index)
         with_sums = self.must_check
-        sql = self._due_by_own_checked if with_sums else self._due_by_own
-        return self._due(sql, with_sums, now_s, limit, max_bytes)
-
-    def _due(self, sql: str, with_sums: bool, last: int, limit: int, max_bytes: int) -> list[Record]:
+        sql = queries.due_checked if with_sums else queries.due
         counters = self.counters
         if counters.fits(limit, max_bytes):
-            read = self._connection.read(sql, (last, limit))
+            read = self._connection.read(sql, (until_s, limit))
             most_bytes = counters.most_bytes(len(read))
         else:
-            read, left = self._connection.read_within(sql, (last, limit), 1, max_bytes)
+            read, left = self._connection.read_within(sql, (until_s, limit), 1, max_bytes)
             most_bytes = max_bytes - left
         try:
             rows = self.all_checked(read, with_sums)
@@ -637,56 +630,40 @@ class SqliteRecordStore(RecordStore):
         self._connection.remember_read(counters, rows, most_bytes)
         return rows
 
-    def count_due_by_default(self, max_ts: int) -> int:
-        return int(self._connection.read_row(self._count_due_by_default, (max_ts,))[0])
+    def count_due(self, index: ExpiryIndex, until_s: int) -> int:
+        return int(self._connection.read_row(self._expiry_queries(index).count, (until_s,))[0])
 
-    def count_due_by_own(self, now_s: int) -> int:
-        return int(self._connection.read_row(self._count_due_by_own, (now_s,))[0])
-
-    def default_seconds(self, after_ts: int, limit: int) -> list[int]:
-        seconds: list[int] = [row[0] for row in self._connection.read(self._default_seconds, (after_ts, limit))]
+    def due_seconds(self, index: ExpiryIndex, after_s: int, limit: int) -> list[int]:
+        rows = self._connection.read(self._expiry_queries(index).seconds, (after_s, limit))
+        seconds: list[int] = [row[0] for row in rows]
         return seconds
 
-    def own_seconds(self, after_due: int, limit: int) -> list[int]:
-        seconds: list[int] = [row[0] for row in self._connection.read(self._own_seconds, (after_due, limit))]
-        return seconds
-
-    def default_entries(self, after: DueEntry, max_ts: int, limit: int) -> list[DueEntry]:
-        return self._entries(self._default_behind, after, max_ts, limit)
-
-    def own_entries(self, after: DueEntry, max_due: int, limit: int) -> list[DueEntry]:
-        return self._entries(self._own_behind, after, max_due, limit)
-
-    def _entries(self, queries: _BehindQueries, after: DueEntry, last: int, limit: int) -> list[DueEntry]:
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
         second, record_id = after
-        if second > last:
+        if second > until_s:
             return []
+        queries = self._expiry_queries(index)
         found: list[DueEntry] = self._connection.read(queries.entries_in_second, (second, record_id, limit))
         if len(found) < limit:
-            found.extend(self._connection.read(queries.entries_later, (second, last, limit - len(found))))
+            found.extend(self._connection.read(queries.entries_later, (second, until_s, limit - len(found))))
         return found
 
-    def count_default_behind(self, after: DueEntry, max_ts: int, limit: int) -> tuple[int, DueEntry | None]:
-        return self._count_behind(self._default_behind, after, max_ts, limit)
-
-    def count_own_behind(self, after: DueEntry, max_due: int, limit: int) -> tuple[int, DueEntry | None]:
-        return self._count_behind(self._own_behind, after, max_due, limit)
-
-    def _count_behind(
-        self, queries: _BehindQueries, after: DueEntry, last: int, limit: int
+    def count_due_after(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
     ) -> tuple[int, DueEntry | None]:
         second, record_id = after
-        if second > last:
+        if second > until_s:
             return 0, None
+        queries = self._expiry_queries(index)
         read = self._connection.read
         found = read(queries.entry_in_second, (second, record_id, limit - 1))
         if found:
             return limit, (found[0][0], found[0][1])
         count = int(self._connection.read_row(queries.count_in_second, (second, record_id))[0])
-        found = read(queries.entry_later, (second, last, limit - 1 - count))
+        found = read(queries.entry_later, (second, until_s, limit - 1 - count))
         if found:
             return limit, (found[0][0], found[0][1])
-        return count + int(self._connection.read_row(queries.count_later, (second, last))[0]), None
+        return count + int(self._connection.read_row(queries.count_later, (second, until_s))[0]), None
 
 
 def _up_to(records: list[Record], max_bytes: int) -> tuple[list[Record], int]:

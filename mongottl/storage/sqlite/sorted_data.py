@@ -13,6 +13,7 @@ from mongottl.storage.interface import (
     DuplicateKey,
     FetchedEntry,
     IndexEntry,
+    KeyRange,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -45,7 +46,7 @@ class SqliteSortedData(SortedDataInterface):
         self._find_many = f"SELECT k.key, k.rid FROM {LOOKUP_VALUES} v CROSS JOIN {table} k ON k.key = v.column1"
         self._forward = f"SELECT k.key, k.rid FROM {table} k {ascending}"
         self._backward = f"SELECT k.key, k.rid FROM {table} k {descending}"
-        self._behind = (
+        self._entry_at = (
             f"SELECT key, rid FROM {table} WHERE (key, rid) > (?, ?) AND key < ? ORDER BY key, rid LIMIT 1 OFFSET ?"
         )
         self._count = f"SELECT count(*) FROM {table} WHERE key >= ? AND key < ?"
@@ -101,23 +102,17 @@ class SqliteSortedData(SortedDataInterface):
         self._connection.write(self._remove, (key, record_id))
 
     def scan(
-        self,
-        low: bytes,
-        high: bytes,
-        after: IndexEntry | None,
-        limit: int,
-        forward: bool = True,
-        max_bytes: int = NO_BYTE_LIMIT,
+        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[IndexEntry], bool]:
         rows: list[IndexEntry]
-        if forward:
-            key, record_id = (low, 0) if after is None else after
+        if key_range.forward:
+            key, record_id = (key_range.low, 0) if after is None else after
             sql = self._forward
-            end = high
+            end = key_range.high
         else:
-            key, record_id = (high, 0) if after is None else after
+            key, record_id = (key_range.high, 0) if after is None else after
             sql = self._backward
-            end = low
+            end = key_range.low
         if max_bytes == NO_BYTE_LIMIT or limit == 1:
             rows = self._connection.read(sql, (key, record_id, end, limit))
             return rows, len(rows) >= limit
@@ -127,17 +122,15 @@ class SqliteSortedData(SortedDataInterface):
     def scan_fetch(
         self,
         records: RecordStore,
-        low: bytes,
-        high: bytes,
+        key_range: KeyRange,
         after: IndexEntry | None,
         limit: int,
-        forward: bool = True,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
         assert isinstance(records, SqliteRecordStore)
         cache = records.full_cache
         if cache is not None:
-            entries, more = self.scan(low, high, after, limit, forward)
+            entries, more = self.scan(key_range, after, limit)
             fetched = cache.fetch(entries, max_bytes)
             if fetched is not None:
                 found, reached = fetched
@@ -145,14 +138,14 @@ class SqliteSortedData(SortedDataInterface):
         if records.table != self._joined:
             self._join(records)
         with_sums = records.must_check
-        if forward:
-            key, record_id = (low, 0) if after is None else after
+        if key_range.forward:
+            key, record_id = (key_range.low, 0) if after is None else after
             sql = self._fetch_forward_checked if with_sums else self._fetch_forward
-            end = high
+            end = key_range.high
         else:
-            key, record_id = (high, 0) if after is None else after
+            key, record_id = (key_range.high, 0) if after is None else after
             sql = self._fetch_backward_checked if with_sums else self._fetch_backward
-            end = low
+            end = key_range.low
         counters = records.counters
         if counters.fits_repeated(limit, max_bytes):
             rows = _checked(records, self._connection.read(sql, (key, record_id, end, limit)), with_sums)
@@ -191,12 +184,12 @@ class SqliteSortedData(SortedDataInterface):
             found.extend(self._connection.read(self._find_many, padded(part)))
         return found
 
-    def count_range(self, low: bytes, high: bytes) -> int:
-        return int(self._connection.read_row(self._count, (low, high))[0])
+    def count_range(self, key_range: KeyRange) -> int:
+        return int(self._connection.read_row(self._count, (key_range.low, key_range.high))[0])
 
-    def entry_behind(self, low: bytes, high: bytes, after: IndexEntry | None, entries: int) -> IndexEntry | None:
-        key, rid = (low, 0) if after is None else after
-        rows = self._connection.read(self._behind, (key, rid, high, entries))
+    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+        key, rid = (key_range.low, 0) if after is None else after
+        rows = self._connection.read(self._entry_at, (key, rid, key_range.high, offset))
         return rows[0] if rows else None
 
     def _join(self, records: SqliteRecordStore) -> None:

@@ -16,7 +16,7 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, encode_value
 from mongottl.query import icu
 from mongottl.query.collation import parse_collation
-from mongottl.storage.interface import DataDirectoryError, StorageEngine, open_storage_engine
+from mongottl.storage.interface import DataDirectoryError, KeyRange, StorageEngine, open_storage_engine
 
 pytestmark = pytest.mark.skipif(not icu.is_available(), reason="ICU is not installed")
 
@@ -66,7 +66,7 @@ def age(folder: Path) -> None:
             stored = bson.decode(entry)
             for index in stored["indexes"]:
                 data = engine.sorted_data(index["ident"], True)
-                entries = data.scan(LOWEST_KEY, HIGHEST_KEY, None, 100)[0]
+                entries = data.scan(KeyRange(LOWEST_KEY, HIGHEST_KEY), None, 100)[0]
                 data.remove(entries)
                 data.insert([(encode_value(f"old {record_id}"), record_id) for _, record_id in entries])
                 index["icu"] = "57.1"

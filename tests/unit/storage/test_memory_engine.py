@@ -10,6 +10,8 @@ from mongottl.storage.interface import (
     DataDirectoryError,
     DuplicateKey,
     EngineUnavailable,
+    ExpiryIndex,
+    KeyRange,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -50,10 +52,10 @@ def picture(store: RecordStore) -> tuple[list[Record], int, int, list[Record], l
         everything(store, 256, True),
         store.count(),
         store.size_bytes(),
-        store.due_by_default(10**9, 10**6),
-        store.due_by_own(10**9, 10**6),
-        store.default_seconds(-1, 10**6),
-        store.own_seconds(-1, 10**6),
+        store.due(ExpiryIndex.BY_DEFAULT, 10**9, 10**6),
+        store.due(ExpiryIndex.BY_OWN, 10**9, 10**6),
+        store.due_seconds(ExpiryIndex.BY_DEFAULT, -1, 10**6),
+        store.due_seconds(ExpiryIndex.BY_OWN, -1, 10**6),
     )
 
 
@@ -120,9 +122,9 @@ def test_random_units_of_work_committed_and_rolled_back(engine: StorageEngine, s
         assert store.size_bytes() == sum(len(record[1]) for record in expected)
         by_default = sorted([r for r in expected if r[3] == 0], key=lambda r: (r[2], r[0]))
         by_own = sorted([r for r in expected if r[3] > 0], key=lambda r: (r[2] + r[3], r[0]))
-        assert store.due_by_default(10**9, 10**6) == by_default
-        assert store.due_by_own(10**9, 10**6) == by_own
-        assert store.count_due_by_default(2) == len([r for r in by_default if r[2] <= 2])
+        assert store.due(ExpiryIndex.BY_DEFAULT, 10**9, 10**6) == by_default
+        assert store.due(ExpiryIndex.BY_OWN, 10**9, 10**6) == by_own
+        assert store.count_due(ExpiryIndex.BY_DEFAULT, 2) == len([r for r in by_default if r[2] <= 2])
         wanted = random_.sample(range(1, 3000), 50)
         assert store.find_records(wanted)[0] == [model[n] for n in wanted if n in model]
 
@@ -133,7 +135,7 @@ def test_survivors_of_a_large_purge_are_found_and_take_little(engine: StorageEng
         store.insert_records([(b"%d" % n, 1, -1 if n % 100 == 0 else 5) for n in range(5000)])
         unit.commit()
     with engine.unit_of_work() as unit:
-        store.delete_records(store.due_by_own(6, 10_000))
+        store.delete_records(store.due(ExpiryIndex.BY_OWN, 6, 10_000))
         unit.commit()
     left = everything(store, 7, True)
     assert [record[1] for record in left] == [b"%d" % n for n in range(0, 5000, 100)]
@@ -156,7 +158,7 @@ def test_a_map_that_has_spread_still_refuses_duplicates_and_rolls_back(engine: S
         ids = store.insert_records([(b"", 1, 0)] * len(keys))
         data.insert(list(zip(keys, ids, strict=True)))
         unit.commit()
-    assert data.count_range(b"", END) == len(keys)
+    assert data.count_range(KeyRange(b"", END)) == len(keys)
     assert [data.fetch_exact(store, keys[n]) for n in (0, 8192, 11_999)] == store.find_records([1, 8193, 12_000])[0]
     with engine.unit_of_work():
         with pytest.raises(DuplicateKey) as caught:
@@ -166,7 +168,7 @@ def test_a_map_that_has_spread_still_refuses_duplicates_and_rolls_back(engine: S
         data.remove(list(zip(keys[:9000], ids[:9000], strict=True)))
         assert data.find_exact([keys[0], keys[9000]]) == [(keys[9000], 9001)]
     assert data.find_exact(keys[:3]) == [(keys[0], 1), (keys[1], 2), (keys[2], 3)]
-    assert data.count_range(b"", END) == len(keys)
+    assert data.count_range(KeyRange(b"", END)) == len(keys)
 
 
 def test_a_dropped_ident_comes_back_with_a_rollback_and_is_not_given_back_then(engine: StorageEngine) -> None:
@@ -179,7 +181,7 @@ def test_a_dropped_ident_comes_back_with_a_rollback_and_is_not_given_back_then(e
         engine.clear()
         assert engine.statistics()["dropped_idents"] == 2
     assert not engine.drop_some(1000)
-    assert store.count() == len(everything(store, 256, True)) == data.count_range(b"", END) == 3000
+    assert store.count() == len(everything(store, 256, True)) == data.count_range(KeyRange(b"", END)) == 3000
     assert engine.statistics()["idents"] == 2
     assert engine.statistics()["database_bytes"] > 3000
 

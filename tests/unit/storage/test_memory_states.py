@@ -4,7 +4,15 @@ import random
 
 import pytest
 
-from mongottl.storage.interface import Record, RecordStore, SavedState, SortedDataInterface, StorageEngine
+from mongottl.storage.interface import (
+    ExpiryIndex,
+    KeyRange,
+    Record,
+    RecordStore,
+    SavedState,
+    SortedDataInterface,
+    StorageEngine,
+)
 from mongottl.storage.memory.engine import MemoryEngine
 
 END = b"\xff" * 9
@@ -106,13 +114,15 @@ class World:
         assert self.store.size_bytes() == sum(len(record[1]) for record in ordered)
         wanted = [b"%08d" % n for n in self.records]
         entries = list(zip(wanted, self.records, strict=True))
-        assert self.unique.scan(b"", END, None, 10**6)[0] == sorted(entries)
+        assert self.unique.scan(KeyRange(b"", END), None, 10**6)[0] == sorted(entries)
         assert self.unique.find_exact(wanted) == entries
-        assert self.plain.scan(b"", END, None, 10**6)[0] == sorted((record[1], record[0]) for record in ordered)
+        assert self.plain.scan(KeyRange(b"", END), None, 10**6)[0] == sorted(
+            (record[1], record[0]) for record in ordered
+        )
         due = sorted((r for r in ordered if r[3] == 0), key=lambda r: (r[2], r[0]))
         own = sorted((r for r in ordered if r[3] > 0), key=lambda r: (r[2] + r[3], r[0]))
-        assert self.store.due_by_default(10**9, 10**6) == due
-        assert self.store.due_by_own(10**9, 10**6) == own
+        assert self.store.due(ExpiryIndex.BY_DEFAULT, 10**9, 10**6) == due
+        assert self.store.due(ExpiryIndex.BY_OWN, 10**9, 10**6) == own
 
 
 @pytest.mark.slow

@@ -16,7 +16,14 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.access_path import AccessPath, IndexPath, OrPath
-from mongottl.exec.plan.bounds import BoundComponent, IndexBounds, KeyRange, bounds_of, component_range, components_of
+from mongottl.exec.plan.bounds import (
+    BoundComponent,
+    ComponentRange,
+    IndexBounds,
+    bounds_of,
+    component_range,
+    components_of,
+)
 from mongottl.exec.plan.index_access.btree import BtreeAccess
 from mongottl.exec.plan.predicates import Filter, Predicate
 from mongottl.exec.stages.near_scan import KeyedNearness, NearStage
@@ -150,7 +157,7 @@ class GeospatialAccess(BtreeAccess):
                 if before is not None and before.void:
                     return OrPath(collection, [])
                 known = before is not None and before.points == position
-                prefixes = [low for low, _ in before.ranges] if known and before is not None else []
+                prefixes = [key_range.low for key_range in before.ranges] if known and before is not None else []
             keyed = self.keyed(index, self.nearness(index, part), prefixes)
             return NearPath(collection, index, keyed, part, match if len(filter.conjuncts) > 1 else None)
         return None
@@ -224,7 +231,7 @@ class PlaneAccess(GeospatialAccess):
 
 
 class _SphereKeys(KeyedNearness):
-    def key_range(self, low: int, high: int) -> KeyRange:
+    def component_range(self, low: int, high: int) -> ComponentRange:
         return component_range(_interval(sphere_value(low), sphere_value(high)), False)
 
 
@@ -233,7 +240,7 @@ class _PlaneKeys(KeyedNearness):
         super().__init__(nearness, prefixes)
         self._geohash = geohash
 
-    def key_range(self, low: int, high: int) -> KeyRange:
+    def component_range(self, low: int, high: int) -> ComponentRange:
         geohash = self._geohash
         return component_range(_interval(plane_value(geohash, low), plane_value(geohash, high, last=True)), False)
 

@@ -6,6 +6,7 @@ import pytest
 from bson import Decimal128, Int64
 
 from mongottl.storage.contract.sorted_data import ContractSortedData
+from mongottl.storage.interface import KeyRange
 from tests.running import Running
 
 
@@ -54,7 +55,7 @@ def test_missing_and_extra_entries(running: Running) -> None:
     index = running.collection().index_named("a_1")
     assert index is not None
     assert index.data is not None
-    [(key, rid), *_] = index.data.scan(b"", b"\xff", None, 1)[0]
+    [(key, rid), *_] = index.data.scan(KeyRange(b"", b"\xff"), None, 1)[0]
     with running.engine.unit_of_work() as work:
         index.data.remove([(key, rid)])
         index.data.insert([(key, 2)])
@@ -164,7 +165,7 @@ def test_extra_entries_among_many_equal_keys(running: Running) -> None:
     index = running.collection().index_named("b_1")
     assert index is not None
     assert index.data is not None
-    [(key, _)] = index.data.scan(b"", b"\xff", None, 1)[0]
+    [(key, _)] = index.data.scan(KeyRange(b"", b"\xff"), None, 1)[0]
     with running.engine.unit_of_work() as work:
         index.data.insert([(key, 100), (key, 100_000)])
         work.commit()

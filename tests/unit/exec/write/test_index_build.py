@@ -14,6 +14,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.stack import Steps
 from mongottl.exec.operation.steps import Wait
 from mongottl.exec.write.index_build import BUILD_BATCH, build_indexes
+from mongottl.storage.interface import KeyRange
 from tests.gaps import MAX_GAP_S, measured
 from tests.running import Document, Running
 from tests.steps import begin
@@ -30,7 +31,7 @@ def entries_of(collection: Collection, name: str) -> list[tuple[bytes, int]]:
     index = collection.index_named(name)
     assert index is not None
     assert index.data is not None
-    return index.data.scan(b"", b"\xff" * 8, None, 1_000_000)[0]
+    return index.data.scan(KeyRange(b"", b"\xff" * 8), None, 1_000_000)[0]
 
 
 def expected_entries(collection: Collection, name: str) -> list[tuple[bytes, int]]:

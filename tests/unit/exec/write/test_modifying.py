@@ -9,7 +9,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
 from mongottl.exec.operation.stack import Steps
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.interface import KeyRange, open_storage_engine
 from tests.running import START_MS, Document, Running
 from tests.steps import run_to_end
 
@@ -46,7 +46,7 @@ def check_indexes(server: Running, name: str = "c") -> None:
         assert index.data is not None
         covered = [record for record in records if index.covers_record(record[0])]
         expected = sorted((key, record[0]) for record in covered for key in index.keys_of(record[1]))
-        assert index.data.scan(b"", b"\xff" * 9, None, 1_000_000)[0] == expected, index.name
+        assert index.data.scan(KeyRange(b"", b"\xff" * 9), None, 1_000_000)[0] == expected, index.name
 
 
 def stepped(steps: Steps[Document]) -> Iterator[None]:
