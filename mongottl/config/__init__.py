@@ -6,6 +6,7 @@ defaults        configurations of texts, for a test suite, and in the place of C
 environment     the variables of the environment
 parameters      `MemoryLimits`: what `setParameter` changes while the server runs
 log_settings    what is logged
+cosmos_choices  what the settings of a Cosmos DB account may be
 dialects        the dialects that it can speak
 versions        this server's version, and those of MongoDB that it can announce
 names           names that are like a wrong one

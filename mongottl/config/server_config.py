@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Final
 
-from mongottl.account import (
+from mongottl.clock import parse_date
+from mongottl.config.cosmos_choices import (
     BACKUPS,
     BATCH_TEXTS,
     CAPABILITIES,
@@ -18,7 +19,6 @@ from mongottl.account import (
     THROUGHPUTS,
     VARIANTS,
 )
-from mongottl.clock import parse_date
 from mongottl.config.dialects import DIALECTS
 from mongottl.config.setting import Setting, SettingError, setting_field, settings_of
 from mongottl.config.versions import NEWEST_PATCHES, WIRE_VERSIONS

@@ -98,13 +98,13 @@ class Dialect:
         # Whether there is a `local.oplog.rs`.
         self.shows_oplog: bool = True
         # Whether `$currentOp` shows index builds and nothing else.
-        self.shows_builds_alone: bool = False
+        self.shows_only_index_builds: bool = False
         # Whether there is getLastError.
         self.has_last_errors: bool = self.features is not None and self.features.tells_last_errors
         # Whether listings of indexes name their namespaces.
         self.names_indexes: bool = self.features is not None and self.features.names_indexes
         # Whether a collection has at most 64 indexes.
-        self.counts_indexes: bool = True
+        self.limits_indexes: bool = True
         # Whether reIndex rebuilds indexes; MongoDB has it on standalone servers only.
         self.rebuilds_indexes: bool = False
         # Whether a sort is refused that no index serves (`check_sort`).
@@ -115,7 +115,7 @@ class Dialect:
         # Whether a statement that takes too long ends its batch, or is one of its write errors.
         self.timeouts_end_batches: bool = True
         # Whether all names that a collection cannot have are refused by InvalidNamespace (73), those of `$out`, too.
-        self.has_one_code_for_names: bool = False
+        self.invalid_names_have_one_code: bool = False
         # Whether requests cost something that is counted (`exec.operation.request_units`).
         self.charges_requests: bool = False
         # The options that a connection string needs for this kind of server.
@@ -154,7 +154,7 @@ class Dialect:
         """Why the server runs no JavaScript; "" if the dialect does not forbid it."""
         return ""
 
-    def shown_throughput(self) -> str | None:
+    def throughput_mode(self) -> str | None:
         """What the server's page shows of throughput; None without."""
         return None
 
@@ -295,7 +295,7 @@ class Dialect:
         """An index specification without the options that are ignored; an error for what is refused unparsed."""
         return spec
 
-    def without_effect(self, specs: list[bytes]) -> list[str]:
+    def ignored_sparse(self, specs: list[bytes]) -> list[str]:
         """The names of the indexes whose `sparse` is ignored, for the log."""
         return []
 

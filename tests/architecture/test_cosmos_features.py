@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mongottl.account import Account, AccountSettings
 from mongottl.commands import COMMANDS, UNSUPPORTED_COMMANDS
 from mongottl.commands.request import fields_of
 from mongottl.config import WIRE_VERSIONS
+from mongottl.dialect.cosmos.account import Account, AccountSettings
 from mongottl.dialect.cosmos.features import MISSING_FEATURES, REFUSED_FIELDS, CosmosFeatures, missing_names, placed
 from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.expr.path import SYSTEM_VARIABLES

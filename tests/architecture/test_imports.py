@@ -17,7 +17,7 @@ PACKAGE = ROOT / "mongottl"
 
 # From the bottom up. A name stands for the module or package and everything in it, the longest name first.
 ROWS: tuple[tuple[str, ...], ...] = (
-    ("account", "clock", "extras"),
+    ("clock", "extras"),
     ("errors", "config"),
     ("document", "build_info"),
     ("geometry", "javascript", "versions"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.account import Account, AccountSettings
 from mongottl.config import COSMOS_VERSIONS, WIRE_VERSIONS
+from mongottl.dialect.cosmos.account import Account, AccountSettings
 from mongottl.dialect.cosmos.features import CosmosFeatures, missing_names
 from mongottl.versions import INTRODUCED, Features, parse_version
 

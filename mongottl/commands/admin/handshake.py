@@ -84,8 +84,8 @@ def without_unknown(body: bytes, features: Features) -> bytes:
 def hello(op: OperationContext, request: HelloRequest) -> Reply:
     """With `topologyVersion` and `maxAwaitTimeMS` the reply waits for a topology change; there is never one.
 
-    CommandNotSupported (115) in an account of Cosmos DB without it (`account.VARIANTS`); drivers then use isMaster,
-    which does not offer `helloOk` there.
+    The error of a dialect without it, as some accounts of Cosmos DB are; drivers then use isMaster, which does not
+    offer `helloOk` there.
     """
     dialect = op.service.dialect
     if not dialect.has_hello():

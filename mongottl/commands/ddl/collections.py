@@ -218,7 +218,7 @@ def _list_collections_needs(op: OperationContext, request: ListCollectionsReques
 def list_collections(op: OperationContext, request: ListCollectionsRequest) -> Reply:
     """`{name, type, options, info: {readOnly, uuid}, idIndex}` of each; `{name, type}` with `nameOnly`.
 
-    In the dialect `cosmos` without the last two, unless the account has them (`account.VARIANTS`).
+    In the dialect `cosmos` without the last two, unless the account has them (`cosmos_choices.VARIANTS`).
     """
     op.check_database()
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))

@@ -117,13 +117,13 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
     wanted = dialect.requested_indexes(wanted)
-    log_without_effect(op, name, request.indexes)
+    log_ignored_sparse(op, name, request.indexes)
     return wanted
 
 
-def log_without_effect(op: OperationContext, collection: str, specs: list[bytes]) -> None:
+def log_ignored_sparse(op: OperationContext, collection: str, specs: list[bytes]) -> None:
     """Logs a warning for each specification whose `sparse` the dialect ignores."""
-    for name in op.service.dialect.without_effect(specs):
+    for name in op.service.dialect.ignored_sparse(specs):
         op.service.log_ignored_sparse(op.client, f"{op.database}.{collection}", name)
 
 
@@ -271,7 +271,7 @@ def _new_indexes(
         if same is None:
             if _identical(op, descriptor, new) is not None:
                 raise CommandError(ErrorCode.IndexAlreadyExists, f"Identical index already exists: {descriptor.name}")
-            if dialect.counts_indexes and len(new) >= room:
+            if dialect.limits_indexes and len(new) >= room:
                 raise CommandError(
                     ErrorCode.CannotCreateIndex,
                     f"add index fails, too many indexes for {namespace} key:{render_document(descriptor.key)}",

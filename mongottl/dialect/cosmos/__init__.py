@@ -1,6 +1,7 @@
 """The dialect `cosmos`: what Azure Cosmos DB for MongoDB (request units, 3.6 to 7.0) refuses, and how it answers.
 
     dialect       `CosmosDialect`: its answers to the server's questions, made of what follows
+    account       the account that the server stands for, as it is configured now
     features      commands, stages and operators that each of its versions has
     limits        bounds on documents, ids, names and time
     wording       the texts around errors: `Error=2, Details='…'`
@@ -22,7 +23,7 @@
     throttling    the texts of throttling, timeouts and 503; fail_points: these on purpose
 
 No other package imports one of these modules: the dialect is loaded by its name, and asked as `dialect.interface` and
-`commands.dialect_hooks` say. The account that it stands for is `mongottl.account`, which has the choices of settings.
+`commands.dialect_hooks` say. What its settings may be is in `config.cosmos_choices`.
 
 Source: Microsoft's documentation of the service, and where that is silent what users of it have reported. A fact that
 no source gives is marked as assumed where it is decided.

@@ -10,8 +10,9 @@ names as the options.
 from collections.abc import Sequence
 from typing import Final
 
-from mongottl.account import NOT_CONTINUOUS, PERIODIC, Account
 from mongottl.config import COSMOS_VERSIONS
+from mongottl.config.cosmos_choices import NOT_CONTINUOUS, PERIODIC
+from mongottl.dialect.cosmos.account import Account
 from mongottl.document.types import Value
 from mongottl.versions import parse_version, since
 
@@ -26,12 +27,12 @@ def advice(what: str, *ways: str) -> str:
 
 
 def allow(refusal: str) -> str:
-    """refusal: of `account.REFUSALS`."""
+    """refusal: of `cosmos_choices.REFUSALS`."""
     return f"allow it with --cosmos-allow {refusal}"
 
 
 def allow_variant(account: Account, name: str) -> str:
-    """name: of `account.VARIANTS`; what is refused on demand cannot be allowed as well."""
+    """name: of `cosmos_choices.VARIANTS`; what is refused on demand cannot be allowed as well."""
     return f"take {name} out of --cosmos-refuse" if name in account.settings.refuse else allow(name)
 
 
@@ -52,7 +53,7 @@ def allow_since(account: Account, refusal: str, kind: str, name: str) -> str:
 
 
 def capability(account: Account, name: str, first_version: str = "3.6") -> str:
-    """name: of `account.CAPABILITIES`. first_version: that has it, if the account has it."""
+    """name: of `cosmos_choices.CAPABILITIES`. first_version: that has it, if the account has it."""
     way = f"set --cosmos-capability {name}"
     if parse_version(account.version) < parse_version(first_version):
         way += f" and --server-version {first_version}"

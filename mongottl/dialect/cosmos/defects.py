@@ -1,11 +1,11 @@
-"""What some accounts do that looks like a defect: behaviours of `account.VARIANTS` that are about one operation.
+"""What some accounts do that looks like a defect: behaviours of `cosmos_choices.VARIANTS` that are about one operation.
 
 Each was recorded of one account; the sources are in that table.
 """
 
 from typing import Final
 
-from mongottl.account import Account
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow, allow_variant
 from mongottl.dialect.cosmos.wording import internal_error
 from mongottl.document.types import Value

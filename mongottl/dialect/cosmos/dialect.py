@@ -3,7 +3,6 @@
 from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mongottl.account import Account, AccountSettings
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import Naming
@@ -11,6 +10,7 @@ from mongottl.commands.dialect_hooks import CommandHooks, FirstUsers, Gateway, P
 from mongottl.commands.registry import Reply
 from mongottl.config import ServerConfig
 from mongottl.dialect.cosmos import defects, indexes, limits, provisioning, replies, transactions, wording
+from mongottl.dialect.cosmos.account import Account, AccountSettings
 from mongottl.dialect.cosmos.advice import advice, allow, capability
 from mongottl.dialect.cosmos.budgets import Budgets
 from mongottl.dialect.cosmos.features import MISSING_FEATURES, CosmosFeatures
@@ -71,16 +71,16 @@ class CosmosDialect(Dialect, CommandHooks):
         self.numbers_are_dates = True
         self.lists_system_databases = False
         self.shows_oplog = False
-        self.shows_builds_alone = True
+        self.shows_only_index_builds = True
         self.has_last_errors = True
         self.names_indexes = False
-        self.counts_indexes = False
+        self.limits_indexes = False
         self.rebuilds_indexes = True
         self.sorts_need_index = True
         self.limits_transactions = True
         # A write error is recorded (github.com/cjoakim/azure-cosmos-db).
         self.timeouts_end_batches = False
-        self.has_one_code_for_names = True
+        self.invalid_names_have_one_code = True
         self.charges_requests = True
         self.uri_options = replies.URI_OPTIONS
         name = config.cosmos_account
@@ -114,7 +114,7 @@ class CosmosDialect(Dialect, CommandHooks):
     def why_no_scripts(self) -> str:
         return "Cosmos DB runs no JavaScript" if self.account.refuses(MISSING_FEATURES) else ""
 
-    def shown_throughput(self) -> str | None:
+    def throughput_mode(self) -> str | None:
         return self.account.throughput
 
     # Connections, login and access.
@@ -235,8 +235,8 @@ class CosmosDialect(Dialect, CommandHooks):
     def accepted_index(self, spec: bytes) -> bytes:
         return indexes.accepted_spec(self.account, spec)
 
-    def without_effect(self, specs: list[bytes]) -> list[str]:
-        return indexes.without_effect(self.account, specs)
+    def ignored_sparse(self, specs: list[bytes]) -> list[str]:
+        return indexes.ignored_sparse(self.account, specs)
 
     def requested_indexes(self, wanted: list[IndexDescriptor]) -> list[IndexDescriptor]:
         return indexes.check_requested(self.account, wanted)

@@ -16,8 +16,8 @@ refused as users report; that other missing names are refused as MongoDB refuses
 from collections.abc import Iterable
 from typing import Final
 
-from mongottl.account import Account
 from mongottl.config import COSMOS_VERSIONS
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow, allow_since, allow_variant
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, get_value
@@ -41,7 +41,7 @@ from mongottl.versions import (
 
 # In place of a version: no version has it.
 NEVER: Final = "never"
-# The refusal of `account.REFUSALS` that covers all of it.
+# The refusal of `cosmos_choices.REFUSALS` that covers all of it.
 MISSING_FEATURES: Final = "missing-features"
 # That of updates by a pipeline: no article says whether there are any.
 _NO_UPDATE_PIPELINE: Final = "update-pipeline"
@@ -303,7 +303,7 @@ REFUSED_FIELDS: Final[dict[str, tuple[str, ...]]] = {
 
 # As gottscj/Hangfire.Mongo#259 (2020) quotes it, which has no code.
 _NO_CAPPED: Final = "Capped collectiosn are not supported."
-# Missing in some accounts: a name of `account.VARIANTS`.
+# Missing in some accounts: a name of `cosmos_choices.VARIANTS`.
 _HOST_INFO: Final = "hostInfo"
 
 

@@ -10,8 +10,8 @@ assumed.
 Source: Microsoft's "Change streams in Azure Cosmos DB's API for MongoDB" and "Change feed modes".
 """
 
-from mongottl.account import Account
 from mongottl.catalog.collection import Collection
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.change_feed import (
     BARE_WATCH,

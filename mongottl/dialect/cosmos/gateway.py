@@ -10,11 +10,12 @@ Other dialects have none.
 
 from typing import Any, Final
 
-from mongottl.account import ENFORCED, OFF, Account
 from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name
 from mongottl.commands.crud.write_batch import ends_command, failed_batch
 from mongottl.commands.dialect_hooks import Gateway
+from mongottl.config.cosmos_choices import ENFORCED, OFF
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.budgets import Budgets
 from mongottl.dialect.cosmos.fail_points import FAIL_POINTS, THROTTLE, CosmosFailPoint

@@ -15,11 +15,12 @@ projections is MongoDB's.
 from collections.abc import Callable, Container
 from typing import Final
 
-from mongottl.account import PERIODIC, Account
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.catalog.index_kinds.kind import is_wildcard
+from mongottl.config.cosmos_choices import PERIODIC
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow, allow_since, capability
 from mongottl.dialect.cosmos.limits import MAX_COMPOUND_FIELDS, MAX_PATH_NAMES
 from mongottl.dialect.cosmos.replies import DATE_TTL_REFUSAL
@@ -33,7 +34,7 @@ from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.versions import COMPOUND_HASHED, SYNTAX, parse_version
 
-# The refusals of `account.REFUSALS` that switch off what is refused here.
+# The refusals of `cosmos_choices.REFUSALS` that switch off what is refused here.
 LATE_UNIQUE_INDEX: Final = "late-unique-index"
 UNIQUE_WITHOUT_SHARD_KEY: Final = "unique-without-shard-key"
 INDEX_KINDS: Final = "index-kinds"
@@ -118,7 +119,7 @@ def _has_capability(account: Account, capability: str) -> bool:
     return parse_version(account.version) >= _FIRST_WITH_CAPABILITIES and account.can(capability)
 
 
-def without_effect(account: Account, specs: list[bytes]) -> list[str]:
+def ignored_sparse(account: Account, specs: list[bytes]) -> list[str]:
     """The names of the specifications whose `sparse` `accepted_spec` ignores: users report unique indexes that then
     refuse a second document without the field."""
     if not account.refuses(INDEX_KINDS):
@@ -133,7 +134,7 @@ def without_effect(account: Account, specs: list[bytes]) -> list[str]:
 
 def check_requested(account: Account, wanted: list[IndexDescriptor]) -> list[IndexDescriptor]:
     """Checks each index of a request by itself; those that are made. In some accounts unique and compound indexes on
-    nested paths are not, and no error tells of it (`silent-nested-index` in `account.VARIANTS`).
+    nested paths are not, and no error tells of it (`silent-nested-index` in `cosmos_choices.VARIANTS`).
 
     CannotCreateIndex (67) beyond the limits of an index, and for a wildcard index that is compound, unique or TTL;
     CommandNotSupported (115) for a nested path in a unique or compound index, and for a partial index, unless the

@@ -7,14 +7,14 @@ of ids of the service's resources.
 
 from typing import Final
 
-from mongottl.account import Account
 from mongottl.catalog.namespace import Naming
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow, capability
 from mongottl.dialect.cosmos.wording import internal_error, wrapped
 from mongottl.dialect.interface import Limits
 from mongottl.errors import CommandError, ErrorCode, WriteError
 
-# The refusals of `account.REFUSALS` that switch them off, apart from that of documents, which has a capability.
+# The refusals of `cosmos_choices.REFUSALS` that switch them off, apart from that of documents, which has a capability.
 _SIZE_LIMITS: Final = "size-limits"
 _TIME_LIMITS: Final = "time-limits"
 _COLLECTION_NAMES: Final = "collection-names"

@@ -9,7 +9,7 @@ on, and the storage needs what they say.
 
 from typing import Final
 
-from mongottl.account import Account
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.document.numbers import whole
@@ -17,7 +17,7 @@ from mongottl.document.render import render_value
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 
-# The refusal of `account.REFUSALS` of `create` for a collection that exists.
+# The refusal of `cosmos_choices.REFUSALS` of `create` for a collection that exists.
 CREATE_EXISTING: Final = "create-existing"
 _MIN_UNITS: Final = 400
 _UNITS_STEP: Final = 100

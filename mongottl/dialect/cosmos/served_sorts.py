@@ -15,7 +15,7 @@ users' reports. That the end of a compound index serves is from "GridFS" in Micr
 say that any GridFS driver works: they sort chunks by `n` under `files_id`, and files by `uploadDate` under `filename`,
 with the indexes that they make; and from the core API (MicrosoftDocs/azure-docs#112818,
 AzureCosmosDB/cosmosdb-agent-kit#101). There, and in Azure/cosmos-explorer#1343, an index does not serve a sort by
-several fields beside an equality on a path that it does not have: `filtered-compound-sort` of `account.VARIANTS`.
+several fields beside an equality on a path that it does not have: `filtered-compound-sort` of `VARIANTS`.
 
 Assumed: an empty collection refuses as a full one does, a missing one does not; a sort by metadata
 (`{$meta: …}`) is not refused, because the indexes that would give it are not in Cosmos DB.
@@ -24,11 +24,11 @@ Assumed: an empty collection refuses as a full one does, a missing one does not;
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from mongottl.account import Account
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.index_kinds.kind import is_wildcard
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow, capability, create_index
 from mongottl.dialect.cosmos.limits import MAX_COMPOUND_FIELDS, MAX_PATH_NAMES
 from mongottl.dialect.cosmos.wording import storage_failure

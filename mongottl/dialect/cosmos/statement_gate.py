@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from mongottl.account import ENFORCED, Account
+from mongottl.config.cosmos_choices import ENFORCED
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.budgets import Budgets
 from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.dialect.cosmos.throttling import BUDGET_ADVICE, TOO_MANY_REQUESTS, throttled, timed_out

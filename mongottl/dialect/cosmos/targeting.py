@@ -5,7 +5,7 @@ Source: Microsoft's error table for the service (61) and its page on partitionin
 
 from typing import Final
 
-from mongottl.account import Account
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.document.types import MISSING
 from mongottl.document.walk import get_value

@@ -7,7 +7,7 @@ follow `Details='` in the text without a hint are known for inserts; those for o
 
 from typing import Final
 
-from mongottl.account import BATCH
+from mongottl.config.cosmos_choices import BATCH
 from mongottl.dialect.cosmos.advice import advice
 from mongottl.dialect.cosmos.wording import wrapped
 from mongottl.errors import CommandError, ErrorCode
@@ -16,8 +16,8 @@ from mongottl.errors import CommandError, ErrorCode
 TOO_MANY_REQUESTS: Final = 16500
 # The forms of the text: of a single read or write, of a batch, one that has no hint when to try again, and one that
 # ends where its details begin (strapi/strapi#5590, 2020). Which one a batch gets is up to the account
-# (`account.BATCH_TEXTS`): Azure/cosmos-explorer and pagopa have the short one, an insertMany whose reply a program
-# quotes the whole one.
+# (`cosmos_choices.BATCH_TEXTS`): Azure/cosmos-explorer and pagopa have the short one, an insertMany whose reply a
+# program quotes the whole one.
 SINGLE: Final = "single"
 NO_HINT: Final = "noHint"
 BARE: Final = "bare"

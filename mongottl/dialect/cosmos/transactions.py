@@ -7,7 +7,7 @@ users' reports.
 from collections.abc import Iterable
 from typing import Final
 
-from mongottl.account import Account
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow
 from mongottl.dialect.cosmos.limits import TRANSACTION_TIME_ADVICE
 from mongottl.dialect.cosmos.wording import storage_failure

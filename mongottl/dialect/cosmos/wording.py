@@ -9,7 +9,7 @@ Source: errors that users of the service have reported.
 import uuid
 from typing import Final
 
-from mongottl.account import Account
+from mongottl.dialect.cosmos.account import Account
 from mongottl.dialect.cosmos.advice import advice, allow_variant
 from mongottl.errors import CommandError, ErrorCode
 

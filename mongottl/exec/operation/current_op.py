@@ -57,7 +57,7 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
     """The documents of `$currentOp`; in the dialect `cosmos` those of index builds alone."""
     service = asking.service
     asking.register()
-    builds_alone = service.dialect.shows_builds_alone
+    builds_alone = service.dialect.shows_only_index_builds
     own = options.own and service.authorizes
     user = asking.user()
     host = service.config.advertise_host or asking.client.local

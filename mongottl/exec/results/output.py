@@ -104,7 +104,7 @@ def _check_publishable(op: OperationContext, database: str, name: str) -> None:
     try:
         op.catalog.check_new_name(database, name)
     except CommandError as error:
-        if error.code != ErrorCode.InvalidNamespace or op.service.dialect.has_one_code_for_names:
+        if error.code != ErrorCode.InvalidNamespace or op.service.dialect.invalid_names_have_one_code:
             raise
         raise CommandError(ErrorCode.IllegalOperation, error.message) from None
 

@@ -80,7 +80,7 @@ class PositionalStep(ArrayStep):
 
     Location51246 if the filter matched no element, Location51247 if the array is shorter than that.
 
-    returns_none: whether the array is always empty, a defect of some accounts of Cosmos DB (`account.VARIANTS`).
+    returns_none: whether the array is always empty, a defect of some accounts of Cosmos DB (`cosmos_choices.VARIANTS`).
     """
 
     def __init__(self, parts: list[str], returns_none: bool = False) -> None:

@@ -219,7 +219,7 @@ class Live:
             "deletedDocuments": metrics.ttl_deleted_documents,
             "monitorEnabled": service.ttl_monitor_enabled,
             "charges": None if report is None else _charges(report),
-            "throughput": service.dialect.shown_throughput(),
+            "throughput": service.dialect.throughput_mode(),
             "slowMs": service.profiler.slow_ms,
             "slow": [
                 {**kind.last._asdict(), "count": kind.times, "longest": kind.micros}

@@ -11,7 +11,7 @@ import pymongo
 import pytest
 
 import mongottl
-from mongottl.account import VARIANTS
+from mongottl.config.cosmos_choices import VARIANTS
 from tests.drivers.answers import TableClient, check
 from tests.drivers.cosmos.facts.account import Account
 from tests.drivers.cosmos.facts.facts import GUID, VERSIONS, Fact, refused

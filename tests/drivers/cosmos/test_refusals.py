@@ -1,6 +1,7 @@
 """Every refusal of the dialect `cosmos` that has a name: in force by default, and switched off while the server runs.
 
-A row of `account.REFUSALS` needs a sample here: a request that the account refuses, and takes once that is allowed.
+A row of `cosmos_choices.REFUSALS` needs a sample here: a request that the account refuses, and takes once it is
+allowed.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
-from mongottl.account import REFUSALS
+from mongottl.config.cosmos_choices import REFUSALS
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Shop = Database[dict[str, Any]]

@@ -2,10 +2,10 @@
 
 from typing import Annotated, NamedTuple
 
-from mongottl.account import Account, AccountSettings
 from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, Field
+from mongottl.dialect.cosmos.account import Account, AccountSettings
 from mongottl.dialect.cosmos.dialect import configure_account, cosmos_of
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode

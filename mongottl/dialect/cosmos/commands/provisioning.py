@@ -15,7 +15,7 @@ from mongottl.catalog.namespace import check_new_collection_name, split_namespac
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.throughput import Throughput
 from mongottl.commands.access import collection_needs, database_needs, namespace_needs, needing
-from mongottl.commands.ddl.indexes import CreateIndexesRequest, create_requested, log_without_effect
+from mongottl.commands.ddl.indexes import CreateIndexesRequest, create_requested, log_ignored_sparse
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -307,7 +307,7 @@ def _checked_indexes(
     """Each specification of `indexes` as it is stored, and as parsed. BadValue (2) without one on `_id`, which is
     required; the errors of `parse_index_spec`."""
     wanted: list[tuple[bytes, IndexDescriptor]] = []
-    log_without_effect(op, collection, specs)
+    log_ignored_sparse(op, collection, specs)
     for spec in specs:
         accepted = op.service.dialect.accepted_index(spec)
         stored = _stored_form(accepted, parse_index_spec(accepted), keeps_names)

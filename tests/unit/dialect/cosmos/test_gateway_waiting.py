@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mongottl.account import AccountSettings
 from mongottl.commands import COMMANDS
 from mongottl.commands.request import GenericArguments
+from mongottl.dialect.cosmos.account import AccountSettings
 from mongottl.dialect.cosmos.dialect import configure_account, cosmos_of
 from mongottl.dialect.cosmos.gateway import CosmosGateway
 from mongottl.errors import CommandError

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mongottl.account import AccountSettings
 from mongottl.clock import VirtualClock
+from mongottl.dialect.cosmos.account import AccountSettings
 from mongottl.dialect.cosmos.dialect import configure_account
 from mongottl.exec.write import schedule
 from mongottl.storage.contract import ContractEngine
