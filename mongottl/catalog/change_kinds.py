@@ -1,7 +1,12 @@
-"""The kinds of changes of collections and indexes, as the catalog tells its listener and the oplog notes them."""
+"""The kinds of changes: of documents, as writes record them; of collections and indexes, as the catalog reports them to
+its listener. The oplog stores the numbers."""
 
 from typing import Final
 
+INSERT: Final = 0
+UPDATE: Final = 1
+DELETE: Final = 2
+# From here on of collections and indexes.
 CREATE: Final = 3
 DROP: Final = 4
 # Detail: {to: {db, coll}, dropTarget: UUID of the collection that had the new name}; the latter only if there was one.

@@ -16,7 +16,8 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import MISSING, BinData, Date, Int64, Timestamp, Value, integer
 from mongottl.document.walk import fields, get_value
 from mongottl.oplog import operations as ops
-from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry
+from mongottl.oplog.change import LoggedChange
+from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.operations import Operation, several
 
 _TERM: Final = Int64(1)
@@ -25,10 +26,10 @@ _Fields = list[tuple[str, Value]]
 
 
 def oplog_document(entry: OplogEntry) -> bytes:
-    """The document of an entry."""
+    """The document of an entry whose change is `described`."""
     at = _time_of(entry, 0)
     end: _Fields = [("ts", at), ("t", _TERM), ("v", _VERSION), ("wall", Date(entry.wall_ms))]
-    operations = operations_of(entry)
+    operations = operations_of(entry.change)
     if entry.lsid is None:
         whole = operations[0] if len(operations) == 1 else several(operations, False)
         return encode_fields(whole.elements() + end)
@@ -46,38 +47,38 @@ def _time_of(entry: OplogEntry, before: int) -> Timestamp:
     return Timestamp(entry.at_s, entry.at_i - entry.following - before)
 
 
-def operations_of(entry: OplogEntry) -> list[Operation]:
-    """The operations of an entry: one of each document, or of each index."""
-    if entry.kind not in (kinds.CREATE_INDEXES, kinds.DROP_INDEXES):
-        return [_operation(entry, index) for index in range(entry.count)]
-    assert isinstance(entry.detail, bytes)
-    specs = get_value(entry.detail, "indexes")
+def operations_of(change: LoggedChange) -> list[Operation]:
+    """The operations of a change whose updates are `described`: one of each document, or of each index."""
+    if change.kind not in (kinds.CREATE_INDEXES, kinds.DROP_INDEXES):
+        return [_operation(change, index) for index in range(change.count)]
+    assert isinstance(change.detail, bytes)
+    specs = get_value(change.detail, "indexes")
     assert isinstance(specs, list)
-    return [_on_index(entry, spec) for spec in specs if isinstance(spec, bytes)]
+    return [_on_index(change, spec) for spec in specs if isinstance(spec, bytes)]
 
 
-def _on_index(entry: OplogEntry, spec: bytes) -> Operation:
+def _on_index(change: LoggedChange, spec: bytes) -> Operation:
     """The creation of an index: `o` is its specification after the name of the collection. Or its deletion: `o` names
     it, and `o2` is its specification."""
-    if entry.kind == kinds.CREATE_INDEXES:
-        return _command(entry, encode_fields([("createIndexes", entry.collection), *fields(spec)]))
-    return _command(entry, encode({"dropIndexes": entry.collection, "index": get_value(spec, "name")}), spec)
+    if change.kind == kinds.CREATE_INDEXES:
+        return _command(change, encode_fields([("createIndexes", change.collection), *fields(spec)]))
+    return _command(change, encode({"dropIndexes": change.collection, "index": get_value(spec, "name")}), spec)
 
 
-def _operation(entry: OplogEntry, index: int) -> Operation:
-    kind = entry.kind
+def _operation(change: LoggedChange, index: int) -> Operation:
+    kind = change.kind
     if kind == kinds.NOOP:
-        assert isinstance(entry.detail, bytes)
-        return Operation(ops.NOTHING, "", entry.detail)
-    if kind > DELETE:
-        return _command(entry, _changing_command(entry))
-    namespace = f"{entry.database}.{entry.collection}"
-    uuid = _uuid_of(entry)
-    key = encode_fields([("_id", entry.id_of(index))])
-    if kind == INSERT:
-        return Operation(ops.INSERT, namespace, entry.after[index], key, uuid)
-    if kind == UPDATE:
-        changed = entry.after[index] if entry.replaced else _logged_update(entry.describe(index, True))
+        assert isinstance(change.detail, bytes)
+        return Operation(ops.NOTHING, "", change.detail)
+    if kind > kinds.DELETE:
+        return _command(change, _changing_command(change))
+    namespace = f"{change.database}.{change.collection}"
+    uuid = _uuid_of(change)
+    key = encode_fields([("_id", change.id_of(index))])
+    if kind == kinds.INSERT:
+        return Operation(ops.INSERT, namespace, change.after[index], key, uuid)
+    if kind == kinds.UPDATE:
+        changed = change.after[index] if change.replaced else _logged_update(change.description(index, True))
         return Operation(ops.UPDATE, namespace, changed, key, uuid)
     return Operation(ops.DELETE, namespace, key, EMPTY_DOCUMENT, uuid)
 
@@ -86,41 +87,41 @@ def _logged_update(description: bytes) -> bytes:
     return encode_fields([("$v", integer(2)), ("diff", update_diff(description))])
 
 
-def _command(entry: OplogEntry, command: bytes, key: bytes = EMPTY_DOCUMENT) -> Operation:
-    return Operation(ops.COMMAND, f"{entry.database}.$cmd", command, key, _uuid_of(entry))
+def _command(change: LoggedChange, command: bytes, key: bytes = EMPTY_DOCUMENT) -> Operation:
+    return Operation(ops.COMMAND, f"{change.database}.$cmd", command, key, _uuid_of(change))
 
 
-def _uuid_of(entry: OplogEntry) -> BinData | None:
-    uuid = entry.uuid
+def _uuid_of(change: LoggedChange) -> BinData | None:
+    uuid = change.uuid
     return uuid if isinstance(uuid, BinData) else None
 
 
-def _changing_command(entry: OplogEntry) -> bytes:
-    """The command that changes a collection or database as the entry says."""
-    kind = entry.kind
-    detail = fields(entry.detail) if isinstance(entry.detail, bytes) else []
+def _changing_command(change: LoggedChange) -> bytes:
+    """The command that changes a collection or database as a change says."""
+    kind = change.kind
+    detail = fields(change.detail) if isinstance(change.detail, bytes) else []
     if kind == kinds.CREATE:
-        return encode_fields([("create", entry.collection), *detail])
+        return encode_fields([("create", change.collection), *detail])
     if kind == kinds.DROP:
-        return encode({"drop": entry.collection})
+        return encode({"drop": change.collection})
     if kind == kinds.RENAME:
-        return _renaming(entry)
+        return _renaming(change)
     if kind == kinds.DROP_DATABASE:
         return encode({"dropDatabase": integer(1)})
-    assert kind == kinds.MODIFY and isinstance(entry.detail, bytes)
-    described = get_value(entry.detail, "operationDescription")
+    assert kind == kinds.MODIFY and isinstance(change.detail, bytes)
+    described = get_value(change.detail, "operationDescription")
     detail = fields(described) if isinstance(described, bytes) else []
-    return encode_fields([("collMod", entry.collection), *detail])
+    return encode_fields([("collMod", change.collection), *detail])
 
 
-def _renaming(entry: OplogEntry) -> bytes:
-    assert isinstance(entry.detail, bytes)
+def _renaming(change: LoggedChange) -> bytes:
+    assert isinstance(change.detail, bytes)
     renaming: _Fields = [
-        ("renameCollection", f"{entry.database}.{entry.collection}"),
-        ("to", ".".join(entry.renamed_to())),
+        ("renameCollection", f"{change.database}.{change.collection}"),
+        ("to", ".".join(change.renamed_to())),
         ("stayTemp", False),
     ]
-    dropped = get_value(entry.detail, "dropTarget")
+    dropped = get_value(change.detail, "dropTarget")
     if dropped is not MISSING:
         renaming.append(("dropTarget", dropped))
     return encode_fields(renaming)

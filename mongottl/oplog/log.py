@@ -12,8 +12,10 @@ from bisect import bisect_left
 from typing import Final
 
 from mongottl.document.types import Timestamp
-from mongottl.oplog.entry import INSERT, OplogEntry
+from mongottl.oplog.change import no_operation
+from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.rows import OplogRows
+from mongottl.oplog.statements import Statements
 from mongottl.storage.interface import WriteUnitOfWork
 
 # The number of the collection `local.oplog.rs`; also, getMores that wait for the oplog are woken by it.
@@ -41,7 +43,7 @@ class Oplog:
         self._retention_ms: int = retention_ms
         self._entries: list[OplogEntry] = []
         # What stands in the list for the entries that are dropped.
-        self._no_entry = OplogEntry(INSERT, "", "", None, [], [])
+        self._no_entry = OplogEntry(no_operation(), Timestamp(0, 0), 0)
         # How many these are, and the number of the first of the list.
         self._dropped: int = 0
         self._base: int = 0
@@ -73,17 +75,19 @@ class Oplog:
         rows = self.rows
         return self._size_bytes if rows is None else rows.size_bytes
 
-    def put(self, entry: OplogEntry, at: Timestamp, wall_ms: int, work: WriteUnitOfWork) -> None:
+    def put(self, entry: OplogEntry, work: WriteUnitOfWork, statements: Statements | None = None) -> OplogEntry:
         """Stores the next entry in the unit of work whose operations it has. Its cluster time is not before that of the
-        latest. Once the unit has committed, `append` must be called."""
-        entry.set_time(at, wall_ms)
+        latest. Once the unit has committed, `append` must be called with the entry that is returned, which is as it was
+        stored. statements: what the unit has executed of a retryable write."""
         rows = self.rows
-        if rows is not None:
-            rows.put(entry, work)
+        if rows is None:
+            return entry
+        entry = entry.described()
+        rows.put(entry, work, statements)
+        return entry
 
     def append(self, entry: OplogEntry) -> None:
         """Adds an entry that was put, after the commit."""
-        entry.statements = None
         if self._left:
             del self._left[-_FREED_AT_ONCE:]
         self._entries.append(entry)
@@ -120,6 +124,15 @@ class Oplog:
         if rows is not None and number < self._base + self._dropped:
             return rows.entry(number)
         return self._entries[number - self._base]
+
+    def described(self, number: int) -> OplogEntry:
+        """The entry of a number with its updates `described`, as it is kept from then on."""
+        entry = self.entry(number)
+        described = entry.described()
+        if described is not entry:
+            self._entries[number - self._base] = described
+            self._size_bytes += described.size_bytes() - entry.size_bytes()
+        return described
 
     def number_at(self, at: tuple[int, int]) -> int:
         """The number of the first entry at or after a cluster time."""

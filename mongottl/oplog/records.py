@@ -42,7 +42,7 @@ class OplogRecords(RecordStore):
         number = record_id - 1
         if number < oplog.first or number >= oplog.end:
             return None
-        return (record_id, oplog_document(oplog.entry(number)), 0, NEVER)
+        return (record_id, oplog_document(oplog.described(number)), 0, NEVER)
 
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
         found: list[Record] = []

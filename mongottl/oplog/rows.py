@@ -91,13 +91,13 @@ class OplogRows:
     def size_bytes(self) -> int:
         return sum([segment.store.size_bytes() for segment in self._segments])
 
-    def put(self, entry: OplogEntry, work: WriteUnitOfWork) -> None:
-        """Stores an entry as the next one, inside a unit of work."""
+    def put(self, entry: OplogEntry, work: WriteUnitOfWork, statements: Statements | None = None) -> None:
+        """Stores an entry as the next one, inside a unit of work. statements: as of `stored_form`."""
         segment = self._segments[-1]
         is_full = segment.store.size_bytes() * _SEGMENTS >= self._max_bytes
         if is_full and (segment.last_s, segment.last_i) != (entry.at_s, entry.at_i):
             segment = self._begin_segment(entry, work)
-        form = stored_form(entry)
+        form = stored_form(entry, statements)
         record_id = segment.store.insert_record(form, 0, NEVER)
         if record_id != segment.store.count():
             # The store has left ids out, as it does after a crash. Numbers have no gaps.

@@ -84,7 +84,7 @@ class Replies:
         if op.used_micros >= profiler.slow_micros or profiler.attentive:
             note_operation(self._service, self._log, spec, op, reply)
         if spec.writes and spec.latency == "commands" and not spec.ends_transaction:
-            self._service.cluster_clock.tick(self._service.clock.now_ms())  # writes of metadata have no unit that ticks
+            self._service.commit_log.pass_metadata_write()
         return self.with_times(reply)
 
     def with_failed_flush(self, spec: CommandSpec, reply: Reply, error: EngineUnavailable) -> Reply:

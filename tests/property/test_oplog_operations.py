@@ -12,10 +12,12 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.types import BinData
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
+from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.documents import operations_of, oplog_document
-from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry
+from mongottl.oplog.entry import OplogEntry, TransactionPart
 from mongottl.oplog.operations import KINDS, Operation, contained, read_operation, several
 from mongottl.query.update.logged import parse_logged_update
+from tests.changes import entry_of, update_change
 
 NAMES = st.sampled_from(["a", "b", "0", "1", "x.y"])
 SCALARS = st.one_of(st.integers(-5, 5), st.booleans(), st.none(), st.text(max_size=3))
@@ -52,22 +54,27 @@ DETAILS: dict[int, Any] = {
 @st.composite
 def entries(draw: st.DrawFn) -> OplogEntry:
     """An entry of each kind, of a transaction or not."""
-    kind = draw(st.sampled_from([INSERT, UPDATE, DELETE, *DETAILS]))
+    kind = draw(st.sampled_from([kinds.INSERT, kinds.UPDATE, kinds.DELETE, *DETAILS]))
     uuid = None if kind in (kinds.DROP_DATABASE, kinds.NOOP) else draw(UUIDS)
     if kind in DETAILS:
         detail = DETAILS[kind]
-        return OplogEntry(kind, "d", "c", uuid, [], [], detail=None if detail is None else bson.encode(detail))
+        return entry_of(LoggedChange(kind, "d", "c", uuid, detail=None if detail is None else bson.encode(detail)))
     ids = draw(st.lists(IDS, min_size=1, max_size=3))
-    before, after = [[bson.encode({"_id": each, **draw(DOCUMENTS)}) for each in ids] for _ in range(2)]
-    entry = OplogEntry(kind, "d", "c", uuid, [] if kind == INSERT else before, [] if kind == DELETE else after)
-    entry.replaced = kind == UPDATE and draw(st.booleans())
-    entry.at_s, entry.at_i = 5, 9
-    if draw(st.booleans()):
-        entry.lsid = bson.encode({"id": 1})
-        entry.txn_number = 3
-        entry.first_index = draw(st.integers(0, 2))
-        entry.following = draw(st.integers(0, 2))
-    return entry
+    before, after = (tuple(bson.encode({"_id": each, **draw(DOCUMENTS)}) for each in ids) for _ in range(2))
+    change = LoggedChange(
+        kind,
+        "d",
+        "c",
+        uuid,
+        () if kind == kinds.INSERT else before,
+        () if kind == kinds.DELETE else after,
+        kind == kinds.UPDATE and draw(st.booleans()),
+        is_described=kind != kinds.UPDATE,
+    )
+    parts = st.builds(
+        TransactionPart, st.just(bson.encode({"id": 1})), st.just(3), st.integers(0, 2), st.integers(0, 2)
+    )
+    return entry_of(change.described(), 5, 9, draw(st.none() | parts))
 
 
 @given(OPERATIONS)
@@ -92,7 +99,7 @@ def test_documents_of_the_oplog_are_read_as_the_operations_of_their_entries(entr
     read = read_operation(oplog_document(entry))
     inner = contained(read)
     found = [read] if inner is None else [read_operation(document) for document in inner]
-    assert found == operations_of(entry)
+    assert found == operations_of(entry.change)
 
 
 @given(IDS, DOCUMENTS, DOCUMENTS, st.booleans())
@@ -100,8 +107,7 @@ def test_an_update_that_is_read_makes_the_new_document(
     key: Any, old: dict[str, Any], new: dict[str, Any], replaced: bool
 ) -> None:
     before, after = (bson.encode({"_id": key, **document}) for document in (old, new))
-    entry = OplogEntry(UPDATE, "d", "c", None, [before], [after])
-    entry.replaced = replaced
+    entry = entry_of(update_change(before, after, replaced).described())
     operation = read_operation(oplog_document(entry))
     made = parse_logged_update(operation.document).apply(before, None, False).document
     assert bson.decode(made) == bson.decode(after)

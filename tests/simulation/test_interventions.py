@@ -34,7 +34,7 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stack import Steps, StepTimes
 from mongottl.exec.operation.steps import Wait
-from mongottl.oplog.entry import is_logged
+from mongottl.oplog.change import is_logged
 from mongottl.oplog.log import OPLOG_NUMBER
 from mongottl.oplog.records import OplogRecords
 from mongottl.server.dispatch import Dispatcher

@@ -36,7 +36,7 @@ from mongottl.exec.operation.steps import Flush
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S
 from mongottl.exec.write.expiry import count_expired, reap_due, refill_wheel
-from mongottl.oplog.entry import is_logged
+from mongottl.oplog.change import is_logged
 from mongottl.oplog.log import OPLOG_NUMBER
 from mongottl.oplog.records import OplogRecords
 from mongottl.server.dispatch import Dispatcher

@@ -54,7 +54,7 @@ from mongottl.exec.results.views import define_view
 from mongottl.exec.stages.stage import check_alive
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import finish_build, start_indexes
-from mongottl.oplog.entry import OplogEntry, is_logged
+from mongottl.oplog.change import LoggedChange, is_logged
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.security.privileges import Need
 
@@ -192,8 +192,8 @@ def _log_change(
         old = [(name[: -len("_old")], value) for name, value in reply.items() if name.endswith("_old")]
         state.append(("indexOptions", encode_fields(old)))
     detail = encode({"operationDescription": encode_fields(told), "stateBeforeChange": encode_fields(state)})
-    op.service.log_change(
-        OplogEntry(MODIFY, collection.database, collection.name, collection.uuid, [], [], detail=detail)
+    op.service.commit_log.log_alone(
+        LoggedChange(MODIFY, collection.database, collection.name, collection.uuid, detail=detail)
     )
 
 

@@ -17,7 +17,7 @@ from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.sizes import collection_size, parse_scale
-from mongottl.oplog.entry import OplogEntry
+from mongottl.oplog.change import LoggedChange
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.security.privileges import CLUSTER, Need
@@ -112,7 +112,7 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Reply:
         op.give_way()
     op.service.databases.drop(name)
     if collections:
-        op.service.log_change(OplogEntry(DROP_DATABASE, name, "", None, [], []))
+        op.service.commit_log.log_alone(LoggedChange(DROP_DATABASE, name, "", None))
     return {}
 
 

@@ -123,7 +123,7 @@ class ChangeFeed(ChangeStream):
 
     def _watches(self, entry: OplogEntry) -> bool:
         """Not of changes of an earlier collection with this name."""
-        return entry.uuid == self._collection.uuid and super()._watches(entry)
+        return entry.change.uuid == self._collection.uuid and super()._watches(entry)
 
     def token(self, behind: bool, last_given: str) -> bytes:
         """A token of Cosmos DB's form; before the events that were read last while not all of them are given."""

@@ -4,6 +4,7 @@ service        ServiceContext: state shared by all operations of a server
 context        OperationContext: state of one operation; state: the part of it that other operations read
 stack          what operations run on, so that they can be left anywhere; steps: what they wait for then
 recovery_unit  an operation's access to records and index entries; write_unit: one unit of work on a collection
+commit_log     how units of work are committed, with their entries of the oplog
 snapshot_reads, snapshots, snapshot_catalog: reads of one point in time
 transactions, transaction_unit: multi-document transactions; retryable_writes, stored_sessions: writes sent again
 arming         arming the timing wheel after writes

@@ -23,8 +23,10 @@ def _arm_record(service: ServiceContext, collection: Collection, document: bytes
         arm_date(service, collection, index, document)
 
 
-def arm_records(service: ServiceContext, collection: Collection, rows: list[NewRecord]) -> None:
-    """Arms the wheel for a batch of records that were just written."""
+def note_written(service: ServiceContext, collection: Collection, rows: list[NewRecord]) -> None:
+    """What follows the commit of a unit of work that has changed a collection: scans are told to look again, and the
+    wheel is armed for the records that it has stored."""
+    collection.writes += 1
     if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
         return
     for document, ts_s, ttl_s in rows:

@@ -41,7 +41,7 @@ from mongottl.exec.operation.saved_states import SavedServer, ServerSettings
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.transaction_unit import abort
-from mongottl.oplog.entry import no_operation
+from mongottl.oplog.change import no_operation
 from mongottl.storage.interface import WriteUnitOfWork
 
 # Attributes of `ServiceContext` that are values, and are restored as such.
@@ -105,6 +105,7 @@ KEPT: Final = frozenset(
         "authorizes",
         "clients",
         "cluster_clock",
+        "commit_log",
         "compaction",
         "config",
         "features",
@@ -275,7 +276,7 @@ def _put_back(service: ServiceContext, state: SavedServer) -> None:
     # Resume tokens may be one increment ahead of the cluster time.
     floor: Timestamp = service.cluster_clock.tick(clock.now_ms())
     service.oplog.begin_again(floor)
-    service.log_change(no_operation(encode({"msg": _WHY})))
+    service.commit_log.log_alone(no_operation(encode({"msg": _WHY})))
 
 
 def _settings(service: ServiceContext) -> ServerSettings:

@@ -16,11 +16,13 @@ Source: MongoDB's "Retryable Writes" page and the driver specification of retrya
 
 from bisect import bisect_right
 
+from mongottl.catalog.change_kinds import DELETE, INSERT
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Timestamp, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.session_ids import shown_id
+from mongottl.oplog.change import Change
 from mongottl.oplog.statements import (
     BEFORE,
     COMMITTED_TRANSACTION,
@@ -34,6 +36,7 @@ from mongottl.oplog.statements import (
     Statements,
     add_executed,
 )
+from mongottl.storage.interface import NewRecord
 
 
 class WriteHistory:
@@ -173,11 +176,24 @@ class RetryableWrite:
             reply["retriedStmtIds"] = self.retried
         return reply
 
-    def note_inserts(self, count: int, document: bytes | None) -> None:
-        """Notes that the open unit inserts documents. document: the one that an update inserts."""
+    def note(self, change: Change) -> None:
+        """Notes what a statement does in the open unit, or several that insert documents."""
+        if change.kind == INSERT:
+            self._note_inserts(change.rows)
+            return
+        statement = self.id_of(self._index)
+        before = change.before[0]
+        if change.kind == DELETE:
+            self._note(Executed(statement, statement, DELETED), before, None)
+        else:
+            after = change.rows[0][0]
+            self._note(Executed(statement, statement, REFRESHED if before == after else UPDATED), before, after)
+
+    def _note_inserts(self, rows: list[NewRecord]) -> None:
+        count = len(rows)
         if not self._inserts:
+            document = rows[0][0]
             executed = Executed(self.id_of(self._index), self.id_of(self._index), UPSERTED)
-            assert document is not None
             executed.upserted = encode_fields([("_id", get_value(document, "_id"))])
             self._note(executed, None, document)
         elif self._ids is None:
@@ -186,16 +202,6 @@ class RetryableWrite:
         else:
             for index in range(self._index, self._index + count):
                 self._note(Executed(self._ids[index], self._ids[index], INSERTED), None, None)
-
-    def note_update(self, before: bytes, after: bytes) -> None:
-        """Notes that the open unit replaces a document."""
-        statement = self.id_of(self._index)
-        self._note(Executed(statement, statement, REFRESHED if before == after else UPDATED), before, after)
-
-    def note_delete(self, before: bytes) -> None:
-        """Notes that the open unit deletes a document."""
-        statement = self.id_of(self._index)
-        self._note(Executed(statement, statement, DELETED), before, None)
 
     def note_commit(self) -> None:
         """Notes that the open unit commits the transaction of this number."""

@@ -1,21 +1,20 @@
 """The state of a server that its commands and its background tasks share."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mongottl.catalog.catalog import Catalog, new_uuid
-from mongottl.catalog.change_kinds import RENAME
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.options import CollectionOptions
 from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_of
 from mongottl.document.build import encode
-from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp, Value
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp
 from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.cluster_clock import ClusterClock
 from mongottl.exec.operation.cluster_parameters import ClusterParameters
+from mongottl.exec.operation.commit_log import CommitLog
 from mongottl.exec.operation.compaction import Compaction
 from mongottl.exec.operation.connection_rate import ConnectionRate
 from mongottl.exec.operation.cursor_registry import CursorRegistry, OpenCursor
@@ -38,14 +37,14 @@ from mongottl.exec.operation.stored_sessions import StoredSessions
 from mongottl.exec.operation.temporary_files import TemporaryFiles
 from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
 from mongottl.exec.operation.write_block import UserWriteBlock
-from mongottl.oplog.entry import OplogEntry, is_logged, no_operation
+from mongottl.oplog.change import no_operation
 from mongottl.oplog.log import OPLOG_NUMBER, Oplog
 from mongottl.oplog.records import DATABASE, NAME, OplogRecords
 from mongottl.oplog.rows import OplogRows
 from mongottl.query.memory import MemoryBudget
 from mongottl.query.timestamps import TimestampClock
 from mongottl.security.accounts import Accounts
-from mongottl.storage.interface import DamagedRecord, StorageEngine, WriteUnitOfWork
+from mongottl.storage.interface import DamagedRecord, StorageEngine
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.ttl.wheel import TimingWheel
@@ -137,10 +136,11 @@ class ServiceContext:
         if rows is not None:
             self.sessions.store_in(StoredSessions(self.catalog, rows), self.started_monotonic_s)
             rows.on_segment = self.sessions.save
+        self.commit_log = CommitLog(clock, self.catalog, self.cluster_clock, self.oplog, self.sessions, self.cursors)
         if self.oplog.end == 0:
             # As in MongoDB, so that there is a first cluster time to read from.
-            self.log_change(no_operation(encode({"msg": "initiating set"})))
-        self.catalog.change_listener = self._log_change
+            self.commit_log.log_alone(no_operation(encode({"msg": "initiating set"})))
+        self.catalog.change_listener = self.commit_log.log_catalog_change
         # By queryShapeHash.
         self.query_settings: dict[str, QuerySettings] = {}
         self.limits = MemoryLimits()
@@ -302,13 +302,6 @@ class ServiceContext:
         self.catalog.attach(Collection(DATABASE, NAME, OPLOG_NUMBER, uuid, options, OplogRecords(oplog)))
         return oplog
 
-    def _log_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
-        """Adds a change of a collection or its indexes to the oplog. kind, detail: as in `OplogEntry`."""
-        if is_logged(collection, kind == RENAME):
-            self._log(
-                work, OplogEntry(kind, collection.database, collection.name, collection.uuid, [], [], detail=detail)
-            )
-
     def _end_cursor_with_files(self) -> bool:
         """Closes an idle cursor whose data is in files, because more cannot be opened; False if there is none."""
         cursor = self.cursors.next_to_close_files()
@@ -318,28 +311,6 @@ class ServiceContext:
         self.cursors.ended_total += 1
         self.log_ended_cursor(cursor)
         return True
-
-    def log_change(self, entry: OplogEntry) -> None:
-        """Adds to the oplog, in a unit of work of its own, what was changed by several: a database was dropped after
-        its collections, or options were changed together with an index."""
-        self.catalog.in_unit(partial(self._log, entry=entry))
-
-    def _log(self, work: WriteUnitOfWork, entry: OplogEntry) -> None:
-        """Adds an entry to the oplog in a unit of work, with a cluster time of its own; its commit wakes the change
-        streams."""
-        now_ms = self.clock.now_ms()
-        self.oplog.put(entry, self.cluster_clock.tick(now_ms), now_ms, work)
-        if self.cluster_clock.limit_due:
-            self.cluster_clock.put_limit(work)
-        work.on_commit(partial(self.append_entry, entry))
-
-    def append_entry(self, entry: OplogEntry) -> None:
-        """Makes an entry that was put in a unit of work visible, after the commit, and wakes those who wait for it."""
-        self.oplog.append(entry)
-        if self.cursors.has_waiting:
-            self.cursors.notify_inserted(OPLOG_NUMBER)
-            for watched in entry.watched_as():
-                self.cursors.notify_inserted(watched)
 
     def close_idle(self) -> bool:
         """Closes cursors and ends sessions that were unused for longer than their timeouts; called periodically, and

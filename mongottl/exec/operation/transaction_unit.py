@@ -95,7 +95,7 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     transaction.ready_indexes.clear()
     transaction.pending.clear()
     transaction.missing.clear()
-    transaction.entries.clear()
+    transaction.changes.clear()
 
 
 def abort_expired(service: ServiceContext) -> float:
@@ -170,9 +170,7 @@ class TransactionWriteUnit(WriteUnit):
         self._work.commit()
         if self.meter is not None:
             self.count(self.meter)
-        entry = self.oplog_entry()
-        if entry is not None:
-            self._transaction.entries.append(entry)
+        self._transaction.changes.extend(self.logged_changes())
 
 
 class TransactionCatalog(SnapshotCatalog):

@@ -13,7 +13,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.document.types import Timestamp
 from mongottl.exec.operation.sessions import SessionRegistry
 from mongottl.exec.operation.signal import Signal
-from mongottl.oplog.entry import OplogEntry
+from mongottl.oplog.change import LoggedChange
 from mongottl.storage.snapshot.write_set import WriteSet
 
 IN_PROGRESS: Final = 0
@@ -29,7 +29,7 @@ class Transaction:
     catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
     ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
     pending: the collections that it has created, by namespace. missing: the namespaces that its statements have named
-    when there was no collection, in the dialect `cosmos`. entries: what its statements have written, in order.
+    when there was no collection, in the dialect `cosmos`. changes: what its statements have written, in order.
     read_concern: of its first statement, raw; None if it has none. read_at, started_ms: cluster time and wall time of
     its beginning; started_s: its monotonic time. active_s: how long statements ran that have ended, in seconds;
     active_since_s: monotonic time at which the latest statement began.
@@ -61,7 +61,7 @@ class Transaction:
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}
         self.missing: Final[set[str]] = set()
-        self.entries: Final[list[OplogEntry]] = []
+        self.changes: Final[list[LoggedChange]] = []
 
     def is_over(self, now_s: float, now_ms: int) -> bool:
         """Whether its time is over. now_s: monotonic time. now_ms: wall time."""

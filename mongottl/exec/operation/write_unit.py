@@ -4,8 +4,10 @@
     with unit:                                 the engine's unit of work begins
         unit.records.insert_records(rows)      records and index entries
         unit.index(entry).insert(entries)
-        unit.stored(rows)                      notes the written rows, for the timing wheel
-        unit.commit()                          the engine commits; then wheel, counters, tailing cursors, flush
+        unit.record_inserted(rows)             what has changed, once for all that need it (`oplog.change`)
+        unit.commit()                          `CommitLog.commit`; then wheel, counters, tailing cursors
+
+    record_inserted │ record_updated │ delete ──► Change ──► oplog, meter, retryable write, wheel
 
 A command may run long and yield between its units. So each unit has its own time: a document's lifetime begins when it
 is written, and `_ts` never becomes less than that of an earlier write of another client, unless the clock was set back.
@@ -19,12 +21,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.exec.operation.arming import arm_records
+from mongottl.exec.operation.arming import note_written
 from mongottl.exec.operation.meter import Meter
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.oplog.entry import INSERT, UPDATE, OplogEntry, deletion, is_logged, no_operation
+from mongottl.oplog.change import Change, LoggedChange, logged
 from mongottl.storage.interface import (
     DiskFull,
     NewRecord,
@@ -45,9 +48,8 @@ if TYPE_CHECKING:
 class WriteUnit:
     """A unit of work on one collection. now_s: the time of its writes, in whole seconds.
 
-    inserted: whether it inserts records, so that tailing cursors of a capped collection are notified. purged: how many
-    expired records it deletes. replaced: the former document of a single record that it updates, or None. before: the
-    former documents of all that it updates, in the order of `stored`; driver: the update that changes them.
+    changes: what it has done, at most one change of each kind. The first one is what its statement does; what an insert
+    displaces from a capped collection comes after it.
     records: the collection's record store. work: where its writes go. retryable_write: whose statements it executes, or
     None. meter: counts what is committed, or None.
     """
@@ -66,16 +68,9 @@ class WriteUnit:
         self._now_ms: int = service.clock.now_ms()
         self.now_s: int = self._now_ms // MS_PER_S
         self._work: WriteUnitOfWork = work
-        self.inserted = False
-        self.purged: int = 0
-        self.replaced: bytes | None = None
-        self.driver: UpdateDriver | None = None
-        self.before: list[bytes] = []
+        self.changes: list[Change] = []
         self.retryable_write = retryable_write
         self.meter: Meter | None = None
-        self._removed: list[Record] = []
-        self._rows: list[NewRecord] = []
-        self._changed = False
 
     def __enter__(self) -> "WriteUnit":
         self._work.__enter__()
@@ -102,11 +97,36 @@ class WriteUnit:
         """Whether a record is expired at the time of this unit."""
         return is_expired(record[2], record[3], self.collection.default_ttl_s, self.now_s)
 
-    def stored(self, rows: list[NewRecord]) -> None:
-        """Notes the written documents as (document, `_ts`, `ttl`); the commit arms the wheel for them. DiskFull."""
+    def record_inserted(self, rows: list[NewRecord]) -> None:
+        """Records that these rows were inserted, after all that they displace was deleted. DiskFull.
+
+        What is displaced is logged after the insert, as MongoDB has done since version 5.0 (SERVER-16049).
+        """
         self.service.engine.require_room()
-        self._rows = rows
-        self._changed = True
+        self.changes.insert(0, Change(INSERT, self.collection, [], rows))
+
+    def record_updated(self, before: list[bytes], rows: list[NewRecord], driver: "UpdateDriver | None") -> None:
+        """Records that these rows, at least one, have taken the place of the documents `before`, in their order.
+        driver: the update that has changed them, or None. DiskFull."""
+        self.service.engine.require_room()
+        replaced = False
+        touched: tuple[str, ...] | None = None
+        if driver is not None:
+            replaced = driver.kind == "replacement"
+            paths = driver.touched_paths
+            touched = None if paths is None else tuple(paths)
+        self.changes.append(Change(UPDATE, self.collection, before, rows, replaced, touched))
+
+    def _record_deleted(self, records: list[Record], expired: bool) -> None:
+        """Records that these records were deleted: as one change, in however many parts."""
+        before = [record[1] for record in records]
+        count = len(records) if expired else 0
+        if self.changes:
+            earlier = self.changes.pop()
+            assert earlier.kind == DELETE
+            before = earlier.before + before
+            count += earlier.expired
+        self.changes.append(Change(DELETE, self.collection, before, [], expired=count))
 
     def record_multikey_change(self, index: IndexEntry) -> None:
         """Records in the catalog the array paths and type bits that the last document adds to `index`.
@@ -115,9 +135,9 @@ class WriteUnit:
         """
         self.service.catalog.record_multikey_change(self.collection, index, self._work)
 
-    def delete(self, records: list[Record]) -> None:
+    def delete(self, records: list[Record], expired: bool = False) -> None:
         """Deletes records and their index entries. WriteConflict if one of them was changed or deleted meanwhile, or if
-        there was no room on the disk, but is now.
+        there was no room on the disk, but is now. expired: whether they count as purged.
 
         An index under construction has no entries of records that its build has not read yet: their keys are not
         generated, because that may fail.
@@ -130,127 +150,73 @@ class WriteUnit:
             self.records.delete_records(records)
         except DiskFull as error:
             raise self._without_room(error) from None
-        self._removed = [*self._removed, *records] if self._removed else records
-        self._changed = True
+        self._record_deleted(records, expired)
 
     def commit(self) -> None:
         """Commits, then arms the wheel, notifies waiting cursors and counts. WriteConflict: all is rolled back."""
         service = self.service
-        cluster_clock = service.cluster_clock
-        at = cluster_clock.tick(self._now_ms)
-        entry = self.oplog_entry()
-        evicted: OplogEntry | None = None
-        if self.inserted and self._removed and entry is not None:
-            evicted = self._deletion()
         write = self.retryable_write
-        if write is not None and self._notes_statements(write) and service.oplog.rows is not None:
-            if entry is None:
-                entry = no_operation()
-            (evicted or entry).statements = write.statements
-        if entry is not None:
-            service.oplog.put(entry, at, self._now_ms, self._work)
-        if evicted is not None:
-            service.oplog.put(evicted, cluster_clock.tick(self._now_ms), self._now_ms, self._work)
-        if cluster_clock.limit_due:
-            cluster_clock.put_limit(self._work)
+        if write is not None:
+            self._note_statement(write)
         try:
-            self._work.commit()
+            service.commit_log.commit(self._work, self.logged_changes(), self._now_ms, write)
         except DiskFull as error:
             raise self._without_room(error) from None
         if self.meter is not None:
             self.count(self.meter)
-        if write is not None:
-            service.sessions.committed(write, self._now_ms, at)
-        if entry is not None:
-            service.append_entry(entry)
-        if evicted is not None:
-            service.append_entry(evicted)
         self.after_commit()
 
     def _without_room(self, error: DiskFull) -> Exception:
         """What to raise for a unit that found no room: WriteConflict, so that it is repeated, if it only deletes and
         the engine has made room for that."""
-        if not self._rows and self.service.engine.make_room():
+        if not any(change.rows for change in self.changes) and self.service.engine.make_room():
             self.service.note_full_disk()
             return WriteConflict(str(error))
         return error
 
+    def logged_changes(self) -> list[LoggedChange]:
+        """What the unit has changed, for the oplog."""
+        found: list[LoggedChange] = []
+        for change in self.changes:
+            for_log = logged(change)
+            if for_log is not None:
+                found.append(for_log)
+        return found
+
     def count(self, meter: Meter) -> None:
-        """Counts what the unit has changed. Purges of expired documents cost nothing."""
-        after = [row[0] for row in self._rows]
-        if self.inserted:
-            meter.insert(self.collection, after)
-        elif after:
-            meter.update(self.collection, self.before, after)
-        elif not self.purged:
-            meter.delete(self.collection, [record[1] for record in self._removed])
-
-    def oplog_entry(self) -> OplogEntry | None:
-        """What the unit has changed, for the oplog; None for nothing that is logged."""
-        collection = self.collection
-        if not self._changed or not is_logged(collection) or collection.time_series is not None:
-            return None
-        images = collection.options.records_images
-        database, name, uuid = collection.database, collection.name, collection.uuid
-        if self._removed and not self._rows:
-            return self._deletion()
-        after = [row[0] for row in self._rows]
-        if self.inserted:
-            return OplogEntry(INSERT, database, name, uuid, [], after, images)
-        before = self.before
-        if len(after) == 1:
-            if after[0] == before[0]:
-                return None  # only `_ts` has changed
-        else:
-            changed = [i for i in range(len(after)) if after[i] != before[i]]
-            if not changed:
-                return None
-            before = [before[i] for i in changed]
-            after = [after[i] for i in changed]
-        entry = OplogEntry(UPDATE, database, name, uuid, before, after, images)
-        driver = self.driver
-        if driver is not None:
-            entry.replaced = driver.kind == "replacement"
-            if driver.touched_paths is not None:
-                entry.touched = tuple(driver.touched_paths)
-        return entry
-
-    def _deletion(self) -> OplogEntry:
-        """The deletion of documents by the unit. Those that an insert into a capped collection displaces are logged
-        behind it, as MongoDB has done since version 5.0 (SERVER-16049)."""
-        return deletion(self.collection, [record[1] for record in self._removed])
+        """Counts what the unit's statement has changed. Purges of expired documents cost nothing."""
+        if not self.changes:
+            return
+        change = self.changes[0]
+        if change.kind == INSERT:
+            meter.insert(self.collection, [row[0] for row in change.rows])
+        elif change.kind == UPDATE:
+            meter.update(self.collection, change.before, [row[0] for row in change.rows])
+        elif not change.expired:
+            meter.delete(self.collection, change.before)
 
     def after_commit(self) -> None:
         """What follows the engine's commit: the wheel, counters, tailing cursors."""
         service = self.service
         collection = self.collection
-        if self._changed:
-            collection.writes += 1
-            arm_records(service, collection, self._rows)
-        if self.purged:
-            service.metrics.ttl_deleted_documents += self.purged
-            collection.purged_documents += self.purged
-        if self.inserted and collection.options.capped:
-            service.cursors.notify_inserted(collection.number)
+        for change in self.changes:
+            note_written(service, collection, change.rows)
+            if change.expired:
+                service.metrics.ttl_deleted_documents += change.expired
+                collection.purged_documents += change.expired
+            if change.kind == INSERT and collection.options.capped:
+                service.cursors.notify_inserted(collection.number)
 
-    def _notes_statements(self, write: RetryableWrite) -> bool:
-        """Notes what this unit does for a retryable write: one insert or more, or the update or delete of a record;
-        whether there is anything to note."""
+    def _note_statement(self, write: RetryableWrite) -> None:
+        """Notes what this unit does for a retryable write: one insert or more, or the update or delete of a record."""
         write.begin_unit()
-        if self.purged:
-            return False
+        if not self.changes or self.changes[0].expired:
+            return
         failing = self.service.fail_points.transactional_write()
         if failing is not None:
             write.closes_connection = failing.close_connection
             failing.fail()
-        rows = self._rows
-        if self.inserted:
-            write.note_inserts(len(rows), rows[0][0])
-        elif self.replaced is not None:
-            write.note_update(self.replaced, rows[0][0])
-        elif self._removed:
-            write.note_delete(self._removed[0][1])
-        return len(write.pending) > 0
+        write.note(self.changes[0])
 
 
 class RecordingWriteUnit(WriteUnit):

@@ -21,14 +21,14 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record, partition_key
 from mongottl.exec.results.resume_token import EventIdentity, token_of
-from mongottl.oplog import entry as log
+from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.entry import OplogEntry
 from mongottl.query.pipeline.change_stream import ChangeStreamSpec
 
 _TYPES: Final = {
-    log.INSERT: "insert",
-    log.UPDATE: "update",
-    log.DELETE: "delete",
+    kinds.INSERT: "insert",
+    kinds.UPDATE: "update",
+    kinds.DELETE: "delete",
     kinds.CREATE: "create",
     kinds.DROP: "drop",
     kinds.RENAME: "rename",
@@ -38,79 +38,81 @@ _TYPES: Final = {
     kinds.MODIFY: "modify",
 }
 # Of writes to `system.views`.
-_VIEW_TYPES: Final = {log.INSERT: "create", log.UPDATE: "modify", log.DELETE: "drop"}
+_VIEW_TYPES: Final = {kinds.INSERT: "create", kinds.UPDATE: "modify", kinds.DELETE: "drop"}
 _INTERNAL: Final = ("admin", "config", "local")
 # Only with `showExpandedEvents`.
 _EXPANDED: Final = (kinds.CREATE, kinds.CREATE_INDEXES, kinds.DROP_INDEXES, kinds.MODIFY)
 
 
-def is_watched(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:
-    """Whether a stream tells of an entry, and in that case of all its operations."""
-    if entry.kind == kinds.NOOP:
+def is_watched(spec: ChangeStreamSpec, change: LoggedChange) -> bool:
+    """Whether a stream has events of a change, and in that case of all its operations."""
+    if change.kind == kinds.NOOP:
         return False
-    if entry.kind in _EXPANDED and not spec.expanded:
+    if change.kind in _EXPANDED and not spec.expanded:
         return False
     if not spec.database:
-        return entry.database not in _INTERNAL and _is_shown(spec, entry)
-    if entry.kind == kinds.RENAME and _is_renamed_to(entry, spec.database, spec.collection):
+        return change.database not in _INTERNAL and _is_shown(spec, change)
+    if change.kind == kinds.RENAME and _is_renamed_to(change, spec.database, spec.collection):
         return True
-    if entry.database != spec.database:
+    if change.database != spec.database:
         return False
-    return spec.collection == entry.collection if spec.collection else _is_shown(spec, entry)
+    return spec.collection == change.collection if spec.collection else _is_shown(spec, change)
 
 
-def _is_shown(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:
-    """Whether a stream that is not on one collection tells of the collection of an entry."""
-    if not entry.collection.startswith("system."):
+def _is_shown(spec: ChangeStreamSpec, change: LoggedChange) -> bool:
+    """Whether a stream that is not on one collection tells of the collection of a change."""
+    if not change.collection.startswith("system."):
         return True
-    return spec.system_events or (spec.expanded and _is_of_view(entry))
+    return spec.system_events or (spec.expanded and _is_of_view(change))
 
 
-def _is_of_view(entry: OplogEntry) -> bool:
-    return entry.collection == SYSTEM_VIEWS and entry.kind in _VIEW_TYPES
+def _is_of_view(change: LoggedChange) -> bool:
+    return change.collection == SYSTEM_VIEWS and change.kind in _VIEW_TYPES
 
 
-def _is_renamed_to(entry: OplogEntry, database: str, collection: str) -> bool:
+def _is_renamed_to(change: LoggedChange, database: str, collection: str) -> bool:
     """Whether the new name of a renamed collection is the given one; for collection "", whether it is in a database."""
-    to = entry.renamed_to()
+    to = change.renamed_to()
     return to[0] == database and collection in ("", to[1])
 
 
-def _invalidates(spec: ChangeStreamSpec, entry: OplogEntry) -> bool:
-    """Whether what the stream watches is gone with an entry that it tells of."""
+def _invalidates(spec: ChangeStreamSpec, change: LoggedChange) -> bool:
+    """Whether what the stream watches is gone with a change that it has events of."""
     if spec.collection:
-        return entry.kind in (kinds.DROP, kinds.RENAME)
-    return bool(spec.database) and entry.kind == kinds.DROP_DATABASE
+        return change.kind in (kinds.DROP, kinds.RENAME)
+    return bool(spec.database) and change.kind == kinds.DROP_DATABASE
 
 
 class EntryEvents:
-    """Makes the events of one entry for one stream.
+    """Makes the events of one entry, whose change is `described`, for one stream.
 
     count: its operations. invalidates: whether an `invalidate` event follows. data: the `_data` of the latest token.
     """
 
     def __init__(self, spec: ChangeStreamSpec, entry: OplogEntry) -> None:
-        self.invalidates = _invalidates(spec, entry)
-        self.count: int = entry.count
+        change = entry.change
+        self.invalidates = _invalidates(spec, change)
+        self.count: int = change.count
         # The document key of the latest operation, and which one that was.
         self._latest_key = b""
         self._latest_index: int = -1
         self.data = ""
         self._spec = spec
         self._entry = entry
-        self._of_view = _is_of_view(entry) and not spec.system_events
-        kind = _TYPES[entry.kind]
+        self._change = change
+        self._of_view = _is_of_view(change) and not spec.system_events
+        kind = _TYPES[change.kind]
         if self._of_view:
-            kind = _VIEW_TYPES[entry.kind]
-        elif entry.kind == log.UPDATE and entry.replaced:
+            kind = _VIEW_TYPES[change.kind]
+        elif change.kind == kinds.UPDATE and change.replaced:
             kind = "replace"
         self._kind = kind
-        self._uuid: Value = None if entry.kind == kinds.DROP_DATABASE or self._of_view else entry.uuid
-        self._is_write = entry.kind in (log.INSERT, log.UPDATE, log.DELETE) and not self._of_view
+        self._uuid: Value = None if change.kind == kinds.DROP_DATABASE or self._of_view else change.uuid
+        self._is_write = change.kind in (kinds.INSERT, kinds.UPDATE, kinds.DELETE) and not self._of_view
         member = "documentKey"
         if not self._is_write:
             member = "operationDescription"
-            if entry.detail is None and not (self._of_view and entry.kind != log.DELETE):
+            if change.detail is None and not (self._of_view and change.kind != kinds.DELETE):
                 member = ""
         self._identity = EventIdentity(entry.at_s, entry.at_i, kind, self._uuid, member)
 
@@ -136,17 +138,17 @@ class EntryEvents:
         return self._after(index) or self._before(index)
 
     def _after(self, index: int) -> bytes:
-        after = self._entry.after
+        after = self._change.after
         return after[index] if index < len(after) else b""
 
     def _before(self, index: int) -> bytes:
-        before = self._entry.before
+        before = self._change.before
         return before[index] if index < len(before) else b""
 
     def _description(self) -> Value:
         """The `operationDescription` of a change of collections and indexes; None if it has none."""
-        detail = self._entry.detail
-        if self._entry.kind == kinds.MODIFY:
+        detail = self._change.detail
+        if self._change.kind == kinds.MODIFY:
             assert isinstance(detail, bytes)
             return get_value(detail, "operationDescription")
         return detail
@@ -173,59 +175,59 @@ class EntryEvents:
 
     def event(self, op: OperationContext, index: int) -> bytes:
         """The event of an operation. NoMatchingDocument (47) if an image is required and not there."""
-        entry = self._entry
+        change = self._change
         event = self._head(index, False)
         if self._of_view:
             self._tell_of_view(self._view(index), event)
         elif self._is_write:
             self._tell_of_write(op, index, event)
         else:
-            namespace: list[tuple[str, Value]] = [("db", entry.database)]
-            if entry.kind != kinds.DROP_DATABASE:
-                namespace.append(("coll", entry.collection))
+            namespace: list[tuple[str, Value]] = [("db", change.database)]
+            if change.kind != kinds.DROP_DATABASE:
+                namespace.append(("coll", change.collection))
             event.append(("ns", encode_fields(namespace)))
             self._tell_of_change(event)
         return encode_fields(event)
 
     def _tell_of_change(self, event: list[tuple[str, Value]]) -> None:
-        entry = self._entry
+        change = self._change
         description = self._description()
-        if entry.kind == kinds.CREATE:
+        if change.kind == kinds.CREATE:
             series = isinstance(description, bytes) and get_value(description, "timeseries") is not MISSING
             event.append(("nsType", "timeseries" if series else "collection"))
-        if entry.kind == kinds.RENAME:
+        if change.kind == kinds.RENAME:
             assert isinstance(description, bytes)
             event.append(("to", get_value(description, "to")))
         if description is not None and self._spec.expanded:
             event.append(("operationDescription", description))
-        if entry.kind == kinds.MODIFY:
-            assert isinstance(entry.detail, bytes)
-            event.append(("stateBeforeChange", get_value(entry.detail, "stateBeforeChange")))
+        if change.kind == kinds.MODIFY:
+            assert isinstance(change.detail, bytes)
+            event.append(("stateBeforeChange", get_value(change.detail, "stateBeforeChange")))
 
     def _tell_of_view(self, view: bytes, event: list[tuple[str, Value]]) -> None:
         database, _, name = str(get_value(view, "_id")).partition(".")
         event.append(("ns", encode({"db": database, "coll": name})))
-        kind = self._entry.kind
-        if kind == log.INSERT:
+        kind = self._change.kind
+        if kind == kinds.INSERT:
             event.append(("nsType", "view"))
-        if kind != log.DELETE:
+        if kind != kinds.DELETE:
             event.append(("operationDescription", _view_options(view)))
 
     def _tell_of_write(self, op: OperationContext, index: int, event: list[tuple[str, Value]]) -> None:
         spec = self._spec
-        entry = self._entry
+        change = self._change
         document = self._after(index)
         before = self._before(index)
         key = self._key(index)
-        updated = entry.kind == log.UPDATE and not entry.replaced
+        updated = change.kind == kinds.UPDATE and not change.replaced
         if updated:
             self._add_full_document(op, key, document, event)
-        elif entry.kind != log.DELETE:
+        elif change.kind != kinds.DELETE:
             event.append(("fullDocument", document))
-        event.append(("ns", encode({"db": entry.database, "coll": entry.collection})))
+        event.append(("ns", encode({"db": change.database, "coll": change.collection})))
         event.append(("documentKey", key))
         if updated:
-            event.append(("updateDescription", entry.describe(index, spec.disambiguates)))
+            event.append(("updateDescription", change.description(index, spec.disambiguates)))
         if before and spec.before_change != "off":
             kept = self._has_images(op)
             if not kept and spec.before_change == "required":
@@ -234,16 +236,15 @@ class EntryEvents:
 
     def _has_images(self, op: OperationContext) -> bool:
         """Whether the collection kept images, and they are not older than `preAndPostImages.expireAfterSeconds`."""
-        entry = self._entry
-        return entry.images and op.service.cluster_parameters.has_image(entry.wall_ms, op.now_ms)
+        return self._change.images and op.service.cluster_parameters.has_image(self._entry.wall_ms, op.now_ms)
 
     def _add_full_document(
         self, op: OperationContext, key: bytes, document: bytes, event: list[tuple[str, Value]]
     ) -> None:
-        entry = self._entry
+        change = self._change
         wanted = self._spec.full_document
         if wanted == "updateLookup":
-            event.append(("fullDocument", _current(op, entry, key, document)))
+            event.append(("fullDocument", _current(op, change, key, document)))
         elif wanted != "default":
             kept = self._has_images(op)
             if not kept and wanted == "required":
@@ -264,10 +265,10 @@ def _no_image(which: str, option: str) -> CommandError:
     )
 
 
-def _current(op: OperationContext, entry: OplogEntry, key: bytes, document: bytes) -> Value:
+def _current(op: OperationContext, change: LoggedChange, key: bytes, document: bytes) -> Value:
     """The document of a key as it is now, or null. document: an earlier version of it."""
-    collection = op.catalog.find(entry.database, entry.collection)
-    if not isinstance(collection, Collection) or collection.uuid != entry.uuid:
+    collection = op.catalog.find(change.database, change.collection)
+    if not isinstance(collection, Collection) or collection.uuid != change.uuid:
         return None
     found = express_key(collection, key) or partition_key(collection, document)
     record = None if found is None else express_record(op, collection, found)

@@ -98,7 +98,7 @@ class ChangeStream:
             entry = oplog.entry(self._number)
             if (entry.at_s, entry.at_i) != at or point.operation < entry.first_index:
                 return
-            if point.operation < entry.first_index + entry.count:
+            if point.operation < entry.first_index + entry.change.count:
                 self._index = point.operation - entry.first_index
                 return
             self._number += 1
@@ -133,7 +133,7 @@ class ChangeStream:
                     self._skip_entry()
                     self._pass(entry)
                     continue
-                events = EntryEvents(self._spec, entry)
+                events = EntryEvents(self._spec, oplog.described(self._number))
                 self._events = events
             if not self._sought or self._seek(events):
                 if self._at_invalidation:
@@ -150,7 +150,7 @@ class ChangeStream:
 
     def _watches(self, entry: OplogEntry) -> bool:
         """Whether the stream tells of an entry."""
-        return is_watched(self._spec, entry)
+        return is_watched(self._spec, entry.change)
 
     def _seek(self, events: EntryEvents) -> bool:
         """Compares the event at the position with the one that is sought. Whether a part of it is still to be told."""

@@ -36,8 +36,7 @@ def make_room(unit: WriteUnit) -> None:
         if collection.default_ttl_s != NO_TTL:
             expired = due_by_policy(unit.records, collection, unit.now_s)
         if expired:
-            unit.delete(expired)
-            unit.purged += len(expired)
+            unit.delete(expired, expired=True)
             continue
         oldest = _surplus(
             store.scan(0, min(displaceable, _EVICTED_AT_ONCE), True, PURGE_BYTES)[0], surplus_bytes, surplus_documents

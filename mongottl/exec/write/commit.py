@@ -1,15 +1,13 @@
 """The commit of a transaction: its write set is given to the engine in one unit of work, whole or not at all."""
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.document.types import Timestamp
-from mongottl.exec.operation.arming import arm_records
+from mongottl.exec.operation.arming import note_written
 from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.session_ids import shown_id
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.operation.transactions import COMMITTED, Transaction
 from mongottl.exec.write.writes import duplicate_key_error
-from mongottl.oplog.entry import no_operation
 from mongottl.storage.interface import (
     DuplicateKey,
     NewRecord,
@@ -56,47 +54,15 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
             service.engine.require_room()
         if note is not None:
             note.note_commit()
-            if service.oplog.rows is not None:
-                if not transaction.entries:
-                    transaction.entries.append(no_operation())
-                transaction.entries[-1].statements = note.statements
-        at = _log(service, transaction, now_ms, work)
-        if service.cluster_clock.limit_due:
-            service.cluster_clock.put_limit(work)
-        work.commit()
-    if note is not None:
-        service.sessions.committed(note, now_ms, at)
+        named = (shown_id(transaction.session_key), transaction.number)
+        service.commit_log.commit(work, transaction.changes, now_ms, note, named)
     service.history.append(commit.images)
     for collection in transaction.pending.values():
         catalog.published(collection)
-    for entry in transaction.entries:
-        service.append_entry(entry)
     for collection, rows in commit.stored:
-        collection.writes += 1
-        arm_records(service, collection, rows)
+        note_written(service, collection, rows)
     service.transactions.end(transaction, COMMITTED)
     release(service, transaction)
-
-
-def _log(service: ServiceContext, transaction: Transaction, now_ms: int, work: WriteUnitOfWork) -> Timestamp:
-    """Puts what the transaction has written in the oplog; its cluster time, which all of it has. In
-    `local.oplog.rs` each entry has a time of its own, up to that one."""
-    lsid = shown_id(transaction.session_key)
-    entries = transaction.entries
-    at = service.cluster_clock.tick(now_ms)
-    for _ in entries[1:]:
-        at = service.cluster_clock.tick(now_ms)
-    index = 0
-    following = len(entries)
-    for entry in entries:
-        following -= 1
-        entry.first_index = index
-        entry.following = following
-        entry.lsid = lsid
-        entry.txn_number = transaction.number
-        index += entry.count
-        service.oplog.put(entry, at, now_ms, work)
-    return at
 
 
 class _Commit:

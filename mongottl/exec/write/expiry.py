@@ -310,8 +310,7 @@ def _is_due(collection: Collection, record: Record, now_ms: int, with_numbers: b
 def _delete_batch(unit: WriteUnit, records: list[Record]) -> None:
     """Deletes expired records in a unit of work."""
     with unit:
-        unit.delete(records)
-        unit.purged = len(records)
+        unit.delete(records, expired=True)
         unit.commit()
 
 

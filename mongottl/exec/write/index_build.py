@@ -278,8 +278,7 @@ class _Batch:
         `WriteUnit.delete` does not remove them, because the unfinished indexes do not cover the record yet.
         """
         unit = self._unit
-        unit.delete([record])
-        unit.purged += 1
+        unit.delete([record], expired=True)
         self._deleted.add(record[0])
         position = self._positions.get(record[0], -1)
         if position < 0:

@@ -313,8 +313,7 @@ def _update_batch(
                 changes.append((record, document))
             if changed:
                 modified += 1
-        unit.driver = driver
-        update_records(op, unit, changes)
+        update_records(op, unit, changes, driver)
         result.matched += len(records)
         result.modified += modified
         op.service.metrics.documents["updated"] += modified

@@ -238,8 +238,7 @@ def _insert_rows(op: OperationContext, unit: WriteUnit, documents: list[bytes], 
             _insert_keys(unit, index, documents, rids)
         if capped:
             make_room(unit)
-        unit.inserted = True
-        unit.stored(rows)
+        unit.record_inserted(rows)
         unit.commit()
 
 
@@ -320,8 +319,7 @@ def _insert_document(op: OperationContext, collection: Collection, document: byt
                         _insert_or_explain(unit, index, document, keys, rid)
                 if capped:
                     make_room(unit)
-                unit.inserted = True
-                unit.stored([(document, unit.now_s, ttl_s)])
+                unit.record_inserted([(document, unit.now_s, ttl_s)])
                 unit.commit()
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)
@@ -382,8 +380,7 @@ def remove_expired(op: OperationContext, collection: Collection, record: Record)
     unit = op.recovery_unit.write(collection)
     try:
         with unit:
-            unit.delete([record])
-            unit.purged = 1
+            unit.delete([record], expired=True)
             unit.commit()
     except ClaimedByTransaction:
         raise
@@ -438,10 +435,7 @@ def update_record(
                     for index in collection.writable_indexes:
                         if index.covers_record(old[0]):
                             _move_keys(unit, index, old, document)
-                unit.stored([(document, new[2], ttl_s)])
-                unit.replaced = old[1]
-                unit.before = [old[1]]
-                unit.driver = driver
+                unit.record_updated([old[1]], [(document, new[2], ttl_s)], driver)
                 unit.commit()
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)
@@ -450,8 +444,12 @@ def update_record(
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
 
 
-def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]]) -> None:
+def update_records(
+    op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]], driver: UpdateDriver
+) -> None:
     """Replaces the documents of several records, all or none, in `unit`, which it begins and commits.
+
+    driver: the update that has made the documents, for the oplog.
 
     DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict if one of them has changed or expired
     since it was read, or if an expired record has a key that is needed: the caller then updates one by one.
@@ -492,8 +490,7 @@ def update_records(op: OperationContext, unit: WriteUnit, changes: list[tuple[Re
                         _move_keys(unit, index, record, document)
                     except _ExpiredDuplicate:
                         raise WriteConflict("an expired document is in the way") from None
-        unit.stored(rows)
-        unit.before = [record[1] for record in old]
+        unit.record_updated([record[1] for record in old], rows, driver)
         unit.commit()
 
 

@@ -16,7 +16,7 @@ def test_a_deletion_keeps_only_ids_without_images() -> None:
     before = running.service.oplog.size_bytes
     running.run({"delete": "c", "deletes": [{"q": {}, "limit": 0}]})
     entry = running.service.oplog.entry(running.service.oplog.end - 1)
-    assert [bson.decode(document) for document in entry.before] == [{"_id": 0}, {"_id": 1}, {"_id": 2}]
+    assert [bson.decode(document) for document in entry.change.before] == [{"_id": 0}, {"_id": 1}, {"_id": 2}]
     assert running.service.oplog.size_bytes - before < 2000
 
 
@@ -48,7 +48,7 @@ def test_images_and_what_a_capped_collection_displaces(
     else:
         running.run({"delete": collection, "deletes": [{"q": {}, "limit": 0}]})
     entry = running.service.oplog.entry(running.service.oplog.end - 1)
-    assert [bson.decode(document) for document in entry.before] == [kept]
+    assert [bson.decode(document) for document in entry.change.before] == [kept]
 
 
 def test_a_dropped_view_is_told_whole() -> None:
@@ -56,4 +56,4 @@ def test_a_dropped_view_is_told_whole() -> None:
     running.run({"create": "v", "viewOn": "c", "pipeline": []})
     running.run({"drop": "v"})
     entry = running.service.oplog.entry(running.service.oplog.end - 1)
-    assert bson.decode(entry.before[0]) == {"_id": "test.v", "viewOn": "c", "pipeline": []}
+    assert bson.decode(entry.change.before[0]) == {"_id": "test.v", "viewOn": "c", "pipeline": []}

@@ -6,9 +6,12 @@ import bson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mongottl.document.types import BinData, Timestamp
+from mongottl.catalog.change_kinds import DELETE, INSERT
+from mongottl.document.types import Timestamp
+from mongottl.oplog.change import LoggedChange, only_ids
 from mongottl.oplog.documents import update_diff
-from mongottl.oplog.entry import DELETE, INSERT, UPDATE, OplogEntry, loaded_form, stored_form
+from mongottl.oplog.entry import TransactionPart, loaded_form, stored_form
+from tests.changes import UUID, entry_of, update_change
 from tests.oplog_replay import apply_diff
 
 NAMES = st.sampled_from(["a", "b", "0", "1", "x.y", "$c"])
@@ -17,42 +20,64 @@ VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=12
 )
 DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
-UUID = BinData(bytes(range(16)), 4)
-
-
-def updated(before: dict[str, Any], after: dict[str, Any]) -> OplogEntry:
-    entry = OplogEntry(UPDATE, "d", "c", UUID, [bson.encode(before)], [bson.encode(after)])
-    entry.set_time(Timestamp(5, 6), 7)
-    return entry
 
 
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_diff_makes_the_new_document_of_the_old_one(before: dict[str, Any], after: dict[str, Any]) -> None:
-    diff = bson.decode(update_diff(updated(before, after).describe(0, True)))
+    described = update_change(bson.encode(before), bson.encode(after), whole=True).described()
+    diff = bson.decode(update_diff(described.description(0, True)))
     assert apply_diff(before, diff) == after
 
 
-@given(DOCUMENTS, DOCUMENTS)
-def test_a_stored_update_is_described_as_before(before: dict[str, Any], after: dict[str, Any]) -> None:
-    entry = updated({"_id": 1, **before}, {"_id": 1, **after})
+@given(DOCUMENTS, DOCUMENTS, st.booleans())
+def test_a_stored_update_is_described_as_before(before: dict[str, Any], after: dict[str, Any], whole: bool) -> None:
+    change = update_change(bson.encode({"_id": 1, **before}), bson.encode({"_id": 1, **after}), whole=whole)
+    entry = entry_of(change, 5, 6)
     loaded = loaded_form(stored_form(entry))
+    described = entry.described().change
     for expanded in (False, True):
-        assert loaded.describe(0, expanded) == entry.describe(0, expanded)
-    assert (loaded.id_of(0), loaded.count, loaded.at, loaded.wall_ms) == (1, 1, Timestamp(5, 6), 7)
+        assert loaded.change.description(0, expanded) == described.description(0, expanded)
+    assert (loaded.change.id_of(0), loaded.change.count, loaded.at, loaded.wall_ms) == (1, 1, Timestamp(5, 6), 5000)
+    assert (loaded.change.before, loaded.change.after) == (described.before, described.after)
+
+
+@given(DOCUMENTS, DOCUMENTS, st.booleans(), st.booleans())
+def test_what_is_described_keeps_documents_only_where_they_are_wanted(
+    before: dict[str, Any], after: dict[str, Any], whole: bool, replaced: bool
+) -> None:
+    old, new = (bson.encode({"_id": 1, **document}) for document in (before, after))
+    change = update_change(old, new, replaced, whole)
+    described = change.described()
+    assert described.described() is described
+    assert (described.descriptions == ()) == replaced
+    assert described.before == ((old,) if whole else (bson.encode({"_id": 1}),))
+    assert described.after == ((new,) if whole or replaced else ())
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_a_description_without_ambiguous_paths_has_all_other_fields(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    described = update_change(bson.encode({"_id": 1, **before}), bson.encode({"_id": 1, **after})).described()
+    whole = bson.decode(described.description(0, True))
+    assert bson.decode(described.description(0, False)) == {
+        name: value for name, value in whole.items() if name != "disambiguatedPaths"
+    }
+    assert list(whole)[-1] == "disambiguatedPaths"
 
 
 @given(st.sampled_from([INSERT, DELETE]), st.lists(DOCUMENTS, min_size=1, max_size=3), st.booleans())
 def test_a_stored_entry_keeps_what_events_tell(kind: int, documents: list[dict[str, Any]], images: bool) -> None:
-    raw = [bson.encode({"_id": i, **document}) for i, document in enumerate(documents)]
+    raw = tuple(bson.encode({"_id": i, **document}) for i, document in enumerate(documents))
     if kind == DELETE and not images:
-        raw = [bson.encode({"_id": i}) for i in range(len(raw))]
-    entry = OplogEntry(kind, "d", "c", UUID, raw if kind == DELETE else [], raw if kind == INSERT else [], images)
-    entry.lsid = bson.encode({"id": 1})
-    entry.txn_number = 3
-    entry.first_index = 4
-    entry.following = 5
+        raw = only_ids(raw)
+    before, after = ((), raw) if kind == INSERT else (raw, ())
+    change = LoggedChange(kind, "d", "c", UUID, before, after, whole=images, images=images)
+    entry = entry_of(change, part=TransactionPart(bson.encode({"id": 1}), 3, 4, 5))
     loaded = loaded_form(stored_form(entry))
-    assert (loaded.kind, loaded.database, loaded.collection, loaded.uuid) == (kind, "d", "c", UUID)
+    found = loaded.change
+    assert (found.kind, found.database, found.collection, found.uuid) == (kind, "d", "c", UUID)
+    assert loaded.transaction == entry.transaction
     assert (loaded.lsid, loaded.txn_number, loaded.first_index, loaded.following) == (entry.lsid, 3, 4, 5)
-    assert [loaded.id_of(i) for i in range(loaded.count)] == list(range(len(raw)))
-    assert (loaded.before, loaded.after) == (entry.before, entry.after)
+    assert [found.id_of(i) for i in range(found.count)] == list(range(len(raw)))
+    assert (found.before, found.after, found.images) == (before, after, images)

@@ -5,14 +5,18 @@ import sys
 
 import pytest
 
+from mongottl.catalog.catalog import Catalog
+from mongottl.document.build import encode
 from mongottl.document.types import Timestamp
-from mongottl.oplog.entry import INSERT, OplogEntry
+from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.log import Oplog
+from mongottl.oplog.rows import OplogRows
+from mongottl.storage.interface import open_storage_engine
+from tests.changes import entry_of, insert_entry, update_change
 
 
 def appended(oplog: Oplog, second: int, documents: list[bytes]) -> OplogEntry:
-    entry = OplogEntry(INSERT, "shop", "carts", None, [], documents)
-    entry.set_time(Timestamp(second, 1), second * 1000)
+    entry = insert_entry(second, documents)
     oplog.append(entry)
     return entry
 
@@ -33,4 +37,17 @@ def test_an_entry_that_is_dropped_while_it_is_read_keeps_its_documents() -> None
     entry = appended(oplog, 1, [b"1" * 60_000])
     appended(oplog, 2, [b"2" * 60_000])
     assert oplog.first == 1
-    assert entry.after == (b"1" * 60_000,)
+    assert entry.change.after == (b"1" * 60_000,)
+
+
+def test_a_stored_update_is_kept_in_memory_as_it_was_stored() -> None:
+    engine = open_storage_engine("memory", None)
+    oplog = Oplog(1 << 20, 0, OplogRows(Catalog(engine), Timestamp(1, 1), 1 << 20, 0))
+    before, after = (encode({"_id": 1, "n": number, "x": "x" * 10_000}) for number in range(2))
+    with engine.unit_of_work() as work:
+        entry = oplog.put(entry_of(update_change(before, after)), work)
+        work.commit()
+    oplog.append(entry)
+    assert oplog.described(0) is oplog.entry(0) is entry
+    assert entry.change.before == (encode({"_id": 1}),)
+    assert entry.size_bytes() < 1000

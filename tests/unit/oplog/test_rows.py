@@ -8,10 +8,10 @@ import pytest
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.entries import OPLOG_IDENT
 from mongottl.document.build import encode
-from mongottl.document.types import BinData, Timestamp
-from mongottl.oplog.entry import INSERT, OplogEntry
+from mongottl.document.types import Timestamp
 from mongottl.oplog.rows import OplogRows
 from mongottl.storage.interface import StorageEngine, open_storage_engine
+from tests.changes import insert_entry
 
 STATM = Path("/proc/self/statm")
 STARTED = Timestamp(1, 1)
@@ -28,8 +28,7 @@ def opened(engine: StorageEngine, max_bytes: int = 1 << 20, retention_ms: int = 
 
 def put(rows: OplogRows, engine: StorageEngine, number: int, size: int = 10, commits: bool = True) -> None:
     document = encode({"_id": number, "text": "x" * size})
-    entry = OplogEntry(INSERT, "d", "c", BinData(bytes(16), 4), [], [document])
-    entry.set_time(Timestamp(100 + number, 1), number * 1000)
+    entry = insert_entry(100 + number, [document])
     with engine.unit_of_work() as work:
         rows.put(entry, work)
         if commits:
@@ -37,7 +36,7 @@ def put(rows: OplogRows, engine: StorageEngine, number: int, size: int = 10, com
 
 
 def ids(rows: OplogRows) -> list[object]:
-    return [rows.entry(number).id_of(0) for number in range(rows.first, rows.end)]
+    return [rows.entry(number).change.id_of(0) for number in range(rows.first, rows.end)]
 
 
 def test_entries_are_numbered_without_gaps(engine: StorageEngine) -> None:
@@ -62,9 +61,9 @@ def test_entries_are_read_backward(engine: StorageEngine) -> None:
     for number in range(400):
         put(rows, engine, number, 100)
     assert len([ident for ident in engine.idents() if ident.startswith(OPLOG_IDENT)]) > 2
-    backward = [rows.entry(number).id_of(0) for number in range(rows.end - 1, rows.first - 1, -1)]
+    backward = [rows.entry(number).change.id_of(0) for number in range(rows.end - 1, rows.first - 1, -1)]
     assert backward == list(range(399, -1, -1))
-    assert [rows.entry(number).id_of(0) for number in (7, 6, 300, 299, 0, 399)] == [7, 6, 300, 299, 0, 399]
+    assert [rows.entry(number).change.id_of(0) for number in (7, 6, 300, 299, 0, 399)] == [7, 6, 300, 299, 0, 399]
 
 
 def test_full_segments_are_dropped_beyond_the_bound(engine: StorageEngine) -> None:

@@ -150,7 +150,7 @@ def test_an_ended_transaction_keeps_no_memory(setup: Setup) -> None:
         assert transaction is not None
         assert setup.run({name: 1}, **statement(number), **{"$db": "admin"})["ok"] == 1
         own = transaction.own
-        assert not (transaction.collections or transaction.pending or transaction.ready_indexes or transaction.entries)
+        assert not (transaction.collections or transaction.pending or transaction.ready_indexes or transaction.changes)
         assert not (own.records or own.entries or own.stores or own.sorted_data)
         assert setup.ended
 

@@ -16,11 +16,13 @@ from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.operation.session_ids import session_key, shown_id
 from mongottl.exec.operation.sessions import MAX_HISTORY_BYTES, Session, SessionRegistry
 from mongottl.exec.operation.stored_sessions import StoredSessions
-from mongottl.oplog.entry import no_operation
+from mongottl.oplog.change import no_operation
+from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.rows import OplogRows
 from mongottl.oplog.statements import AFTER, BEFORE, NO_IMAGE, Executed
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine, open_storage_engine
+from tests.changes import deleted, inserted, updated
 
 LARGE = bytes(16 * 1024 * 1024)
 AT = Timestamp(100, 1)
@@ -33,7 +35,7 @@ def written(registry: SessionRegistry, key: bytes, image: bytes, txn_number: int
     assert not write.is_retry
     assert write.begin(0, BEFORE) is None
     write.begin_unit()
-    write.note_delete(image)
+    write.note(deleted(image))
     registry.committed(write, 0, AT)
     return session
 
@@ -74,7 +76,7 @@ def test_a_batch_of_different_statements_counts_too() -> None:
     for index in range(0, 1000, 2):
         write.begin(index)
         write.begin_unit()
-        write.note_update(b"a", b"b")
+        write.note(updated(b"a", b"b"))
         registry.committed(write, 0, AT)
         assert registry.history_bytes <= 100_000
     assert refusal(registry, session) == 217
@@ -129,11 +131,9 @@ class Server:
         """A unit of work that executes what `write` has noted."""
         self.number += 1
         at = Timestamp(100, self.number)
-        entry = no_operation(encode({"padding": "x" * 100}))
-        entry.set_time(at, self.number)
-        entry.statements = write.statements
+        entry = OplogEntry(no_operation(encode({"padding": "x" * 100})), at, self.number)
         with self.engine.unit_of_work() as unit:
-            self.rows.put(entry, unit)
+            self.rows.put(entry, unit, write.statements)
             if commit:
                 unit.commit()
                 self.registry.committed(write, self.number, at)
@@ -187,16 +187,16 @@ def test_what_is_remembered_survives_every_end(seed: int, tmp_path: Path) -> Non
             document = encode({"_id": index, "n": generator.randrange(3)})
             step = generator.randrange(5)
             if step == 0:
-                write.note_delete(document)
+                write.note(deleted(document))
             elif step == 1:
-                write.note_inserts(1, document)  # an upsert
+                write.note(inserted(document))  # an upsert
             elif step == 2:
                 write.note_commit()
             elif step == 3:
                 write.begin_inserts(index)
-                write.note_inserts(3, document)
+                write.note(inserted(document, document, document))
             else:
-                write.note_update(document, encode({"_id": index, "n": 1}))
+                write.note(updated(document, encode({"_id": index, "n": 1})))
             server.carry_out(write, generator.random() < 0.9)
             if generator.random() < 0.05:
                 server.registry.expire(server.number - 10.0)
