@@ -8,6 +8,7 @@ Its module is imported when the command is first asked for, so its name also sta
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from importlib import import_module
 from threading import RLock
@@ -22,7 +23,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields, find_field
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.usage import LatencyGroup
-from mongottl.versions import COMMAND, since
+from mongottl.versions import COMMAND, Version, since
 
 # A reply without its `ok`, or a complete raw reply document.
 Reply: TypeAlias = dict[str, Value] | bytes
@@ -35,121 +36,93 @@ ALL_LEVELS: Final = frozenset(("local", "available", "majority", "linearizable",
 ALL_BUT_SNAPSHOT: Final = ALL_LEVELS - {"snapshot"}
 
 
-class CommandSpec:
-    """One command, with its properties that do not depend on its arguments.
+@dataclass(frozen=True)
+class CommandTraits:
+    """What is declared of a command: what is true of it whatever its arguments are."""
 
-    names: its name and its aliases.
-    access: what a client must be allowed to run it (`commands.access`).
-    admin_only: runs only on the `admin` database. test_only: exists only with --enable-test-commands.
-    writes: changes data or metadata. writes_if: for a command that may write, tells by its body whether it does.
-    takes_write_concern: accepts `writeConcern`, also if it does not write.
-    silent: its reply to `w: 0` is `{n: 0}`, whatever its result.
-    retryable: a write for which drivers send a `txnNumber`; it is executed once even if it is sent again.
-    read_levels: the read concern levels that it supports.
-    may_be_abandoned: it only reads or waits, so it ends when its client disconnects, unless `writes_if` is true.
-    stable: is part of the Stable API, version 1. unstable_fields: its fields that are not.
-    raw_data: has the argument `rawData` of MongoDB 8.2.
-    latency: its group in `$collStats`' latencyStats.
-    counter: its group in serverStatus' `opcounters`. counts_statements: whether the command itself counts there, one
-    for each of its statements.
-    handshake: hello and its older names. by_op_query: may be sent as OP_QUERY to a server of every version.
-    secret_fields: its fields that `$currentOp` must not show.
-    in_transaction: may be a statement of a transaction; begins_transaction: also the first one. ends_transaction:
-    commits or aborts one. repeats_commit: is answered again for a transaction that has been committed.
-    restores: puts a saved state in the place of what clients have written.
-    judges_oplog: decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
-    exclusive: changes collections or indexes, and if it does waits until no transaction uses the collection.
-    writes_anywhere: runs on one database and writes to collections of any.
-    is_prompt: tells whether a request neither waits nor takes long, whatever it finds; None if none does.
-    uses_cursors: is about open cursors; its database is the one in which the command ran that opened them.
-    """
+    # Its name, and the class of its request (`commands.request`).
+    name: str
+    request: type[Any]
+    _: KW_ONLY
+    # What a client must be allowed to run it (`commands.access`).
+    access: Access
+    # A sentence for `listCommands` and docs/supported.md.
+    help: str
+    aliases: tuple[str, ...] = ()
+    # Whether unknown fields are refused.
+    strict: bool = True
+    # Whether it runs only on the `admin` database.
+    admin_only: bool = False
+    # Whether it exists only with --enable-test-commands.
+    test_only: bool = False
+    # Whether it changes data or metadata.
+    writes: bool = False
+    # For a command that may write, tells by its body whether it does.
+    writes_if: Callable[[bytes], bool] | None = None
+    # Whether it accepts `writeConcern` though it does not write.
+    takes_write_concern: bool = False
+    # Whether its reply to `w: 0` is `{n: 0}`, whatever its result.
+    silent: bool = False
+    # Whether it is a write for which drivers send a `txnNumber`; it is executed once even if it is sent again.
+    retryable: bool = False
+    # The read concern levels that it supports.
+    read_levels: frozenset[str] = LOCAL_LEVEL
+    # Whether it only reads or waits, so that it ends when its client disconnects, unless `writes_if` is true.
+    may_be_abandoned: bool = False
+    # Whether it is part of the Stable API, version 1, and which of its fields are not.
+    stable: bool = False
+    unstable_fields: tuple[str, ...] = ()
+    # Whether it has the argument `rawData` of MongoDB 8.2.
+    raw_data: bool = False
+    # Its group in `$collStats`' latencyStats, and in serverStatus' `opcounters`.
+    latency: LatencyGroup = "commands"
+    counter: str = "command"
+    # Whether it is hello or one of its older names.
+    handshake: bool = False
+    # Whether it may be sent as OP_QUERY to a server of every version.
+    by_op_query: bool = False
+    # Its fields that `$currentOp` must not show.
+    secret_fields: tuple[str, ...] = ()
+    # Whether it may be a statement of a transaction, and also the first one.
+    in_transaction: bool = False
+    begins_transaction: bool = True
+    # Whether it commits or aborts a transaction, and is answered again for one that has been committed.
+    ends_transaction: bool = False
+    repeats_commit: bool = False
+    # Whether it changes collections or indexes, and if it does waits until no transaction uses the collection.
+    exclusive: bool = False
+    # Whether it decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
+    judges_oplog: bool = False
+    # Whether it puts a saved state in the place of what clients have written.
+    restores: bool = False
+    # Whether it is about open cursors; its database is the one in which the command ran that opened them.
+    uses_cursors: bool = False
+    # Whether it runs on one database and writes to collections of any.
+    writes_anywhere: bool = False
+    # Tells whether a request neither waits nor takes long, whatever it finds; None if none does.
+    is_prompt: Callable[[OperationContext, Any], bool] | None = None
+    # Whether nothing else runs while it does, since what it has read must hold until it has changed it.
+    undivided: bool = False
 
-    def __init__(
-        self,
-        name: str,
-        function: CommandFunction,
-        request: type[Any],
-        *,
-        aliases: tuple[str, ...],
-        access: Access,
-        help: str,
-        strict: bool,
-        admin_only: bool,
-        test_only: bool,
-        writes: bool,
-        writes_if: Callable[[bytes], bool] | None,
-        takes_write_concern: bool,
-        silent: bool,
-        retryable: bool,
-        read_levels: frozenset[str],
-        may_be_abandoned: bool,
-        stable: bool,
-        unstable_fields: tuple[str, ...],
-        raw_data: bool,
-        latency: LatencyGroup,
-        counter: str,
-        handshake: bool,
-        by_op_query: bool,
-        secret_fields: tuple[str, ...],
-        in_transaction: bool,
-        begins_transaction: bool,
-        ends_transaction: bool,
-        repeats_commit: bool,
-        exclusive: bool,
-        judges_oplog: bool,
-        restores: bool,
-        uses_cursors: bool,
-        writes_anywhere: bool,
-        is_prompt: Callable[[OperationContext, Any], bool] | None,
-    ) -> None:
-        self.name = name
-        # The version of MongoDB that introduced it.
-        self.since = since(COMMAND, name)
-        self.names = (name, *aliases)
-        self.function = function
-        self.request = request
-        self.parser: RequestParser = parser_for(name, request, strict, raw_data, access.by_anyone)
-        self.family = function.__module__.rpartition(".")[2]
-        self.names_collection = "collection" in request._fields
-        # The field that has the statements of a batch of updates or deletes; empty for other commands.
-        self.statements_field = ""
-        if "statements" in request._fields:
-            self.statements_field = fields_of(request)[request._fields.index("statements")].name
-        # The position of the statements of a batch among the request's fields; -1 for commands that are no batch.
-        self.batch_at = -1
-        for field in ("statements", "documents"):
-            if field in request._fields and "ordered" in request._fields:
-                self.batch_at = request._fields.index(field)
-        self.access = access
-        self.help = help
-        self.admin_only = admin_only
-        self.test_only = test_only
-        self.writes = writes
-        self.writes_if = writes_if
-        self.takes_write_concern = takes_write_concern
-        self.silent = silent
-        self.retryable = retryable
-        self.read_levels = read_levels
-        self.may_be_abandoned = may_be_abandoned
-        self.stable = stable
-        self.unstable_fields = unstable_fields
-        self.raw_data = raw_data
-        self.latency = latency
-        self.counter = counter
-        self.counts_statements = counter in ("insert", "update", "delete")
-        self.handshake = handshake
-        self.by_op_query = by_op_query
-        self.secret_fields = secret_fields
-        self.in_transaction = in_transaction
-        self.begins_transaction = begins_transaction
-        self.ends_transaction = ends_transaction
-        self.repeats_commit = repeats_commit
-        self.exclusive = exclusive
-        self.judges_oplog = judges_oplog
-        self.restores = restores
-        self.uses_cursors = uses_cursors
-        self.writes_anywhere = writes_anywhere
-        self.is_prompt = is_prompt
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSpec(CommandTraits):
+    """A command: what is declared of it, its function, and what follows from both."""
+
+    function: CommandFunction
+    # The version of MongoDB that introduced it.
+    since: Version
+    names: tuple[str, ...]
+    parser: RequestParser
+    # The module of its function: "find_count_distinct".
+    family: str
+    names_collection: bool
+    # The field that has the statements of a batch of updates or deletes; empty for other commands.
+    statements_field: str
+    # The position of the statements of a batch among the request's fields; -1 for commands that are no batch.
+    batch_at: int
+    # Whether the command itself counts in `opcounters`, one for each of its statements.
+    counts_statements: bool
 
     def is_write(self, body: bytes) -> bool:
         """Whether the command with this body writes."""
@@ -235,92 +208,36 @@ class CommandTable:
 COMMANDS: Final = CommandTable(FAMILIES)
 
 
-def command(
-    name: str,
-    request: type[Any],
-    *,
-    access: Access,
-    help: str,
-    aliases: tuple[str, ...] = (),
-    strict: bool = True,
-    admin_only: bool = False,
-    test_only: bool = False,
-    writes: bool = False,
-    writes_if: Callable[[bytes], bool] | None = None,
-    takes_write_concern: bool = False,
-    silent: bool = False,
-    retryable: bool = False,
-    read_levels: frozenset[str] = LOCAL_LEVEL,
-    may_be_abandoned: bool = False,
-    stable: bool = False,
-    unstable_fields: tuple[str, ...] = (),
-    raw_data: bool = False,
-    latency: LatencyGroup = "commands",
-    counter: str = "command",
-    handshake: bool = False,
-    by_op_query: bool = False,
-    secret_fields: tuple[str, ...] = (),
-    in_transaction: bool = False,
-    begins_transaction: bool = True,
-    ends_transaction: bool = False,
-    repeats_commit: bool = False,
-    exclusive: bool = False,
-    judges_oplog: bool = False,
-    restores: bool = False,
-    uses_cursors: bool = False,
-    writes_anywhere: bool = False,
-    is_prompt: Callable[[OperationContext, Any], bool] | None = None,
-    undivided: bool = False,
-) -> Callable[[CommandFunction], CommandFunction]:
-    """Registers the decorated function as a command, by its name and aliases. Arguments: see `CommandSpec`.
+class command(CommandTraits):
+    """Registers the decorated function as a command, by its name and aliases."""
 
-    strict: whether unknown fields are refused. Commands with `writes` or `writes_if` take a write concern.
-    undivided: whether nothing else runs while it does, since what it has read must hold until it has changed it.
-    """
-
-    def register(function: CommandFunction) -> CommandFunction:
-        spec = CommandSpec(
-            name,
-            function,
-            request,
-            aliases=aliases,
-            access=access,
-            help=help,
-            strict=strict,
-            admin_only=admin_only,
-            test_only=test_only,
-            writes=writes,
-            writes_if=writes_if,
-            takes_write_concern=takes_write_concern or writes or writes_if is not None,
-            silent=silent,
-            retryable=retryable,
-            read_levels=read_levels,
-            may_be_abandoned=may_be_abandoned,
-            stable=stable,
-            unstable_fields=unstable_fields,
-            raw_data=raw_data,
-            latency=latency,
-            counter=counter,
-            handshake=handshake,
-            by_op_query=by_op_query,
-            secret_fields=secret_fields,
-            in_transaction=in_transaction,
-            begins_transaction=begins_transaction,
-            ends_transaction=ends_transaction,
-            repeats_commit=repeats_commit,
-            exclusive=exclusive,
-            judges_oplog=judges_oplog,
-            restores=restores,
-            uses_cursors=uses_cursors,
-            writes_anywhere=writes_anywhere,
-            is_prompt=is_prompt,
-        )
-        if undivided:
-            spec.function = _undivided(function)
-        COMMANDS.add(spec)
+    def __call__(self, function: CommandFunction) -> CommandFunction:
+        COMMANDS.add(_spec_of(self, function))
         return function
 
-    return register
+
+def _spec_of(traits: CommandTraits, function: CommandFunction) -> CommandSpec:
+    request = traits.request
+    attributes: tuple[str, ...] = request._fields
+    batches = [name for name in ("statements", "documents") if name in attributes and "ordered" in attributes]
+    has_statements = "statements" in attributes
+    declared = {
+        **vars(traits),
+        # Commands that write take a write concern.
+        "takes_write_concern": traits.takes_write_concern or traits.writes or traits.writes_if is not None,
+    }
+    return CommandSpec(
+        **declared,
+        function=_undivided(function) if traits.undivided else function,
+        since=since(COMMAND, traits.name),
+        names=(traits.name, *traits.aliases),
+        parser=parser_for(traits.name, request, traits.strict, traits.raw_data, traits.access.by_anyone),
+        family=function.__module__.rpartition(".")[2],
+        names_collection="collection" in attributes,
+        statements_field=fields_of(request)[attributes.index("statements")].name if has_statements else "",
+        batch_at=attributes.index(batches[-1]) if batches else -1,
+        counts_statements=traits.counter in ("insert", "update", "delete"),
+    )
 
 
 def _undivided(function: CommandFunction) -> CommandFunction:

@@ -41,36 +41,36 @@ from mongottl.document.walk import ElementCursor, read_embedded, read_string
 from mongottl.errors import CommandError, ErrorCode
 
 # Kinds of fields. Each defines which BSON types are accepted and how the value is converted.
-ANY_KIND: Final = 0  # any type, decoded
-COLLECTION_KIND: Final = 1  # the collection's name, a string
-TEXT_KIND: Final = 2
-DOCUMENT_KIND: Final = 3  # raw bytes
-BOOL_KIND: Final = 4  # bool or number
-WHOLE_KIND: Final = 5  # a number >= 0, integral
-INTEGER_KIND: Final = 6  # an integral number
-ARRAY_KIND: Final = 7  # list of decoded values
-DOCUMENTS_KIND: Final = 8  # list of raw documents; also from a document sequence
-IGNORED_KIND: Final = 10  # accepted and ignored
-ONE_KIND: Final = 12  # the command's name as a field, without a collection: any value
-UNSUPPORTED_KIND: Final = 13  # a field of mongod that is refused by name
-NUMBER_KIND: Final = 14  # any number, decoded
-STRICT_BOOL_KIND: Final = 15  # bool only
-UUID_KIND: Final = 16  # binary data of subtype 4
-INT32_KIND: Final = 17  # an int32, no other number
-NAMES_KIND: Final = 18  # list of the strings among the first elements of an array
-RAW_ARRAY_KIND: Final = 19  # an array as raw bytes
+ANY: Final = 0  # any type, decoded
+COLLECTION: Final = 1  # the collection's name, a string
+TEXT: Final = 2  # a string
+DOCUMENT_FIELD: Final = 3  # raw bytes
+BOOL_FIELD: Final = 4  # bool or number
+WHOLE: Final = 5  # a number >= 0, integral
+INTEGER: Final = 6  # an integral number
+ARRAY_FIELD: Final = 7  # list of decoded values
+DOCUMENTS: Final = 8  # list of raw documents; also from a document sequence
+IGNORED: Final = 10  # accepted and ignored
+ONE: Final = 12  # the command's name as a field, without a collection: any value
+UNSUPPORTED: Final = 13  # a field of mongod that is refused by name
+NUMBER: Final = 14  # any number, decoded
+STRICT_BOOL: Final = 15  # bool only
+UUID: Final = 16  # binary data of subtype 4
+INT32_FIELD: Final = 17  # an int32, no other number
+NAMES: Final = 18  # list of the strings among the first elements of an array
+RAW_ARRAY: Final = 19  # an array as raw bytes
 # From this kind on null is a wrong type; for the others it counts as an absent field.
 _FIRST_WITHOUT_NULL: Final = 20
-HINT_KIND: Final = 20  # document or string
-PIPELINE_OR_DOCUMENT_KIND: Final = 21  # raw document, or list
-GIVEN_BOOL_KIND: Final = 22
-GIVEN_DOCUMENT_KIND: Final = 23
-PIPELINE_KIND: Final = 24  # list of raw documents
-COUNT_LIMIT_KIND: Final = 25  # an integral number of either sign
-BOOL_OR_UUID_KIND: Final = 26  # a bool, or binary data of subtype 4
-GIVEN_DOCUMENTS_KIND: Final = 27  # list of raw documents, none of which may be null
+HINT: Final = 20  # document or string
+PIPELINE_OR_DOCUMENT: Final = 21  # raw document, or list
+GIVEN_BOOL: Final = 22  # bool only
+GIVEN_DOCUMENT: Final = 23  # raw bytes
+PIPELINE: Final = 24  # list of raw documents
+COUNT_LIMIT: Final = 25  # an integral number of either sign
+BOOL_OR_UUID: Final = 26  # a bool, or binary data of subtype 4
+GIVEN_DOCUMENTS: Final = 27  # list of raw documents, none of which may be null
 
-# Elements that NAMES_KIND looks at.
+# Elements that NAMES looks at.
 _MOST_NAMES: Final = 100
 # Fields of a request that are not the command's own: generic arguments, and those that are ignored.
 MOST_OTHER_FIELDS: Final = 1000
@@ -78,24 +78,24 @@ _UUID_SUBTYPE: Final = 4
 _UUID_BYTES: Final = 16
 
 _EXPECTED: Final = {
-    COLLECTION_KIND: "string",
-    TEXT_KIND: "string",
-    DOCUMENT_KIND: "object",
-    BOOL_KIND: "[bool, long, int, decimal, double]",
-    WHOLE_KIND: "[long, int, decimal, double]",
-    INTEGER_KIND: "[long, int, decimal, double]",
-    NUMBER_KIND: "[long, int, decimal, double]",
-    ARRAY_KIND: "array",
-    DOCUMENTS_KIND: "array",
-    STRICT_BOOL_KIND: "bool",
-    UUID_KIND: "UUID",
-    INT32_KIND: "int",
-    NAMES_KIND: "array",
-    RAW_ARRAY_KIND: "array",
-    GIVEN_BOOL_KIND: "bool",
-    GIVEN_DOCUMENT_KIND: "object",
-    BOOL_OR_UUID_KIND: "[bool, binData]",
-    GIVEN_DOCUMENTS_KIND: "array",
+    COLLECTION: "string",
+    TEXT: "string",
+    DOCUMENT_FIELD: "object",
+    BOOL_FIELD: "[bool, long, int, decimal, double]",
+    WHOLE: "[long, int, decimal, double]",
+    INTEGER: "[long, int, decimal, double]",
+    NUMBER: "[long, int, decimal, double]",
+    ARRAY_FIELD: "array",
+    DOCUMENTS: "array",
+    STRICT_BOOL: "bool",
+    UUID: "UUID",
+    INT32_FIELD: "int",
+    NAMES: "array",
+    RAW_ARRAY: "array",
+    GIVEN_BOOL: "bool",
+    GIVEN_DOCUMENT: "object",
+    BOOL_OR_UUID: "[bool, binData]",
+    GIVEN_DOCUMENTS: "array",
 }
 
 
@@ -103,35 +103,7 @@ class Field(NamedTuple):
     """One field of a request on the wire: its name and its kind."""
 
     name: str
-    kind: int = ANY_KIND
-
-
-COLLECTION: Final = COLLECTION_KIND
-TEXT: Final = TEXT_KIND
-DOCUMENT_FIELD: Final = DOCUMENT_KIND
-BOOL_FIELD: Final = BOOL_KIND
-WHOLE: Final = WHOLE_KIND
-INTEGER: Final = INTEGER_KIND
-NUMBER: Final = NUMBER_KIND
-ARRAY_FIELD: Final = ARRAY_KIND
-DOCUMENTS: Final = DOCUMENTS_KIND
-HINT: Final = HINT_KIND
-IGNORED: Final = IGNORED_KIND
-PIPELINE_OR_DOCUMENT: Final = PIPELINE_OR_DOCUMENT_KIND
-ONE: Final = ONE_KIND
-UNSUPPORTED: Final = UNSUPPORTED_KIND
-ANY: Final = ANY_KIND
-STRICT_BOOL: Final = STRICT_BOOL_KIND
-UUID: Final = UUID_KIND
-INT32_FIELD: Final = INT32_KIND
-NAMES: Final = NAMES_KIND
-RAW_ARRAY: Final = RAW_ARRAY_KIND
-GIVEN_BOOL: Final = GIVEN_BOOL_KIND
-GIVEN_DOCUMENT: Final = GIVEN_DOCUMENT_KIND
-PIPELINE: Final = PIPELINE_KIND
-COUNT_LIMIT: Final = COUNT_LIMIT_KIND
-BOOL_OR_UUID: Final = BOOL_OR_UUID_KIND
-GIVEN_DOCUMENTS: Final = GIVEN_DOCUMENTS_KIND
+    kind: int = ANY
 
 
 class GenericArguments:
@@ -165,36 +137,55 @@ class GenericArguments:
         self.start_transaction = None
 
 
+# Generic arguments, as `RequestParser` tells them apart.
+_IGNORED_ARGUMENT: Final = 0
+_DB: Final = 1
+_LSID: Final = 2
+_TXN_NUMBER: Final = 3
+_AUTOCOMMIT: Final = 4
+_START_TRANSACTION: Final = 5
+_MAX_TIME_MS: Final = 6
+_COMMENT: Final = 7
+_READ_CONCERN: Final = 8
+_WRITE_CONCERN: Final = 9
+_READ_PREFERENCE: Final = 10
+_API_VERSION: Final = 11
+_API_STRICT: Final = 12
+_API_DEPRECATION_ERRORS: Final = 13
+_RAW_DATA: Final = 14
+_CLUSTER_TIME: Final = 15
+_HELP: Final = 16
+
 _GENERIC: Final[dict[bytes, int]] = {
-    b"$db": 1,
-    b"lsid": 2,
-    b"$clusterTime": 15,
-    b"txnNumber": 3,
-    b"autocommit": 4,
-    b"startTransaction": 5,
-    b"maxTimeMS": 6,
-    b"comment": 7,
-    b"readConcern": 8,
-    b"writeConcern": 9,
-    b"$readPreference": 10,
-    b"apiVersion": 11,
-    b"apiStrict": 12,
-    b"apiDeprecationErrors": 13,
-    b"rawData": 14,
-    b"$audit": 0,
-    b"$client": 0,
-    b"$configServerState": 0,
-    b"$configTime": 0,
-    b"$topologyTime": 0,
-    b"$oplogQueryData": 0,
-    b"$queryOptions": 0,
-    b"$replData": 0,
-    b"$impersonatedUser": 0,
-    b"mayBypassWriteBlocking": 0,
-    b"maxTimeMSOpOnly": 0,
-    b"clientOperationKey": 0,
-    b"tracking_info": 0,
-    b"help": 16,
+    b"$db": _DB,
+    b"lsid": _LSID,
+    b"$clusterTime": _CLUSTER_TIME,
+    b"txnNumber": _TXN_NUMBER,
+    b"autocommit": _AUTOCOMMIT,
+    b"startTransaction": _START_TRANSACTION,
+    b"maxTimeMS": _MAX_TIME_MS,
+    b"comment": _COMMENT,
+    b"readConcern": _READ_CONCERN,
+    b"writeConcern": _WRITE_CONCERN,
+    b"$readPreference": _READ_PREFERENCE,
+    b"apiVersion": _API_VERSION,
+    b"apiStrict": _API_STRICT,
+    b"apiDeprecationErrors": _API_DEPRECATION_ERRORS,
+    b"rawData": _RAW_DATA,
+    b"$audit": _IGNORED_ARGUMENT,
+    b"$client": _IGNORED_ARGUMENT,
+    b"$configServerState": _IGNORED_ARGUMENT,
+    b"$configTime": _IGNORED_ARGUMENT,
+    b"$topologyTime": _IGNORED_ARGUMENT,
+    b"$oplogQueryData": _IGNORED_ARGUMENT,
+    b"$queryOptions": _IGNORED_ARGUMENT,
+    b"$replData": _IGNORED_ARGUMENT,
+    b"$impersonatedUser": _IGNORED_ARGUMENT,
+    b"mayBypassWriteBlocking": _IGNORED_ARGUMENT,
+    b"maxTimeMSOpOnly": _IGNORED_ARGUMENT,
+    b"clientOperationKey": _IGNORED_ARGUMENT,
+    b"tracking_info": _IGNORED_ARGUMENT,
+    b"help": _HELP,
 }
 
 
@@ -276,7 +267,7 @@ class RequestParser:
 
     def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value]) -> None:
         slot = self._slots.get(encode_text(identifier), -1)
-        if slot < 0 or self._kinds[slot] != DOCUMENTS_KIND:
+        if slot < 0 or self._kinds[slot] != DOCUMENTS:
             raise unknown_field(f"{self.command}.{identifier}")
         if values[slot] is not MISSING:
             raise CommandError(40413, f"BSON field '{self.command}.{identifier}' is a duplicate field")
@@ -285,62 +276,62 @@ class RequestParser:
     def _take_generic(self, body: bytes, cursor: ElementCursor, name: bytes, generic: GenericArguments) -> None:
         which = _GENERIC.get(name, -1)
         type_code: i64 = cursor.type_code
-        if which < 0 or (which == 14 and not self._raw_data):
+        if which < 0 or (which == _RAW_DATA and not self._raw_data):
             if not self._strict:
                 if not self._by_anyone:
                     generic.extra_fields[cursor.name()] = cursor.decoded()
                 return
             raise unknown_field(f"{self.command}.{cursor.name()}")
-        if which == 1:
+        if which == _DB:
             self._expect(cursor, type_code == STRING, "string")
             generic.database = read_string(body, cursor.value)
-        elif which == 2:
+        elif which == _LSID:
             if type_code == NULL or type_code == UNDEFINED:
                 return
             self._expect(cursor, type_code == DOCUMENT, "object")
             generic.lsid = read_embedded(body, cursor.value)
-        elif which == 0 or type_code == NULL or type_code == UNDEFINED:
+        elif which == _IGNORED_ARGUMENT or type_code == NULL or type_code == UNDEFINED:
             return
-        elif which == 3:
+        elif which == _TXN_NUMBER:
             self._expect(cursor, type_code == INT64, "long")
             number = cursor.decoded()
             assert isinstance(number, int)
             generic.txn_number = number
-        elif which == 4:
+        elif which == _AUTOCOMMIT:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.autocommit = body[cursor.value] != 0
-        elif which == 5:
+        elif which == _START_TRANSACTION:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.start_transaction = body[cursor.value] != 0
-        elif which == 6:
+        elif which == _MAX_TIME_MS:
             generic.max_time_ms = self._max_time_ms(body, cursor)
-        elif which == 7:
+        elif which == _COMMENT:
             if not self._by_anyone:
                 generic.comment = cursor.decoded()
-        elif which == 8:
+        elif which == _READ_CONCERN:
             self._expect(cursor, type_code == DOCUMENT, "object")
             generic.read_concern = read_embedded(body, cursor.value)
-        elif which == 9:
+        elif which == _WRITE_CONCERN:
             self._expect(cursor, type_code == DOCUMENT, "object")
             generic.write_concern = read_embedded(body, cursor.value)
-        elif which == 10:
+        elif which == _READ_PREFERENCE:
             self._expect(cursor, type_code == DOCUMENT, "object")
-        elif which == 11:
+        elif which == _API_VERSION:
             self._expect(cursor, type_code == STRING, "string")
             generic.api_version = read_string(body, cursor.value)
-        elif which == 12:
+        elif which == _API_STRICT:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.api_strict = body[cursor.value] != 0
-        elif which == 13:
+        elif which == _API_DEPRECATION_ERRORS:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.api_deprecation_errors = body[cursor.value] != 0
-        elif which == 14:
+        elif which == _RAW_DATA:
             self._expect(cursor, type_code == BOOL, "bool")
             generic.raw_data = body[cursor.value] != 0
-        elif which == 15:
+        elif which == _CLUSTER_TIME:
             self._expect(cursor, type_code == DOCUMENT, "object")
             generic.cluster_time_at = int(cursor.value)
-        elif which == 16:
+        elif which == _HELP:
             generic.asks_help = type_code == BOOL and body[cursor.value] != 0
 
     def _max_time_ms(self, body: bytes, cursor: ElementCursor) -> int:
@@ -366,73 +357,73 @@ class RequestParser:
 
     def _value(self, body: bytes, kind: int, cursor: ElementCursor) -> Value:
         type_code: i64 = cursor.type_code
-        if kind == COLLECTION_KIND:
+        if kind == COLLECTION:
             if type_code != STRING:
                 raise CommandError(
                     ErrorCode.InvalidNamespace,
                     f"collection name has invalid type {type_name(int(type_code))}",
                 )
             return read_string(body, cursor.value)
-        if kind == ONE_KIND:
+        if kind == ONE:
             return None if self._by_anyone else cursor.decoded()
-        if kind == IGNORED_KIND or ((type_code == NULL or type_code == UNDEFINED) and kind < _FIRST_WITHOUT_NULL):
-            return None if kind == ANY_KIND else MISSING
-        if type_code == UNDEFINED and kind == GIVEN_BOOL_KIND:
+        if kind == IGNORED or ((type_code == NULL or type_code == UNDEFINED) and kind < _FIRST_WITHOUT_NULL):
+            return None if kind == ANY else MISSING
+        if type_code == UNDEFINED and kind == GIVEN_BOOL:
             return MISSING
-        if kind == DOCUMENT_KIND and type_code == DOCUMENT:
+        if kind == DOCUMENT_FIELD and type_code == DOCUMENT:
             return read_embedded(body, cursor.value)
-        if kind == WHOLE_KIND or kind == INTEGER_KIND:
+        if kind == WHOLE or kind == INTEGER:
             number = self._integral(cursor)
-            if number < 0 and kind == WHOLE_KIND:
+            if number < 0 and kind == WHOLE:
                 raise CommandError(
                     ErrorCode.BadValue, f"BSON field '{cursor.name()}' value must be >= 0, actual value '{number}'"
                 )
             return number
-        if kind == BOOL_KIND:
+        if kind == BOOL_FIELD:
             if type_code == BOOL:
                 return body[cursor.value] != 0
             if type_code == INT32 or type_code == INT64 or type_code == DOUBLE or type_code == DECIMAL128:
                 return is_true(cursor.decoded())
-        elif kind == TEXT_KIND and type_code == STRING:
+        elif kind == TEXT and type_code == STRING:
             return read_string(body, cursor.value)
-        elif (kind == DOCUMENTS_KIND or kind == GIVEN_DOCUMENTS_KIND) and type_code == ARRAY:
-            return self._documents(body, cursor, kind == DOCUMENTS_KIND)
-        elif kind == ARRAY_KIND and type_code == ARRAY:
+        elif (kind == DOCUMENTS or kind == GIVEN_DOCUMENTS) and type_code == ARRAY:
+            return self._documents(body, cursor, kind == DOCUMENTS)
+        elif kind == ARRAY_FIELD and type_code == ARRAY:
             return cursor.decoded()
-        elif kind == NAMES_KIND and type_code == ARRAY:
+        elif kind == NAMES and type_code == ARRAY:
             return _names(body, cursor)
-        elif kind == RAW_ARRAY_KIND and type_code == ARRAY:
+        elif kind == RAW_ARRAY and type_code == ARRAY:
             return read_embedded(body, cursor.value)
-        elif kind == STRICT_BOOL_KIND or kind == GIVEN_BOOL_KIND:
+        elif kind == STRICT_BOOL or kind == GIVEN_BOOL:
             if type_code == BOOL:
                 return body[cursor.value] != 0
-        elif kind == UUID_KIND and type_code == BINARY:
+        elif kind == UUID and type_code == BINARY:
             uuid = cursor.decoded()
             if isinstance(uuid, BinData) and uuid.subtype == _UUID_SUBTYPE:
                 return _bool_or_uuid(uuid)
-        elif kind == INT32_KIND and type_code == INT32:
+        elif kind == INT32_FIELD and type_code == INT32:
             return cursor.decoded()
-        elif kind == HINT_KIND:
+        elif kind == HINT:
             if type_code == STRING or type_code == DOCUMENT:
                 return cursor.decoded()
             raise CommandError(ErrorCode.FailedToParse, "Hint must be a string or an object")
-        elif kind == PIPELINE_OR_DOCUMENT_KIND:
+        elif kind == PIPELINE_OR_DOCUMENT:
             if type_code == DOCUMENT or type_code == ARRAY:
                 return cursor.decoded()
             raise CommandError(ErrorCode.FailedToParse, "Update argument must be either an object or an array")
-        elif kind == GIVEN_DOCUMENT_KIND and type_code == DOCUMENT:
+        elif kind == GIVEN_DOCUMENT and type_code == DOCUMENT:
             return read_embedded(body, cursor.value)
-        elif kind == PIPELINE_KIND:
+        elif kind == PIPELINE:
             return self._pipeline(cursor)
-        elif kind == COUNT_LIMIT_KIND:
+        elif kind == COUNT_LIMIT:
             return self._count_limit(cursor)
-        elif kind == BOOL_OR_UUID_KIND and (type_code == BOOL or type_code == BINARY):
+        elif kind == BOOL_OR_UUID and (type_code == BOOL or type_code == BINARY):
             return _bool_or_uuid(cursor.decoded())
-        elif kind == NUMBER_KIND and type_code in (INT32, INT64, DOUBLE, DECIMAL128):
+        elif kind == NUMBER and type_code in (INT32, INT64, DOUBLE, DECIMAL128):
             return cursor.decoded()
-        elif kind == ANY_KIND:
+        elif kind == ANY:
             return cursor.decoded_without_elements() if self._by_anyone else cursor.decoded()
-        elif kind == UNSUPPORTED_KIND:
+        elif kind == UNSUPPORTED:
             raise CommandError(
                 ErrorCode.CommandNotSupported, f"The option '{self.command}.{cursor.name()}' is not supported yet"
             )

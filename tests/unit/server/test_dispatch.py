@@ -3,6 +3,7 @@
 import io
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import bson
@@ -11,6 +12,7 @@ from bson import Binary, Int64
 
 from mongottl.clock import VirtualClock
 from mongottl.commands import COMMANDS
+from mongottl.commands.registry import CommandFunction
 from mongottl.config import ServerConfig
 from mongottl.document.types import Value
 from mongottl.errors import RETRYABLE_WRITE_CODES, CommandError, ProtocolError
@@ -53,6 +55,11 @@ class Setup:
 
 
 @pytest.fixture
+def set_function(monkeypatch: pytest.MonkeyPatch, name: str, function: CommandFunction) -> None:
+    """Lets a command call another function."""
+    monkeypatch.setitem(COMMANDS._specs, name, replace(COMMANDS[name], function=function))
+
+
 def setup() -> Iterator[Setup]:
     made = Setup()
     yield made
@@ -212,7 +219,7 @@ def test_errors_after_which_a_write_may_be_sent_again(
     def fails(op: OperationContext, request: tuple[Value, ...]) -> Any:
         raise CommandError(code, "no more")
 
-    monkeypatch.setattr(COMMANDS["insert"], "function", fails)
+    set_function(monkeypatch, "insert", fails)
     insert = {"insert": "c", "documents": [{"_id": 1}], **arguments}
     assert setup.run({**insert, **RETRYABLE})["errorLabels"] == LABEL
     assert "errorLabels" not in setup.run(insert)
@@ -280,7 +287,7 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
             raise outcome
         return outcome
 
-    monkeypatch.setattr(COMMANDS["ping"], "function", function)
+    set_function(monkeypatch, "ping", function)
 
 
 def answer_in_steps(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -288,7 +295,7 @@ def answer_in_steps(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
         op.give_way()
         raise error
 
-    monkeypatch.setattr(COMMANDS["ping"], "function", function)
+    set_function(monkeypatch, "ping", function)
 
 
 def test_command_error(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -591,7 +598,7 @@ def test_what_neither_waits_nor_takes_long_needs_no_stack(
         had_stack.append(stacks.present is not None)
         return function(op, request)
 
-    monkeypatch.setattr(spec, "function", noted)
+    set_function(monkeypatch, spec.name, noted)
     assert setup.run(command)["ok"] == 1.0
     # A fail point may make each command wait.
     with_fail_point = {"configureFailPoint": "failCommand", "mode": "alwaysOn"}
