@@ -54,12 +54,12 @@ class Setup:
         return without_times(bson.decode(outcome if isinstance(outcome, bytes) else run_to_end(outcome)))
 
 
-@pytest.fixture
 def set_function(monkeypatch: pytest.MonkeyPatch, name: str, function: CommandFunction) -> None:
     """Lets a command call another function."""
     monkeypatch.setitem(COMMANDS._specs, name, replace(COMMANDS[name], function=function))
 
 
+@pytest.fixture
 def setup() -> Iterator[Setup]:
     made = Setup()
     yield made
