@@ -30,6 +30,12 @@ BUILDING = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "i
 # What is compiled: where documents are read, matched, changed, stored and sent. The shell around it waits for sockets.
 COMPILED = (
     "mongottl/catalog",
+    "mongottl/commands/collection_uuid.py",
+    "mongottl/commands/crud/delete.py",
+    "mongottl/commands/crud/insert.py",
+    "mongottl/commands/crud/update.py",
+    "mongottl/commands/crud/write_batch.py",
+    "mongottl/commands/query_context.py",
     "mongottl/commands/request.py",
     "mongottl/dialect/cosmos/budgets.py",
     "mongottl/dialect/cosmos/fail_points.py",

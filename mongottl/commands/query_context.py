@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import View
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.compare import compare_values
@@ -25,12 +26,7 @@ def context_of(
 
     collation: the command's; if empty, that of the collection or view applies.
     """
-    context = ParseContext(
-        op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps, cluster_time=op.cluster_time
-    )
-    context.keeps_empty_timestamps = op.keeps_empty_timestamps
-    context.open_scripts = op.open_scripts
-    context.features = op.service.features
+    context = _context_without_collation(op, name)
     if not is_empty(collation):
         context.collation = parse_collation(collation)
     else:
@@ -41,6 +37,25 @@ def context_of(
             context.collation = collection.collation
     if not is_empty(let):
         context.let = evaluate_let(let, context)
+    return context
+
+
+def context_for(op: OperationContext, collection: Collection, let: bytes) -> ParseContext:
+    """`context_of` a command on this collection that has no collation of its own."""
+    context = _context_without_collation(op, collection.name)
+    context.collation = collection.collation
+    if not is_empty(let):
+        context.let = evaluate_let(let, context)
+    return context
+
+
+def _context_without_collation(op: OperationContext, name: str) -> ParseContext:
+    context = ParseContext(
+        op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps, cluster_time=op.cluster_time
+    )
+    context.keeps_empty_timestamps = op.keeps_empty_timestamps
+    context.open_scripts = op.open_scripts
+    context.features = op.service.features
     return context
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.commands.access import cluster_needs, namespace_needs, needing, write_needs
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.crud.delete import DeleteStatement, deleted_by, run_delete
+from mongottl.commands.crud.delete import deleted_by, run_delete
 from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
-from mongottl.commands.crud.update import UpdateStatement, result_of, run_update
+from mongottl.commands.crud.update import result_of, run_update
 from mongottl.commands.crud.write_batch import (
     WriteErrors,
     check_batch,
@@ -19,6 +19,7 @@ from mongottl.commands.crud.write_batch import (
     number_statements,
     with_retried,
 )
+from mongottl.commands.crud.write_requests import DeleteStatement, UpdateStatement
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     DOCUMENT_FIELD,

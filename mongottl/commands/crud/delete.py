@@ -1,11 +1,10 @@
 """delete: see `write_batch`."""
 
-from typing import Annotated, Final, NamedTuple
+from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
-    StatementsRequest,
     WriteErrors,
     check_batch,
     collection_if_any,
@@ -14,21 +13,10 @@ from mongottl.commands.crud.write_batch import (
     refused_by_uuid,
     with_retried,
 )
+from mongottl.commands.crud.write_requests import DeleteRequest, DeleteStatement
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import (
-    COLLECTION,
-    DOCUMENT_FIELD,
-    DOCUMENTS,
-    NUMBER,
-    Field,
-    RequestParser,
-    parser_for,
-)
-from mongottl.commands.request_fields import (
-    Collation,
-    Hint,
-)
+from mongottl.commands.request import RequestParser, parser_for
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Value
@@ -46,20 +34,6 @@ from mongottl.oplog.statements import DELETED, Executed
 from mongottl.query.match import parse_match
 from mongottl.security.privileges import Need
 from mongottl.storage.interface import WriteConflict
-
-
-class DeleteStatement(NamedTuple):
-    query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
-    limit: Annotated[Value, Field("limit", NUMBER)]  # 0: all documents that match, 1: one of them
-    hint: Hint = MISSING
-    collation: Collation = EMPTY_DOCUMENT
-
-
-class DeleteRequest(StatementsRequest):
-    __slots__ = ()
-    collection: Annotated[str, Field("delete", COLLECTION)]
-    statements: Annotated[list[bytes], Field("deletes", DOCUMENTS)]
-
 
 _STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
 

@@ -28,6 +28,7 @@ from mongottl.commands.crud.query_shape import (
     find_shape,
 )
 from mongottl.commands.crud.read_requests import CountRequest, DistinctRequest, FindRequest
+from mongottl.commands.crud.write_requests import DeleteRequest, UpdateRequest, UpdateStatement
 from mongottl.commands.dialect_hooks import PlannedFind, hooks_of
 from mongottl.commands.query_context import checked_metadata, context_of, natural_order
 from mongottl.commands.registry import ALL_LEVELS, COMMANDS, Reply, command
@@ -303,9 +304,9 @@ def _distinct_query(op: OperationContext, request: DistinctRequest) -> Explained
     )
 
 
-def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explained:
+def _update_query(op: OperationContext, request: UpdateRequest) -> Explained:
     _check_single(request.statements)
-    statement = update.UpdateStatement._make(update.UPDATE_STATEMENT.parse(request.statements[0], [], None))
+    statement = UpdateStatement._make(update.UPDATE_STATEMENT.parse(request.statements[0], [], None))
     context = context_of(op, request.collection, request.let, statement.collation)
     update.parse_update_statement(op, request.collection, statement, context)  # for its errors
     return Explained(
@@ -321,7 +322,7 @@ def _update_query(op: OperationContext, request: update.UpdateRequest) -> Explai
     )
 
 
-def _delete_query(op: OperationContext, request: delete.DeleteRequest) -> Explained:
+def _delete_query(op: OperationContext, request: DeleteRequest) -> Explained:
     _check_single(request.statements)
     statement = delete.parse_delete_statement(request.statements[0])
     return Explained(

@@ -1,6 +1,6 @@
 """insert: see `write_batch`."""
 
-from typing import Annotated, Final, NamedTuple
+from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
@@ -14,21 +14,8 @@ from mongottl.commands.crud.write_batch import (
     refused_by_uuid,
     with_retried,
 )
+from mongottl.commands.crud.write_requests import InsertRequest
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import (
-    COLLECTION,
-    DOCUMENTS,
-    Field,
-)
-from mongottl.commands.request_fields import (
-    BypassTimestamps,
-    BypassValidation,
-    CollectionUuid,
-    EncryptionInformation,
-    Ordered,
-    StatementId,
-    StatementIds,
-)
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
@@ -43,18 +30,6 @@ from mongottl.storage.snapshot.claims import ClaimedByTransaction
 # Documents of one unit of work, and their bytes; the last document may exceed them. Other clients run between two.
 INSERT_CHUNK: Final = 500
 INSERT_BYTES: Final = 2 << 20
-
-
-class InsertRequest(NamedTuple):
-    collection: Annotated[str, Field("insert", COLLECTION)]
-    documents: Annotated[list[bytes], Field("documents", DOCUMENTS)]
-    ordered: Ordered = True
-    bypass: BypassValidation = False
-    keep_empty_timestamps: BypassTimestamps = False
-    statement_ids: StatementIds = None
-    statement_id: StatementId = None
-    encryption: EncryptionInformation = None
-    collection_uuid: CollectionUuid = None
 
 
 def _insert_needs(op: OperationContext, request: InsertRequest) -> list[Need]:

@@ -1,11 +1,10 @@
 """update: see `write_batch`."""
 
-from typing import Annotated, Final, NamedTuple
+from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
-    StatementsRequest,
     WriteErrors,
     check_batch,
     collection_for_write,
@@ -16,25 +15,10 @@ from mongottl.commands.crud.write_batch import (
     refused_by_uuid,
     with_retried,
 )
-from mongottl.commands.query_context import checked_metadata, context_of, natural_order
+from mongottl.commands.crud.write_requests import UpdateRequest, UpdateStatement
+from mongottl.commands.query_context import checked_metadata, context_for, context_of, natural_order
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import (
-    COLLECTION,
-    DOCUMENT_FIELD,
-    DOCUMENTS,
-    PIPELINE_OR_DOCUMENT,
-    Field,
-    RequestParser,
-    parser_for,
-)
-from mongottl.commands.request_fields import (
-    ArrayFilters,
-    Collation,
-    Hint,
-    Multi,
-    Sort,
-    Upsert,
-)
+from mongottl.commands.request import RequestParser, parser_for
 from mongottl.commands.time_series import check_measurement_update
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
@@ -62,25 +46,6 @@ from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
 from mongottl.security.privileges import INSERT, UPDATE, Need
 from mongottl.storage.interface import WriteConflict
-
-
-class UpdateStatement(NamedTuple):
-    query: Annotated[bytes, Field("q", DOCUMENT_FIELD)]
-    update: Annotated[Value, Field("u", PIPELINE_OR_DOCUMENT)]
-    upsert: Upsert = False
-    multi: Multi = False
-    array_filters: ArrayFilters = None
-    hint: Hint = MISSING
-    collation: Collation = EMPTY_DOCUMENT
-    constants: Annotated[bytes, Field("c", DOCUMENT_FIELD)] = EMPTY_DOCUMENT
-    sort: Sort = EMPTY_DOCUMENT
-
-
-class UpdateRequest(StatementsRequest):
-    __slots__ = ()
-    collection: Annotated[str, Field("update", COLLECTION)]
-    statements: Annotated[list[bytes], Field("updates", DOCUMENTS)]
-
 
 # How often an upsert is tried that each time loses to the insert of a document which is deleted before it is updated.
 _MAX_LOST_UPSERTS: Final = 100
@@ -160,7 +125,7 @@ def _update_by_id(
     errors = WriteErrors(op)
     result = UpdateResult()
     try:
-        driver = parse_update_statement(op, collection.name, statement, context_of(op, collection.name, let))
+        driver = parse_update_statement(op, collection.name, statement, context_for(op, collection, let))
         if driver.needs_positional or op.scripts is not None:
             return None
         apply_update(op, collection, None, record, driver, result)

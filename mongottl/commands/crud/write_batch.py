@@ -4,24 +4,14 @@ The reply counts the results (`n`, `nModified`, `upserted`) and lists the failed
 `ordered` (the default) the first failure ends the batch.
 """
 
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_new_collection_name
 from mongottl.commands.collection_uuid import mismatch_in_batch
-from mongottl.commands.request import COLLECTION, DOCUMENTS, Field, RequestParser
-from mongottl.commands.request_fields import (
-    BypassTimestamps,
-    BypassValidation,
-    CollectionUuid,
-    EncryptionInformation,
-    Let,
-    Ordered,
-    StatementId,
-    StatementIds,
-)
+from mongottl.commands.request import RequestParser
 from mongottl.document.bson_field import wrong_type
-from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
 from mongottl.document.types import INT_MAX, Int64, Value
 from mongottl.document.utf8 import encode_text
@@ -34,21 +24,6 @@ MAX_ERROR_BYTES: Final = 1024 * 1024
 MAX_ONE_ERROR_BYTES: Final = 10 * 1024 * 1024
 # Characters that are kept of a truncated message.
 _BEGINNING: Final = 1024
-
-
-class StatementsRequest(NamedTuple):
-    """The fields of `update` and `delete`; each names the first two after itself."""
-
-    collection: Annotated[str, Field("", COLLECTION)]
-    statements: Annotated[list[bytes], Field("", DOCUMENTS)]
-    ordered: Ordered = True
-    let: Let = EMPTY_DOCUMENT
-    bypass: BypassValidation = False
-    keep_empty_timestamps: BypassTimestamps = False
-    statement_ids: StatementIds = None
-    statement_id: StatementId = None
-    encryption: EncryptionInformation = None
-    collection_uuid: CollectionUuid = None
 
 
 class WriteErrors:

@@ -26,7 +26,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.stages.stage import PlanStage, check_alive
-from mongottl.exec.write.keys_ahead import KeysAhead
+from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
     check_new_id,
@@ -216,6 +216,10 @@ def apply_update(
     details. WriteConflict if the record has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
+    if len(document) < AHEAD_BYTES and len(record[1]) < AHEAD_BYTES:
+        _check_after_leaving(op, collection, [record])
+        _store_update(op, collection, record, document, modified, driver, result)
+        return
     with KeysAhead() as ahead:
         ahead.make_for_update(collection, record[1], document)
         _check_after_leaving(op, collection, [record])
