@@ -6,11 +6,12 @@ from mongottl.catalog.collection import Collection
 from mongottl.document.types import BinData, Timestamp, Value
 from mongottl.oplog.change import Change, LoggedChange
 from mongottl.oplog.entry import OplogEntry, TransactionPart
-from mongottl.storage.interface import NewRecord, open_storage_engine
+from mongottl.storage.interface import NewRecord
+from mongottl.storage.opening import open_engine
 from mongottl.ttl.policy import NEVER
 
 UUID = BinData(bytes(range(16)), 4)
-COLLECTION: Collection = Catalog(open_storage_engine("memory", None)).create_collection("d", "c")
+COLLECTION: Collection = Catalog(open_engine("memory:")).create_collection("d", "c")
 
 
 def rows_of(*documents: bytes) -> list[NewRecord]:

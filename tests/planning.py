@@ -22,7 +22,7 @@ from mongottl.exec.write.writes import insert_batch, insert_document, prepare_do
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.sort import SortPattern, parse_sort
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 
 # A key pattern: pairs of path and direction, which is a number or names a kind of index.
 Pattern = list[tuple[str, int | str]]
@@ -44,7 +44,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.clock.freeze()
-        self.service = ServiceContext(ServerConfig(), self.clock, open_storage_engine("sqlite", None))
+        self.service = ServiceContext(ServerConfig(), self.clock, open_engine("sqlite:"))
         self.collection: Collection = self.service.catalog.create_collection("db", "c")
 
     @property

@@ -22,7 +22,8 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stack import Steps
 from mongottl.exec.write.expiry import reap_due
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import StorageEngine, open_storage_engine
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.opening import open_engine
 from tests.steps import run_to_end, steps_of
 
 Document: TypeAlias = dict[str, Any]
@@ -69,7 +70,7 @@ class Running:
             clock.freeze()
             clock.set_wall(START_MS)
         self.clock = clock
-        self.engine = ContractEngine(open_storage_engine("sqlite", None)) if engine is None else engine
+        self.engine = ContractEngine(open_engine("sqlite:")) if engine is None else engine
         self.service = ServiceContext(ServerConfig(dialect=dialect), clock, self.engine)
         # Requests count as so long at least, for tests of what is done only for long ones.
         self.least_request_bytes = 0

@@ -32,7 +32,7 @@ from mongottl.cli.options import configuration, option_lines
 from mongottl.cli.serve import print_first_line, serve
 from mongottl.cli.subcommands import SUBCOMMANDS, UsageError
 from mongottl.config import COSMOS_VERSIONS, ServerConfig, config_from
-from mongottl.storage.sqlite.directory import DATABASE_NAME
+from mongottl.storage.data_folder import has_database
 
 if TYPE_CHECKING:
     from mongottl.server.server import Server
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
         _say(remark)
     config = configuration(translated.options, {**os.environ, **translated.environment})
     # A volume of its own has a folder lost+found, and Testcontainers puts a key there.
-    is_new = config.data_dir is None or not os.path.exists(os.path.join(config.data_dir, DATABASE_NAME))
+    is_new = config.data_dir is None or not has_database(config.data_dir)
 
     def announce(server: "Server") -> None:
         print_first_line(server)

@@ -361,11 +361,12 @@ class ServerConfig:
         value: object = getattr(self, field)
         return value != DEFAULTS[field]
 
-    def chosen_engine(self) -> str:
-        """The name of the storage engine that keeps the data."""
-        if self.storage_engine != "auto":
-            return self.storage_engine
-        return "memory" if self.data_dir is None else "sqlite"
+    def store_uri(self) -> str:
+        """The URI of the storage engine that keeps the data (`storage.opening`)."""
+        name = self.storage_engine
+        if name == "auto":
+            name = "memory" if self.data_dir is None else "sqlite"
+        return f"{name}:{self.data_dir or ''}"
 
     def start_ms(self) -> int | None:
         """The clock's time at the start, in ms since 1970; None for the machine's. ValueError."""

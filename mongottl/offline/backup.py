@@ -6,8 +6,8 @@ import tempfile
 from types import TracebackType
 from typing import NamedTuple
 
-from mongottl.storage.sqlite.directory import DATABASE_NAME, sync_directory
-from mongottl.storage.sqlite.stored_state import StoredState
+from mongottl.storage.data_folder import DATABASE_NAME, sync_directory
+from mongottl.storage.opening import folder_uri, open_stored_data
 
 
 class BackupError(OSError):
@@ -69,7 +69,7 @@ def back_up_folder(folder: str, target: str) -> FolderCopy:
     DataDirectoryError, EngineUnavailable or BackupError if it cannot be done.
     """
     with BackupTarget(target) as backup:
-        state = StoredState(folder)
+        state = open_stored_data(folder_uri(folder))
         try:
             state.copy_to(backup.path)
             lost = list(state.log_faults())

@@ -24,7 +24,8 @@ from mongottl.errors import CommandError
 from mongottl.offline.collections import CollectionCheck
 from mongottl.offline.oplog_check import FORM_ERRORS, OplogCheck
 from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
-from mongottl.storage.sqlite.stored_state import StoredState
+from mongottl.storage.opening import folder_uri, open_stored_data
+from mongottl.storage.stored_data import StoredData
 
 _IDENT: Final = re.compile(r"\b(?:collection|index)_\d+\b")
 _OPLOG_ENTRY: Final = "oplog"
@@ -55,7 +56,7 @@ class DataCheck:
 
     def faults(self) -> Iterator[str]:
         """A line for each fault, as it is found. DataDirectoryError if the directory cannot be opened, or is in use."""
-        state = StoredState(self._path)
+        state = open_stored_data(folder_uri(self._path))
         try:
             # The names of collections are known when the catalog has been read, which needs the pages.
             structure = list(state.structure_faults())
@@ -88,7 +89,7 @@ class DataCheck:
 
     def _catalog_faults(
         self,
-        state: StoredState,
+        state: StoredData,
         entries: list[tuple[str, bytes]],
         collections: list[tuple[Collection, list[IndexEntry]]],
     ) -> Iterator[str]:

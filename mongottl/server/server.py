@@ -47,7 +47,9 @@ from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
 from mongottl.server.transport.certificates import ServerTls, server_tls
 from mongottl.server.transport.tls import TlsTransport
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict, open_storage_engine
+from mongottl.storage.data_folder import others_can_read
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict
+from mongottl.storage.opening import open_engine
 
 if TYPE_CHECKING:
     from mongottl.server.web.certificate import CertificateSite
@@ -442,14 +444,9 @@ def _clock_of(config: ServerConfig, engine: StorageEngine) -> Clock:
     return clock
 
 
-def _warn_of_readers(config: ServerConfig, log: Log) -> None:
+def _warn_of_readers(folder: str | None, log: Log) -> None:
     """Warns if other users of the machine can read the data folder: the hashes of passwords are in it, too."""
-    folder = config.data_dir
-    if folder is None:
-        return
-    from mongottl.storage.sqlite.directory import others_can_read  # imported already, by the engine
-
-    if others_can_read(folder):
+    if folder is not None and others_can_read(folder):
         log.startup_warning(
             "storage",
             "Other users of this machine can read the data folder",
@@ -477,7 +474,7 @@ async def open_server(
     config = ServerConfig() if config is None else config
     config.validate()  # its fields may have been assigned since it was made
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity) if log is None else log
-    engine = open_storage_engine(config.chosen_engine(), config.data_dir)
+    engine = open_engine(config.store_uri())
     server: Server | None = None
     try:
         if clock is None:
@@ -485,7 +482,7 @@ async def open_server(
         ahead = ahead_s(engine, clock)
         if ahead:
             log.startup_warning("storage", "Documents are stored ahead of the clock, and expire later", seconds=ahead)
-        _warn_of_readers(config, log)
+        _warn_of_readers(engine.folder, log)
         lost = engine.statistics().get("lost_commits", 0)
         if lost:
             log.startup_warning(

@@ -6,6 +6,10 @@
     sqlite         the engine with a data directory
     snapshot       views of one point in time over an engine, for snapshot reads and transactions
     contract       a wrapper around an engine that asserts the contract at each call, for tests
+    forwarding     base classes of what wraps an engine or a store
+    opening        opening engines, and the data of stopped servers, by URI
+    stored_data    what can be asked of the data of a stopped server
+    data_folder    the names and modes of files in a folder with data
 
-An engine is imported when it is first opened (`interface.open_storage_engine`).
+An engine is imported when a URI of its is first opened (`opening.open_engine`).
 """

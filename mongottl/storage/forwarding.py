@@ -160,6 +160,14 @@ class ForwardingEngine(StorageEngine):
         self.name = inner.name
         self.inner: Final = inner
 
+    @property
+    def persistent(self) -> bool:
+        return self.inner.persistent
+
+    @property
+    def folder(self) -> str | None:
+        return self.inner.folder
+
     def unit_of_work(self) -> WriteUnitOfWork:
         return self.inner.unit_of_work()
 

@@ -41,7 +41,6 @@ of work, the unit can only be rolled back. Engines raise these classes themselve
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum
-from importlib import import_module
 from types import TracebackType
 from typing import Final, final
 
@@ -485,6 +484,16 @@ class StorageEngine(ABC):
 
     name: str
 
+    @property
+    def persistent(self) -> bool:
+        """Whether the data is still there after the end of this process."""
+        return False
+
+    @property
+    def folder(self) -> str | None:
+        """The folder with the stored database, in which what belongs to it is kept, too; None if there is none."""
+        return None
+
     @abstractmethod
     def unit_of_work(self) -> WriteUnitOfWork:
         """A new unit of work, which begins when its block is entered. An engine that must wait before one can begin
@@ -723,41 +732,3 @@ class StorageEngine(ABC):
     def close(self) -> None:
         """Makes all commits durable and releases the data directory. May be called again."""
         raise NotImplementedError
-
-
-# An engine's opener: data directory, or None to keep everything in memory -> the open engine.
-EngineOpener = Callable[[str | None], StorageEngine]
-
-_ENGINES: Final[dict[str, EngineOpener]] = {}
-# The package that registers the engine of a name. It is imported when that engine is first opened.
-_PACKAGES: Final = {"memory": "mongottl.storage.memory", "sqlite": "mongottl.storage.sqlite"}
-
-
-def storage_engine(name: str) -> Callable[[EngineOpener], EngineOpener]:
-    """Registers an engine's opener under the name by which the settings choose it."""
-
-    def register(opener: EngineOpener) -> EngineOpener:
-        if name in _ENGINES:
-            raise ValueError(f"storage engine {name} is registered already")
-        _ENGINES[name] = opener
-        return opener
-
-    return register
-
-
-def storage_engine_names() -> list[str]:
-    """The names of all engines, sorted."""
-    return sorted({*_ENGINES, *_PACKAGES})
-
-
-def open_storage_engine(name: str, data_directory: str | None) -> StorageEngine:
-    """Opens the engine of that name over a data directory, or in memory when that is None.
-
-    Raises ValueError for an unknown name, DataDirectoryError when the directory cannot be used.
-    """
-    if name not in _ENGINES and name in _PACKAGES:
-        import_module(_PACKAGES[name])
-    opener = _ENGINES.get(name)
-    if opener is None:
-        raise ValueError(f"unknown storage engine {name!r}; there are: {', '.join(storage_engine_names())}")
-    return opener(data_directory)

@@ -1,8 +1,11 @@
-"""The storage contract stays small, and what wraps an engine forgets none of its methods."""
+"""The storage contract stays small, what wraps an engine forgets none of its methods, and nobody asks which it is.
+
+What differs between engines is asked of the engine (`persistent`, `folder`, `can_copy`), or goes by `storage.opening`.
+"""
 
 import ast
 
-from tests.architecture.test_imports import PACKAGE
+from tests.architecture.test_imports import PACKAGE, imports_of, modules, tree_of
 
 STORAGE = PACKAGE / "storage"
 # What an engine has to implement, by class. A method that the others can be made of has a default instead.
@@ -40,3 +43,38 @@ def test_wrappers_forward_every_method() -> None:
     for name, forwarded in FORWARDED.items():
         own = {method for method in forwarding[name] if method not in ("__init__", "inner_records")}
         assert own == set(contract[forwarded])
+
+
+# The engines, each in a package of its own.
+ENGINES = ("storage.memory", "storage.sqlite")
+# Who may read the setting of the data folder: where the engine's URI is made of it, before there is an engine, and
+# where settings are shown. Everyone else asks the engine.
+READ_DATA_DIR = {
+    "cli.container",
+    "cli.serve",
+    "cli.trust",
+    "commands.admin.diagnostics",
+    "config.server_config",
+    "server.transport.certificates",
+}
+
+
+def test_only_storage_imports_engines() -> None:
+    importers = {module for module in modules() if any(is_engine(each.module) for each in imports_of(module))}
+    assert {module for module in importers if not module.startswith("storage.")} == set()
+    assert "storage.sqlite.engine" in importers  # so they are found
+
+
+def is_engine(module: str) -> bool:
+    """Whether a module belongs to an engine's package."""
+    return any(module == engine or module.startswith(f"{engine}.") for engine in ENGINES)
+
+
+def test_whether_data_is_kept_is_asked_of_the_engine() -> None:
+    readers = {
+        module
+        for module in modules()
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Attribute) and node.attr == "data_dir"
+    }
+    assert readers == READ_DATA_DIR

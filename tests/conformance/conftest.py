@@ -10,7 +10,8 @@ import pytest
 
 from mongottl.exec.operation.stack import Stacks, StepTimes
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import StorageEngine, open_storage_engine
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.opening import open_engine
 from tests.least_engine import LeastEngine
 from tests.steps import run_to_end
 from tests.suspending import SuspendingEngine
@@ -35,17 +36,17 @@ STACKS: Final = Stacks(time.monotonic, StepTimes(together_s=0.0))
 Opener = Callable[[], StorageEngine]
 
 
-def open_engine(kind: str, directory: Path) -> StorageEngine:
+def open_kind(kind: str, directory: Path) -> StorageEngine:
     if kind.startswith("suspending-"):
-        suspending = SuspendingEngine(open_engine(kind.removeprefix("suspending-"), directory), random.Random(1), 1.0)
+        suspending = SuspendingEngine(open_kind(kind.removeprefix("suspending-"), directory), random.Random(1), 1.0)
         suspending.suspension.stacks = STACKS
         return suspending
     if kind.startswith("contract-"):
-        return ContractEngine(open_engine(kind.removeprefix("contract-"), directory))
+        return ContractEngine(open_kind(kind.removeprefix("contract-"), directory))
     if kind.startswith("least-"):
-        return LeastEngine(open_engine(kind.removeprefix("least-"), directory))
+        return LeastEngine(open_kind(kind.removeprefix("least-"), directory))
     name, _, place = kind.partition("-")
-    return open_storage_engine(name, str(directory) if place == "file" else None)
+    return open_engine(f"{name}:{directory if place == 'file' else ''}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -68,12 +69,12 @@ def engine_kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def engine_opener() -> Callable[[str, Path], StorageEngine]:
     """Opens an engine of a kind over a directory."""
-    return open_engine
+    return open_kind
 
 
 @pytest.fixture
 def engine(engine_kind: str, tmp_path: Path) -> Iterator[StorageEngine]:
-    opened = open_engine(engine_kind, tmp_path / "data")
+    opened = open_kind(engine_kind, tmp_path / "data")
     yield opened
     opened.close()
 
@@ -83,6 +84,6 @@ def persistent(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
     """Opens an engine over the same data each time."""
 
     def opener() -> StorageEngine:
-        return open_engine(request.param, tmp_path / "data")
+        return open_kind(request.param, tmp_path / "data")
 
     return opener

@@ -1,5 +1,7 @@
 """The engine: units of work, idents, catalog entries, dropping."""
 
+from pathlib import Path
+
 import pytest
 
 from mongottl.config import STORAGE_ENGINES
@@ -9,10 +11,8 @@ from mongottl.storage.interface import (
     KeyRange,
     StorageEngine,
     WriteConflict,
-    open_storage_engine,
-    storage_engine,
-    storage_engine_names,
 )
+from mongottl.storage.opening import open_engine, open_stored_data, storage_engine, storage_engine_schemes
 from tests.conformance.conftest import ENGINES
 
 
@@ -291,18 +291,31 @@ def test_flush_and_maintain_may_be_called_at_any_time(engine: StorageEngine) -> 
 
 
 def test_every_engine_is_under_test_and_can_be_chosen() -> None:
-    names = storage_engine_names()
+    schemes = storage_engine_schemes()
     wrapped = [kind.removeprefix("contract-") for kind in ENGINES if kind.startswith("contract-")]
     assert wrapped.pop() == "least-memory"
     alone = [kind for kind in ENGINES if not kind.startswith(("contract-", "suspending-"))]
     assert wrapped == alone
-    assert sorted({kind.partition("-")[0] for kind in alone}) == names
-    assert list(STORAGE_ENGINES) == ["auto", *names]
+    assert sorted({kind.partition("-")[0] for kind in alone}) == schemes
+    assert list(STORAGE_ENGINES) == ["auto", *schemes]
 
 
-def test_engines_are_registered_by_name_once(engine: StorageEngine) -> None:
-    assert engine.name in storage_engine_names()
-    with pytest.raises(ValueError, match="registered already"):
+def test_engines_are_registered_by_scheme_once(engine: StorageEngine) -> None:
+    assert engine.name in storage_engine_schemes()
+    with pytest.raises(ValueError, match=r"storage engine (memory|sqlite) is registered already"):
         storage_engine(engine.name)(lambda _: engine)
-    with pytest.raises(ValueError, match=r"unknown storage engine 'wired'; there are: .*sqlite"):
-        open_storage_engine("wired", None)
+
+
+def test_a_uri_that_no_engine_opens_is_refused_without_its_address() -> None:
+    with pytest.raises(ValueError, match=r"^unknown storage engine 'wired'; there are: memory, sqlite$"):
+        open_engine("wired://user:secret@host/")
+    with pytest.raises(ValueError, match=r"^a URI of a storage engine begins with a scheme and a colon, .* memory:$"):
+        open_engine("memory")
+    with pytest.raises(ValueError, match=r"^unknown storage engine whose data can .* 'memory'; there are: sqlite$"):
+        open_stored_data("memory:")
+
+
+def test_an_engine_says_where_it_keeps_its_data(engine: StorageEngine, engine_kind: str, tmp_path: Path) -> None:
+    in_folder = engine_kind.endswith("-file")
+    assert engine.persistent == engine.can_copy == in_folder
+    assert engine.folder == (str(tmp_path / "data") if in_folder else None)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import ExpiryIndex, KeyRange, StorageEngine, open_storage_engine
+from mongottl.storage.interface import ExpiryIndex, KeyRange, StorageEngine
+from mongottl.storage.opening import open_engine
 from tests.waiting import PATIENCE_S
 
 Opener = Callable[[], StorageEngine]
@@ -75,7 +76,7 @@ def test_a_crash_loses_nothing_committed_and_keeps_nothing_else(persistent: Open
     with engine.unit_of_work():
         store.insert_records([(b"x" * 1000, 1, 0)] * 10)
         shutil.copytree(tmp_path / "data", crashed, ignore=shutil.ignore_patterns("*-shm"))
-    after = open_storage_engine("sqlite", str(crashed))
+    after = open_engine(f"sqlite:{crashed}")
     check(after)
     with after.unit_of_work() as unit:
         after.record_store("records").insert_record(b"x", 1, 0)
@@ -100,7 +101,7 @@ def test_counters_are_exact_after_every_crash(persistent: Opener, tmp_path: Path
                 unit.commit()
         crashed = tmp_path / f"crashed {step}"
         shutil.copytree(tmp_path / "data", crashed)
-        after = open_storage_engine("sqlite", str(crashed))
+        after = open_engine(f"sqlite:{crashed}")
         records = after.record_store("records").scan(0, 100)[0]
         assert records == store.scan(0, 100)[0]
         assert after.record_store("records").count() == len(records) == store.count()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import DiskFull, EngineUnavailable, Record, StorageEngine, open_storage_engine
+from mongottl.storage.interface import DiskFull, EngineUnavailable, Record, StorageEngine
+from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite import rewriting
 from mongottl.storage.sqlite.engine import SqliteEngine
 
@@ -59,7 +60,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def opened(data: Path) -> StorageEngine:
-    return ContractEngine(open_storage_engine("sqlite", str(data)))
+    return ContractEngine(open_engine(f"sqlite:{data}"))
 
 
 def opened_old(data: Path) -> StorageEngine:
@@ -121,7 +122,7 @@ def test_some_unused_space_can_be_kept(data: Path) -> None:
 
 def test_an_engine_in_memory_has_nothing_to_give_back() -> None:
     for name in ("memory", "sqlite"):
-        engine = open_storage_engine(name, None)
+        engine = open_engine(f"{name}:")
         fill(engine)
         delete_most(engine)
         assert (engine.stored_bytes, engine.unused_bytes, engine.must_rewrite) == (0, 0, False)
@@ -328,7 +329,7 @@ def test_a_disk_without_room_for_two_copies_refuses_to_rewrite(data: Path, monke
 
 
 def test_a_full_disk_gives_nothing_back_until_there_is_room(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = open_storage_engine("sqlite", str(data))
+    inner = open_engine(f"sqlite:{data}")
     assert isinstance(inner, SqliteEngine)
     engine = ContractEngine(inner)
     fill(engine)

@@ -33,8 +33,8 @@ from mongottl.storage.interface import (
     StorageEngine,
     WriteConflict,
     WriteUnitOfWork,
-    open_storage_engine,
 )
+from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
 
@@ -45,7 +45,7 @@ BUDGETS = [0, 10_000, 40_000, 200_000, 1 << 26]
 
 
 def opened(path: Path) -> SqliteEngine:
-    engine = open_storage_engine("sqlite", str(path))
+    engine = open_engine(f"sqlite:{path}")
     assert isinstance(engine, SqliteEngine)
     return engine
 
@@ -127,7 +127,7 @@ class CacheMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
         self.engine = opened(self.directory / "data")
-        self.memory = open_storage_engine("memory", None)
+        self.memory = open_engine("memory:")
         self.units: list[WriteUnitOfWork] = []
         self.chance = random.Random(1)
 
@@ -462,7 +462,7 @@ def test_logs_and_stores_in_memory_keep_nothing(tmp_path: Path) -> None:
         unit.commit()
     assert len(log.scan(0, 1000)[0]) == 300 and engine.statistics()["cache_bytes"] == 0
     engine.close()
-    memory = open_storage_engine("sqlite", None)
+    memory = open_engine("sqlite:")
     with memory.unit_of_work() as unit:
         store = memory.create_record_store("records")
         store.insert_records([(document(n), 5, 0) for n in range(300)])

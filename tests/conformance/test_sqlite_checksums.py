@@ -20,8 +20,8 @@ from mongottl.storage.interface import (
     RecordStore,
     SortedDataInterface,
     StorageEngine,
-    open_storage_engine,
 )
+from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.database import connect
 from mongottl.storage.sqlite.directory import FORMAT_VERSION, OLDEST_FORMAT
 from mongottl.storage.sqlite.durable_log import noted_state
@@ -33,7 +33,7 @@ COUNT = 200
 
 
 def opened(path: Path) -> SqliteEngine:
-    engine = open_storage_engine("sqlite", str(path))
+    engine = open_engine(f"sqlite:{path}")
     assert isinstance(engine, SqliteEngine)
     engine.set_cache_bytes(0)  # what is kept in memory is not read again
     return engine
@@ -290,7 +290,7 @@ def test_a_note_that_cannot_be_read_says_nothing(filled: Path, content: bytes) -
 
 
 def test_an_engine_in_memory_has_no_checksums() -> None:
-    engine: StorageEngine = open_storage_engine("sqlite", None)
+    engine: StorageEngine = open_engine("sqlite:")
     with engine.unit_of_work() as unit:
         store = engine.create_record_store("records")
         store.insert_records([(b"x", 1, 0), (b"y", 2, 0)])

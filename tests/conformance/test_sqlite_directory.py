@@ -23,8 +23,8 @@ from mongottl.storage.interface import (
     KeyRange,
     RecordStore,
     StorageEngine,
-    open_storage_engine,
 )
+from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.stored_state import StoredState
@@ -34,7 +34,7 @@ DATABASE = "mongottl.sqlite3"
 
 
 def open_directory(path: Path) -> StorageEngine:
-    return open_storage_engine("sqlite", str(path))
+    return open_engine(f"sqlite:{path}")
 
 
 def picture(path: Path) -> dict[str, str]:
@@ -202,8 +202,8 @@ def test_a_file_that_cannot_be_opened_is_not_said_to_be_damaged(filled: Path, mo
 def test_a_killed_process_leaves_a_directory_that_opens(filled: Path) -> None:
     program = (
         "import os, signal, sys\n"
-        "from mongottl.storage.interface import open_storage_engine\n"
-        "engine = open_storage_engine('sqlite', sys.argv[1])\n"
+        "from mongottl.storage.opening import open_engine\n"
+        "engine = open_engine('sqlite:' + sys.argv[1])\n"
         "with engine.unit_of_work() as unit:\n"
         "    engine.record_store('records').insert_record(b'last', 1, 0)\n"
         "    unit.commit()\n"

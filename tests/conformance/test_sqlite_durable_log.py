@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import DataDirectoryError, open_storage_engine
-from mongottl.storage.sqlite.directory import open_data_directory, sync_file
+from mongottl.storage.data_folder import sync_file
+from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.opening import open_engine
+from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.disk_room import DiskRoom
 from mongottl.storage.sqlite.durable_log import noted_state
 from mongottl.storage.sqlite.engine import SqliteEngine
@@ -100,7 +102,7 @@ def trace(engine: SqliteEngine, steps: Steps) -> None:
 
 
 def keys(folder: Path) -> int:
-    engine = open_storage_engine("sqlite", str(folder))
+    engine = open_engine(f"sqlite:{folder}")
     try:
         return len(engine.catalog_entries())
     finally:
@@ -227,7 +229,7 @@ def test_a_loss_is_refused_until_the_note_is_removed(tmp_path: Path, lose: Calla
     before = {name: (folder / name).read_bytes() for name in (DATABASE, LOG) if (folder / name).exists()}
     for _ in range(2):
         with pytest.raises(DataDirectoryError, match=f"as durable cannot be read: .*{told}.* remove .*{NOTE}"):
-            open_storage_engine("sqlite", str(folder))
+            open_engine(f"sqlite:{folder}")
     assert {name: (folder / name).read_bytes() for name in (DATABASE, LOG) if (folder / name).exists()} == before
     (folder / NOTE).unlink()
     assert keys(folder) < 5
@@ -286,7 +288,7 @@ def test_a_log_that_was_copied_in_part_and_removed_is_refused(tmp_path: Path) ->
     os.truncate(folder / LOG, len(log) - 4120)
     sqlite3.connect(folder / DATABASE).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()
     with pytest.raises(DataDirectoryError, match="it was removed or emptied"):
-        open_storage_engine("sqlite", str(folder))
+        open_engine(f"sqlite:{folder}")
 
 
 def test_a_row_that_was_rolled_back_is_not_noted(tmp_path: Path) -> None:

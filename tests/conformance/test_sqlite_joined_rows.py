@@ -13,8 +13,8 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DamagedRecord,
     Record,
-    open_storage_engine,
 )
+from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
 
@@ -28,7 +28,7 @@ def document_of(length: int, chance: random.Random) -> bytes:
 
 
 def opened(path: Path) -> SqliteEngine:
-    engine = open_storage_engine("sqlite", str(path))
+    engine = open_engine(f"sqlite:{path}")
     assert isinstance(engine, SqliteEngine)
     engine.set_cache_bytes(0)  # what is kept in memory is not read again
     return engine

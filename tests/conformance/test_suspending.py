@@ -9,7 +9,8 @@ import pytest
 from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.stack import Stacks, Steps, StepTimes
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import KeyRange, open_storage_engine
+from mongottl.storage.interface import KeyRange
+from mongottl.storage.opening import open_engine
 from tests.steps import counted
 from tests.suspending import SuspendingEngine
 
@@ -19,7 +20,7 @@ class Store:
 
     def __init__(self, rate: float = 1.0, seed: int = 1) -> None:
         self.stacks = Stacks(time.monotonic, StepTimes(together_s=0.0))
-        self.engine = SuspendingEngine(ContractEngine(open_storage_engine("memory", None)), random.Random(seed), rate)
+        self.engine = SuspendingEngine(ContractEngine(open_engine("memory:")), random.Random(seed), rate)
         self.engine.suspension.stacks = self.stacks
         with self.engine.unit_of_work() as unit:
             self.records = self.engine.create_record_store("records")

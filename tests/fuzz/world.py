@@ -36,7 +36,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.server.server import RECURSION_LIMIT
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.fuzz import grammar
 from tests.fuzz.values import Node, Random, copy, decode, document, encode, geometry, mutate, node, show
@@ -93,7 +93,7 @@ class Round:
         self.clock = VirtualClock()
         self.clock.freeze()
         self.clock.set_wall(START_MS)
-        self.engine = ContractEngine(open_storage_engine(self.rng.choice(["memory", "sqlite"]), None))
+        self.engine = ContractEngine(open_engine(self.rng.choice(["memory:", "sqlite:"])))
         config = ServerConfig(dialect=dialect, quiet=True, enable_test_commands=True)
         self.service = ServiceContext(config, self.clock, self.engine)
         self.log_text = io.StringIO()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import Running
 
 SMALLEST = len(bson.encode({"_id": 0, "n": 0, "x": b""}))
@@ -37,7 +37,7 @@ def operations(draw: st.DrawFn) -> list[tuple[str, Any]]:
 def test_newest_documents_that_fit(
     engine: str, most_bytes: int, most_documents: int, steps: list[tuple[str, Any]]
 ) -> None:
-    server = Running(ContractEngine(open_storage_engine(engine, None)))
+    server = Running(ContractEngine(open_engine(f"{engine}:")))
     limits = {"size": most_bytes, **({"max": most_documents} if most_documents else {})}
     server.run({"create": "c", "capped": True, **limits})
     server.index({"n": -1})

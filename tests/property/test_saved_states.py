@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from mongottl.ttl.policy import NO_TTL
 from tests.running import START_MS, Document, Running
 
@@ -59,7 +59,7 @@ class Model:
 class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.running = Running(ContractEngine(open_storage_engine("memory", None)))
+        self.running = Running(ContractEngine(open_engine("memory:")))
         self.running.service.config.enable_test_commands = True
         save_initial(self.running.service)
         self.model = Model()

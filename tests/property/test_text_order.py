@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import Running
 
 # Parts of characters, whole ones of each length, and bytes that no character has.
@@ -61,7 +61,7 @@ def check(server: Running, texts: list[bytes], bound: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["memory", "sqlite"])
 def test_strings_are_ordered_by_their_bytes(name: str) -> None:
-    server = Running(ContractEngine(open_storage_engine(name, None)))
+    server = Running(ContractEngine(open_engine(f"{name}:")))
     server.run({"create": "c"})
     server.index({"a": 1})
 

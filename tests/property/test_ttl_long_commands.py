@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mongottl.errors import CommandError
 from mongottl.exec.operation.stack import Steps
 from mongottl.exec.write.expiry import reap_due
-from mongottl.storage.interface import Record, open_storage_engine
+from mongottl.storage.interface import Record
+from mongottl.storage.opening import open_engine
 from mongottl.ttl.policy import is_expired
 from tests.running import Document, Running, hurried_clock
 
@@ -51,7 +52,7 @@ class LongCommands(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         # The number of steps, on which the rules depend, must be the same when an example is run again.
-        self.server = Running(open_storage_engine("memory", None), clock=hurried_clock(0.0001))
+        self.server = Running(open_engine("memory:"), clock=hurried_clock(0.0001))
         self.inserted = 0
         self.command: Document = {}
         self.steps: Steps[Document] | None = None

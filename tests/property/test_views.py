@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.query_samples import Samples
 from tests.running import Document, Running
 
@@ -40,7 +40,7 @@ def normal(documents: list[Any]) -> list[str]:
 @given(st.integers(0, 2**32))
 def test_a_view_reads_like_its_results(seed: int) -> None:
     samples = Samples(seed, arrays=True)
-    server = Running(ContractEngine(open_storage_engine("memory", None)))
+    server = Running(ContractEngine(open_engine("memory:")))
     server.insert(*({"_id": number, **samples.document()} for number in range(12)))
     if samples.chance(0.5):
         server.index({"c": 1})

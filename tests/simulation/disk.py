@@ -17,7 +17,7 @@ from pathlib import Path
 
 import trio
 
-from mongottl.storage.sqlite.directory import DATABASE_NAME
+from mongottl.storage.data_folder import DATABASE_NAME
 
 WAL_NAME = DATABASE_NAME + "-wal"
 

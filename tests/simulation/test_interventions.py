@@ -40,7 +40,8 @@ from mongottl.oplog.records import OplogRecords
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import NO_BYTE_LIMIT, StorageEngine, open_storage_engine
+from mongottl.storage.interface import NO_BYTE_LIMIT, StorageEngine
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.oplog_replay import Replay
 from tests.simulation.interventions import (
@@ -129,7 +130,7 @@ class Disturbed:
         self.case = case
         self.time = PassingTime()
         suspends = kind == "suspending"
-        slow = SlowEngine(open_storage_engine("memory" if suspends else kind, None), random.Random(seed))
+        slow = SlowEngine(open_engine(f"{'memory' if suspends else kind}:"), random.Random(seed))
         self.engine: StorageEngine = SuspendingEngine(slow, random.Random(seed)) if suspends else slow
         config = ServerConfig(enable_test_commands=True, quiet=True, dialect=case.dialect)
         self.service = ServiceContext(config, VirtualClock(self.time), self.engine)

@@ -44,8 +44,10 @@ from mongottl.server.durability import Durability
 from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
 from mongottl.server.message_traits import may_write
-from mongottl.storage.interface import EngineUnavailable, KeyRange, StorageEngine, WriteConflict, open_storage_engine
-from mongottl.storage.sqlite.directory import DATABASE_NAME, open_data_directory
+from mongottl.storage.data_folder import DATABASE_NAME
+from mongottl.storage.interface import EngineUnavailable, KeyRange, StorageEngine, WriteConflict
+from mongottl.storage.opening import open_engine
+from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.ttl.policy import NO_TTL, is_expired
 from mongottl.wire.messages import OpMsg
@@ -205,7 +207,7 @@ class World:
         inner: StorageEngine
         data_dir: str | None = None
         if self.folder is None:
-            inner = open_storage_engine("memory", None)
+            inner = open_engine("memory:")
         else:
             home = self.folder / f"home{self._homes}"
             data_dir = str(home)

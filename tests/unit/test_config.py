@@ -53,19 +53,19 @@ def test_defaults_are_of_the_kind_that_the_setting_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "data_dir", "engine"),
+    ("wanted", "data_dir", "uri"),
     [
-        ("auto", None, "memory"),
-        ("auto", "folder", "sqlite"),
-        ("sqlite", None, "sqlite"),
-        ("sqlite", "folder", "sqlite"),
-        ("memory", None, "memory"),
+        ("auto", None, "memory:"),
+        ("auto", "folder", "sqlite:folder"),
+        ("sqlite", None, "sqlite:"),
+        ("sqlite", "folder", "sqlite:folder"),
+        ("memory", None, "memory:"),
     ],
 )
 def test_the_engine_follows_from_the_data_directory_unless_it_is_named(
-    wanted: str, data_dir: str | None, engine: str
+    wanted: str, data_dir: str | None, uri: str
 ) -> None:
-    assert ServerConfig(storage_engine=wanted, data_dir=data_dir).chosen_engine() == engine
+    assert ServerConfig(storage_engine=wanted, data_dir=data_dir).store_uri() == uri
 
 
 def test_parameters_and_limits_agree() -> None:

@@ -48,7 +48,7 @@ def backup(op: OperationContext, request: BackupRequest) -> Reply:
 
     IllegalOperation (20) without a data directory. OutOfDiskSpace (14031) if the copy does not fit beside the data.
     """
-    folder = op.service.config.data_dir
+    folder = op.service.engine.folder
     if folder is None or not op.service.engine.can_copy:
         raise CommandError(
             ErrorCode.IllegalOperation,

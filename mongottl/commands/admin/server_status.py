@@ -204,7 +204,7 @@ def _storage(op: OperationContext) -> dict[str, Value]:
             "supportsCommittedReads": True,
             "supportsSnapshotReadConcern": True,
             "readOnly": False,
-            "persistent": service.config.data_dir is not None,
+            "persistent": service.engine.persistent,
         },
     }
 

@@ -163,7 +163,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     reply["totalSize"] = (data + index_size) / scale
     if request.free_storage:
         reply["totalFreeStorageSize"] = 0.0
-    used, total = _file_system(op.service.config.data_dir)
+    used, total = _file_system(op.service.engine.folder)
     reply["scaleFactor"] = Int64(scale)
     reply["fsUsedSize"] = used / scale
     reply["fsTotalSize"] = total / scale

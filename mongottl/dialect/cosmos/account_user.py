@@ -61,7 +61,7 @@ def make_account_users(service: ServiceContext) -> AccountUsers | None:
     name = service.config.cosmos_account
     if name is None:
         return None
-    keys = _keys(service.config)
+    keys = _keys(service.config, service.engine.folder)
     try:
         _make(service, name, keys)
     except CommandError as error:
@@ -69,15 +69,16 @@ def make_account_users(service: ServiceContext) -> AccountUsers | None:
     return AccountUsers(name, keys.primary, keys.read_only)
 
 
-def _keys(config: ServerConfig) -> AccountKeys:
+def _keys(config: ServerConfig, folder: str | None) -> AccountKeys:
+    """folder: that of the data, where keys that were made are kept; None if they are lost with the data."""
     if config.cosmos_key_file is not None:
         return _read(Path(config.cosmos_key_file))
     if config.cosmos_key is not None:
         return AccountKeys(config.cosmos_key)
     made = base64.b64encode(os.urandom(_KEY_BYTES)).decode()
-    if config.data_dir is None:
+    if folder is None:
         return AccountKeys(made)
-    path = Path(config.data_dir) / _KEYS_NAME
+    path = Path(folder) / _KEYS_NAME
     if not path.exists():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:

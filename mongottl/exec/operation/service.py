@@ -129,7 +129,7 @@ class ServiceContext:
         self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
         self.timestamps = TimestampClock()
-        self.cluster_clock = ClusterClock(self.catalog, self.started_ms, config.data_dir is not None)
+        self.cluster_clock = ClusterClock(self.catalog, self.started_ms, engine.persistent)
         self.sessions = SessionRegistry()
         self.oplog = self._open_oplog()
         rows = self.oplog.rows
@@ -151,7 +151,7 @@ class ServiceContext:
         self.compaction = Compaction(engine, clock, config.compact_free_percent)
         # Of the dialect `cosmos`; in another there are none.
         self.databases = ProvisionedDatabases(self.catalog)
-        self.spill_space = TemporaryFiles(config.data_dir, self._end_cursor_with_files)
+        self.spill_space = TemporaryFiles(engine.folder, self._end_cursor_with_files)
         self.ttl_monitor_enabled = config.ttl_monitor_enabled
         self.purging = False
         # Numbers of collections whose expiry times are not all in the wheel; see `exec.write.expiry`.
@@ -285,12 +285,12 @@ class ServiceContext:
             self._script_processes.close()
 
     def _open_oplog(self) -> Oplog:
-        """The oplog, stored if there is a data directory, and `local.oplog.rs` for its readers."""
+        """The oplog, stored if the data is, and `local.oplog.rs` for its readers."""
         config = self.config
         max_bytes = max(config.oplog_size_mb, 1) << 20
         retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
         rows: OplogRows | None = None
-        if config.data_dir is not None:
+        if self.engine.persistent:
             # What an earlier version of the server wrote there is not in the oplog.
             floor = self.cluster_clock.last if self.catalog.all_collections() else Timestamp(0, 0)
             rows = OplogRows(self.catalog, floor, max_bytes, retention_ms)

@@ -1,7 +1,7 @@
 """A clock that tests have moved, kept with the data so that the next run of the server goes on from there.
 
-Only with a data directory. Without test commands the clock is the machine's, and documents of a run whose clock was
-ahead have their `_ts` in its future: then they expire later than they should, which `ahead_s` tells.
+Only if the engine keeps its data. Without test commands the clock is the machine's, and documents of a run whose clock
+was ahead have their `_ts` in its future: then they expire later than they should, which `ahead_s` tells.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _ENTRY: Final = "clock"
 def keep_clock(service: ServiceContext) -> None:
     """Stores where the clock stands. To be called after each change."""
     clock = service.clock
-    if service.config.data_dir is None or not isinstance(clock, VirtualClock):
+    if not service.engine.persistent or not isinstance(clock, VirtualClock):
         return
     with Undivided():
         state: dict[str, Value] = {"now": Date(clock.now_ms())}

@@ -14,7 +14,7 @@ from mongottl.document.types import BinData, Int64
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.cursors import Page, PageSource
-from mongottl.storage.sqlite.directory import COPY_PREFIX, DATABASE_NAME
+from mongottl.storage.data_folder import COPY_PREFIX, DATABASE_NAME
 
 # A piece of the file, and how many of them a reply has: other clients wait while it is read and sent.
 _PIECE_BYTES: Final = 512 << 10

@@ -275,7 +275,7 @@ class Site:
             "version": VERSION,
             "serverVersion": service.config.announced_version(),
             "dialect": service.dialect.name,
-            "inMemory": service.config.data_dir is None,
+            "inMemory": not service.engine.persistent,
             "compiled": is_compiled(),
             "user": "" if client.login is None else client.login.user.name,
             "sees": self.may_view(client),

@@ -13,12 +13,12 @@ from mongottl.storage.interface import (
     SortedDataInterface,
     StorageEngine,
     WriteUnitOfWork,
-    storage_engine,
 )
 from mongottl.storage.memory.contents import Contents
 from mongottl.storage.memory.records import MemoryRecordStore, RecordContents
 from mongottl.storage.memory.sorted_data import MemorySortedData, SortedContents
 from mongottl.storage.memory.units import MemoryUnits, Undo
+from mongottl.storage.opening import storage_engine
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
 
@@ -260,8 +260,8 @@ class _UndoCatalog(Undo):
 
 
 @storage_engine("memory")
-def open_memory(data_directory: str | None) -> StorageEngine:
-    """Opens the memory engine. DataDirectoryError if there is a data directory, for it would keep nothing there."""
-    if data_directory is not None:
-        raise DataDirectoryError(f"the memory engine cannot use a data directory: {data_directory}")
+def open_memory(address: str) -> StorageEngine:
+    """Opens the memory engine. DataDirectoryError if there is an address, for it would keep nothing there."""
+    if address:
+        raise DataDirectoryError(f"the memory engine cannot use a data directory: {address}")
     return MemoryEngine()

@@ -9,8 +9,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
+from mongottl.storage.data_folder import create_private_file, sync_file
 from mongottl.storage.interface import EngineUnavailable
-from mongottl.storage.sqlite.directory import create_private_file, sync_file
 
 # Pages that are copied at once, 1 MiB.
 _PAGES: Final = 256

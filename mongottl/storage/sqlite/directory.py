@@ -11,19 +11,15 @@ A directory that cannot be used is refused with a DataDirectoryError and left as
 for any size of the database: the header and the file's length. This module runs no SQL.
 """
 
-import errno
 import os
-import stat
 import sys
 from typing import Final
 
+from mongottl.storage.data_folder import COPY_PREFIX, DATABASE_NAME, sync_directory
 from mongottl.storage.interface import DataDirectoryError
 
-DATABASE_NAME: Final = "mongottl.sqlite3"
 LOCK_NAME: Final = "mongottl.lock"
 DURABLE_NAME: Final = "mongottl.durable"
-# Begins the names of copies of the database that are being made; the next server removes what a killed one leaves.
-COPY_PREFIX: Final = "mongottl-copy-"
 
 # "mttl": marks the database as ours (SQLite's application_id).
 APPLICATION_ID: Final = 0x6D74746C
@@ -214,48 +210,6 @@ def open_data_directory(path: str) -> DataDirectory:
     directory = DataDirectory(os.path.abspath(path))
     directory.lock_and_check()
     return directory
-
-
-def others_can_read(path: str) -> bool:
-    """Whether other users of the machine may list or enter a data directory, whose files older versions made readable.
-    False on Windows, which says so in another way."""
-    return sys.platform != "win32" and stat.S_IMODE(os.stat(path).st_mode) & 0o055 != 0
-
-
-def create_private_file(path: str) -> None:
-    """Creates an empty file that only its owner may read and write. SQLite's files beside a database get its mode.
-
-    OSError if it exists.
-    """
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
-def sync_directory(path: str) -> None:
-    """Waits until the entries of a directory are on the disk. OSError if they cannot be."""
-    if sys.platform != "win32":
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            sync_file(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def sync_file(descriptor: int) -> None:
-    """Waits until what was written to a file is on the disk. OSError if it cannot be."""
-    if sys.platform == "linux":
-        os.fdatasync(descriptor)
-    elif sys.platform == "darwin":
-        import fcntl
-
-        try:
-            # On macOS, fsync leaves the data in the disk's own cache.
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-        except OSError as error:
-            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
-                raise
-            os.fsync(descriptor)  # a file system that cannot do more
-    else:
-        os.fsync(descriptor)
 
 
 def _number(header: bytes, offset: int) -> int:

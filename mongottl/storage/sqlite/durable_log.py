@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from mongottl.storage.checksums import crc32c_after
-from mongottl.storage.sqlite.directory import sync_directory, sync_file
+from mongottl.storage.data_folder import sync_directory, sync_file
 from mongottl.storage.sqlite.stored_log import DAMAGED_HEADER, header_salts
 
 _NOTE: Final = struct.Struct("<8s8sIqqI")

@@ -43,6 +43,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
+from mongottl.storage.data_folder import sync_file
 from mongottl.storage.interface import (
     DataDirectoryError,
     DiskFull,
@@ -51,8 +52,8 @@ from mongottl.storage.interface import (
     SortedDataInterface,
     StorageEngine,
     WriteUnitOfWork,
-    storage_engine,
 )
+from mongottl.storage.opening import storage_engine
 from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters, engine_error
 from mongottl.storage.sqlite.copying import copy_database
 from mongottl.storage.sqlite.database import (
@@ -71,13 +72,7 @@ from mongottl.storage.sqlite.database import (
     raise_format,
     unusable,
 )
-from mongottl.storage.sqlite.directory import (
-    APPLICATION_ID,
-    FORMAT_VERSION,
-    DataDirectory,
-    open_data_directory,
-    sync_file,
-)
+from mongottl.storage.sqlite.directory import APPLICATION_ID, FORMAT_VERSION, DataDirectory, open_data_directory
 from mongottl.storage.sqlite.disk_room import DiskRoom
 from mongottl.storage.sqlite.durable_log import DurableLog, committed_length
 from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
@@ -674,6 +669,14 @@ class SqliteEngine(StorageEngine):
                     raise
 
     @property
+    def persistent(self) -> bool:
+        return self._directory is not None
+
+    @property
+    def folder(self) -> str | None:
+        return None if self._directory is None else self._directory.path
+
+    @property
     def can_copy(self) -> bool:
         return self._directory is not None
 
@@ -871,11 +874,11 @@ class SqliteEngine(StorageEngine):
 
 
 @storage_engine("sqlite")
-def open_sqlite(data_directory: str | None) -> StorageEngine:
-    """Opens the SQLite engine. Raises DataDirectoryError."""
-    if data_directory is None:
+def open_sqlite(address: str) -> StorageEngine:
+    """Opens the SQLite engine over a folder, or in memory without one. Raises DataDirectoryError."""
+    if not address:
         return SqliteEngine(None)
-    directory = open_data_directory(data_directory)
+    directory = open_data_directory(address)
     try:
         return SqliteEngine(directory)
     except BaseException:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from mongottl.storage.data_folder import create_private_file
 from mongottl.storage.interface import DiskFull
 from mongottl.storage.sqlite.database import INCREMENTAL, connect
-from mongottl.storage.sqlite.directory import create_private_file
 from mongottl.storage.sqlite.disk_room import DiskRoom
 
 # `rewrite_database` asks whether to go on after so many of SQLite's instructions, which copy a few hundred records, and

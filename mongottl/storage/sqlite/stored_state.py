@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from mongottl.storage.checksums import damaged_records
 from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+from mongottl.storage.opening import stored_data
 from mongottl.storage.sqlite.connection import IS_NO_PACKED_COUNTERS
 from mongottl.storage.sqlite.copying import copy_database
 from mongottl.storage.sqlite.database import LOG, RECORDS, connect, newest_place, read_frames
@@ -22,6 +23,7 @@ from mongottl.storage.sqlite.durable_log import loss, noted_state
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
 from mongottl.storage.sqlite.stored_log import commits_behind_damage
+from mongottl.storage.stored_data import StoredData
 
 # Faults that SQLite's own check looks for.
 _MOST_PAGE_FAULTS: Final = 10_000
@@ -53,7 +55,8 @@ _ENTRY_COLUMNS: Final = {"key": "blob", "rid": "integer"}
 _EXPIRY_INDEXES: Final = {"_default": "its index of `_ts`", "_own": "its index of `_ts` and `ttl`"}
 
 
-class StoredState:
+@stored_data("sqlite")
+class StoredState(StoredData):
     """The stored state of a data directory. Raises DataDirectoryError if it cannot be opened, or if a server uses it.
 
     engine: for reading; None if what it needs first, the list of the stores, cannot be read. idents: by ids of stores.

@@ -20,7 +20,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.steps import Wait
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.steps import run_to_end
 
@@ -259,7 +259,7 @@ def test_time_that_is_up(account: Client) -> None:
 def test_no_operation_takes_longer_than_a_minute_of_the_clock() -> None:
     """Also on a clock that stands still, which tests move."""
     clock = VirtualClock(frozen=True)
-    service = ServiceContext(ServerConfig(dialect="cosmos"), clock, open_storage_engine("memory", None))
+    service = ServiceContext(ServerConfig(dialect="cosmos"), clock, open_engine("memory:"))
     dispatcher = Dispatcher(service, Log(stream=io.StringIO()))
     documents = [bson.encode({"_id": number}) for number in range(1000)]
     for start in (0, 500):
@@ -277,7 +277,7 @@ def test_no_operation_takes_longer_than_a_minute_of_the_clock() -> None:
 def test_a_write_that_takes_longer_than_a_minute_tells_what_it_has_done() -> None:
     """Recorded as a write error, unlike in MongoDB, where the whole command fails."""
     clock = VirtualClock(frozen=True)
-    service = ServiceContext(ServerConfig(dialect="cosmos"), clock, open_storage_engine("memory", None))
+    service = ServiceContext(ServerConfig(dialect="cosmos"), clock, open_engine("memory:"))
     dispatcher = Dispatcher(service, Log(stream=io.StringIO()))
     ids = range(900)
     writes: list[dict[str, Any]] = [
@@ -308,7 +308,7 @@ def test_a_cursor_is_read_for_longer_than_a_minute_in_all(account: Client, cosmo
 
 def test_a_stream_waits_while_the_clock_is_moved() -> None:
     clock = VirtualClock(frozen=True)
-    service = ServiceContext(ServerConfig(dialect="cosmos"), clock, open_storage_engine("memory", None))
+    service = ServiceContext(ServerConfig(dialect="cosmos"), clock, open_engine("memory:"))
     dispatcher = Dispatcher(service, Log(stream=io.StringIO()))
     answer(dispatcher, {"insert": "orders", "documents": [{"_id": 1}], "$db": "shop"})
     pipeline = [

@@ -19,7 +19,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 
 import mongottl
 from mongottl.dump.errors import DumpError
-from mongottl.storage.sqlite.directory import DATABASE_NAME
+from mongottl.storage.data_folder import DATABASE_NAME
 from tests.children import ended_after
 from tests.waiting import PATIENCE_S
 

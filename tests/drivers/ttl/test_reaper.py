@@ -19,7 +19,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.write.expiry import reap_due
 from mongottl.exec.write.writes import insert_batch, prepare_document
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.drivers.ttl.conftest import Bench
 from tests.steps import begin
 from tests.waiting import until
@@ -193,7 +193,7 @@ def test_what_fell_due_while_down_is_purged_at_start(tmp_path: Path) -> None:
 
 def test_a_clock_set_back_during_a_purge_forgets_nothing() -> None:
     """What the wheel gave out as due and is so no longer must be armed again."""
-    service = ServiceContext(ServerConfig(), VirtualClock(), open_storage_engine("sqlite", None))
+    service = ServiceContext(ServerConfig(), VirtualClock(), open_engine("sqlite:"))
     clock = service.clock
     assert isinstance(clock, VirtualClock)
     clock.freeze()

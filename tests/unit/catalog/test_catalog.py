@@ -14,12 +14,13 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork, open_storage_engine
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork
+from mongottl.storage.opening import open_engine
 
 
 @pytest.fixture
 def engine() -> Iterator[StorageEngine]:
-    opened = ContractEngine(open_storage_engine("sqlite", None))
+    opened = ContractEngine(open_engine("sqlite:"))
     yield opened
     opened.close()
 
@@ -295,7 +296,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_a_change_that_storage_refuses_leaves_no_trace(change: Change) -> None:
-    engine = FailingEngine(open_storage_engine("sqlite", None))
+    engine = FailingEngine(open_engine("sqlite:"))
     catalog = Catalog(engine)
     collection = catalog.create_collection("db", "a")
     catalog.create_collection("db", "b")
@@ -318,14 +319,14 @@ def test_a_change_that_storage_refuses_leaves_no_trace(change: Change) -> None:
 
 
 def test_the_catalogue_survives_a_restart(tmp_path: Path) -> None:
-    engine = open_storage_engine("sqlite", str(tmp_path))
+    engine = open_engine(f"sqlite:{tmp_path}")
     catalog = Catalog(engine)
     collection = catalog.create_collection("db", "a")
     build(catalog, collection)
     catalog.start_index(collection, spec(name="n", key={"n": 1}))
     before = state(catalog)
     engine.close()
-    engine = open_storage_engine("sqlite", str(tmp_path))
+    engine = open_engine(f"sqlite:{tmp_path}")
     assert state(Catalog(engine)) == before
     assert len(engine.idents()) == 3
     engine.close()

@@ -16,7 +16,8 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, encode_value
 from mongottl.query import icu
 from mongottl.query.collation import parse_collation
-from mongottl.storage.interface import DataDirectoryError, KeyRange, StorageEngine, open_storage_engine
+from mongottl.storage.interface import DataDirectoryError, KeyRange, StorageEngine
+from mongottl.storage.opening import open_engine
 
 pytestmark = pytest.mark.skipif(not icu.is_available(), reason="ICU is not installed")
 
@@ -24,7 +25,7 @@ ANY_CASE = bson.encode({"locale": "en", "strength": 2})
 
 
 def opened(folder: Path) -> tuple[StorageEngine, Catalog]:
-    engine = open_storage_engine("sqlite", str(folder))
+    engine = open_engine(f"sqlite:{folder}")
     return engine, Catalog(engine)
 
 
@@ -60,7 +61,7 @@ def found_by_index(collection: Collection, word: str) -> list[bytes]:
 
 def age(folder: Path) -> None:
     """Makes the index one that ICU 57.1 has made, with keys that mean nothing to the ICU that is installed."""
-    engine = open_storage_engine("sqlite", str(folder))
+    engine = open_engine(f"sqlite:{folder}")
     with engine.unit_of_work() as work:
         for name, entry in engine.catalog_entries():
             stored = bson.decode(entry)
@@ -114,10 +115,11 @@ WITHOUT_ICU = """
 import sys
 sys.modules["icu"] = None
 from mongottl.catalog.catalog import Catalog
-from mongottl.storage.interface import DataDirectoryError, open_storage_engine
+from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.opening import open_engine
 
 try:
-    Catalog(open_storage_engine("sqlite", sys.argv[1]))
+    Catalog(open_engine("sqlite:" + sys.argv[1]))
 except DataDirectoryError as error:
     print(error)
 """

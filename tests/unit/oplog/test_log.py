@@ -11,7 +11,7 @@ from mongottl.document.types import Timestamp
 from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.log import Oplog
 from mongottl.oplog.rows import OplogRows
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.changes import entry_of, insert_entry, update_change
 
 
@@ -41,7 +41,7 @@ def test_an_entry_that_is_dropped_while_it_is_read_keeps_its_documents() -> None
 
 
 def test_a_stored_update_is_kept_in_memory_as_it_was_stored() -> None:
-    engine = open_storage_engine("memory", None)
+    engine = open_engine("memory:")
     oplog = Oplog(1 << 20, 0, OplogRows(Catalog(engine), Timestamp(1, 1), 1 << 20, 0))
     before, after = (encode({"_id": 1, "n": number, "x": "x" * 10_000}) for number in range(2))
     with engine.unit_of_work() as work:

@@ -10,7 +10,8 @@ from mongottl.catalog.entries import OPLOG_IDENT
 from mongottl.document.build import encode
 from mongottl.document.types import Timestamp
 from mongottl.oplog.rows import OplogRows
-from mongottl.storage.interface import StorageEngine, open_storage_engine
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.opening import open_engine
 from tests.changes import insert_entry
 
 STATM = Path("/proc/self/statm")
@@ -19,7 +20,7 @@ STARTED = Timestamp(1, 1)
 
 @pytest.fixture(params=["memory", "sqlite"])
 def engine(request: pytest.FixtureRequest) -> StorageEngine:
-    return open_storage_engine(request.param, None)
+    return open_engine(f"{request.param}:")
 
 
 def opened(engine: StorageEngine, max_bytes: int = 1 << 20, retention_ms: int = 0) -> OplogRows:
@@ -107,7 +108,7 @@ def test_entries_that_others_have_dropped_are_lost(engine: StorageEngine) -> Non
 @pytest.mark.skipif(not STATM.exists(), reason="/proc is Linux's")
 def test_segments_of_the_past_take_no_memory(tmp_path: Path) -> None:
     """A prepared statement, of which each segment has its own, keeps what was bound last."""
-    engine = open_storage_engine("sqlite", str(tmp_path))
+    engine = open_engine(f"sqlite:{tmp_path}")
     rows = opened(engine, 1 << 20)
     for number in range(10):
         put(rows, engine, number, 1 << 20)

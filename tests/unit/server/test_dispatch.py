@@ -26,7 +26,8 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.server.message_body import MAX_BODY_BYTES
 from mongottl.server.message_traits import has_more, may_abandon
-from mongottl.storage.interface import DiskFull, EngineUnavailable, open_storage_engine
+from mongottl.storage.interface import DiskFull, EngineUnavailable
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
 from tests.steps import run_to_end, steps_of
@@ -38,7 +39,7 @@ class Setup:
     def __init__(self) -> None:
         clock = VirtualClock()
         config = ServerConfig(enable_test_commands=True)
-        self.engine = open_storage_engine("sqlite", None)
+        self.engine = open_engine("sqlite:")
         self.service = ServiceContext(config, clock, self.engine)
         self.stream = io.StringIO()
         self.log = Log(stream=self.stream)

@@ -14,7 +14,8 @@ from mongottl.exec.operation.steps import Wait
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, open_storage_engine
+from mongottl.storage.interface import EngineUnavailable, StorageEngine
+from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from tests.waiting import PATIENCE_S
@@ -36,7 +37,7 @@ def driven(work: Callable[[Stacks], str], durability: Durability | None = None) 
 
     async def main() -> str:
         with trio.fail_after(PATIENCE_S):
-            return await drive(outcome, CLOCK, durability or durability_of(open_storage_engine("memory", None)))
+            return await drive(outcome, CLOCK, durability or durability_of(open_engine("memory:")))
 
     return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -60,7 +61,7 @@ def test_another_task_may_notify_the_signal() -> None:
     waiting = stacks.begin(lambda: stacks.wait(Wait(float("inf"), signal)))
 
     async def main() -> None:
-        engine = open_storage_engine("memory", None)
+        engine = open_engine("memory:")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(drive, waiting, CLOCK, durability_of(engine))
             await trio.testing.wait_all_tasks_blocked()
@@ -108,6 +109,6 @@ def test_other_tasks_run_in_between() -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            assert await drive(outcome, CLOCK, durability_of(open_storage_engine("memory", None))) == "other"
+            assert await drive(outcome, CLOCK, durability_of(open_engine("memory:"))) == "other"
 
     trio.run(main)

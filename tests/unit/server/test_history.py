@@ -13,7 +13,7 @@ from mongottl.config import ServerConfig
 from mongottl.exec.operation.observation import Observation
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.server.web.history import KEPT_S, MAX_BUDGETS, OTHERS, History
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 
 
 class Machine(Clock):
@@ -33,7 +33,7 @@ class Setup:
     def __init__(self) -> None:
         self.machine = Machine()
         self.clock = VirtualClock(self.machine)
-        self.service = ServiceContext(ServerConfig(), self.clock, open_storage_engine("memory", None))
+        self.service = ServiceContext(ServerConfig(), self.clock, open_engine("memory:"))
         self.observation = Observation()
         self.service.observation = self.observation
         self.history = History(self.service)

@@ -14,7 +14,7 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.stack import Steps
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.steps import run_to_end
 
@@ -40,7 +40,7 @@ class Setup:
     def __init__(self) -> None:
         self.elapsed = HandMoved()
         self.clock = VirtualClock(self.elapsed)
-        self.service = ServiceContext(ServerConfig(), self.clock, open_storage_engine("memory", None))
+        self.service = ServiceContext(ServerConfig(), self.clock, open_engine("memory:"))
         self.service.stacks.times.together_s = 0.0
         self.dispatcher = Dispatcher(self.service, Log(stream=io.StringIO()))
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")

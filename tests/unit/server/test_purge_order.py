@@ -18,7 +18,8 @@ from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.write.expiry import PURGE_BATCH, SCATTERED_BY, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT, open_storage_engine
+from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.steps import begin, run_to_end
 
@@ -38,7 +39,7 @@ class Setup:
     def __init__(self, data: Path) -> None:
         self.clock = VirtualClock()
         self.clock.freeze()
-        self.engine = open_storage_engine("sqlite", str(data))
+        self.engine = open_engine(f"sqlite:{data}")
         self.service = ServiceContext(ServerConfig(), self.clock, self.engine)
         self.service.stacks.times.together_s = 0.0
         self.dispatcher = Dispatcher(self.service, Log(quiet=True, stream=io.StringIO()))

@@ -22,8 +22,8 @@ from mongottl.storage.interface import (
     DiskFull,
     EngineUnavailable,
     WriteConflict,
-    open_storage_engine,
 )
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.steps import run_to_end
 
@@ -55,7 +55,7 @@ class Setup:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.clock.freeze()
-        self.engine = Failing(open_storage_engine("memory", None))
+        self.engine = Failing(open_engine("memory:"))
         self.service = ServiceContext(ServerConfig(), self.clock, self.engine)
         self.log = io.StringIO()
         log = Log(stream=self.log)

@@ -22,7 +22,7 @@ from mongottl.exec.operation.transaction_unit import abort_open
 from mongottl.exec.write.expiry import PURGE_BYTES, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
 from tests.simulation.faults import FaultyEngine
@@ -39,7 +39,7 @@ class Setup:
     def __init__(self, kind: str, failure_rate: float = 0.0) -> None:
         self.clock = VirtualClock()
         self.clock.freeze()
-        self.engine = FaultyEngine(open_storage_engine(kind, None), random.Random(1), failure_rate)
+        self.engine = FaultyEngine(open_engine(f"{kind}:"), random.Random(1), failure_rate)
         self.service = ServiceContext(ServerConfig(enable_test_commands=True), self.clock, self.engine)
         self.dispatcher = Dispatcher(self.service, Log(quiet=True, stream=io.StringIO()))
         self.client = ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2")

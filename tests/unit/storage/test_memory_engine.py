@@ -16,15 +16,15 @@ from mongottl.storage.interface import (
     RecordStore,
     SortedDataInterface,
     StorageEngine,
-    open_storage_engine,
 )
+from mongottl.storage.opening import open_engine
 
 END = b"\xff" * 9
 
 
 @pytest.fixture
 def engine() -> Iterator[StorageEngine]:
-    opened = open_storage_engine("memory", None)
+    opened = open_engine("memory:")
     yield opened
     opened.close()
 
@@ -188,11 +188,11 @@ def test_a_dropped_ident_comes_back_with_a_rollback_and_is_not_given_back_then(e
 
 def test_a_data_directory_is_refused(tmp_path: object) -> None:
     with pytest.raises(DataDirectoryError, match="cannot use a data directory"):
-        open_storage_engine("memory", str(tmp_path))
+        open_engine(f"memory:{tmp_path}")
 
 
 def test_a_closed_engine_is_unavailable() -> None:
-    engine = open_storage_engine("memory", None)
+    engine = open_engine("memory:")
     store, data = create(engine)
     engine.close()
     engine.close()

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64
 
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import Running
 
 
@@ -163,7 +163,7 @@ def test_scales_that_are_refused(running: Running, scale: Any, expected: int) ->
 
 
 def test_a_data_directory_has_a_file_system(tmp_path: Any) -> None:
-    running = Running(open_storage_engine("sqlite", str(tmp_path)))
+    running = Running(open_engine(f"sqlite:{tmp_path}"))
     running.service.config.data_dir = str(tmp_path)
     reply = running.run({"dbStats": 1})
     assert 0 < reply["fsUsedSize"] <= reply["fsTotalSize"]

@@ -3,6 +3,7 @@
 import bson
 import pytest
 
+from mongottl.storage.opening import open_engine
 from tests.running import Document, Running
 from tests.steps import run_to_end
 
@@ -448,14 +449,13 @@ class TestDefinitions:
 
 
 def test_views_survive_a_restart(tmp_path: object) -> None:
-    from mongottl.storage.interface import open_storage_engine
 
-    engine = open_storage_engine("sqlite", str(tmp_path))
+    engine = open_engine(f"sqlite:{tmp_path}")
     server = Running(engine)
     server.insert({"_id": 1}, {"_id": 2})
     create(server, "v", "c", {"$match": {"_id": 2}})
     engine.close()
-    again = Running(open_storage_engine("sqlite", str(tmp_path)))
+    again = Running(open_engine(f"sqlite:{tmp_path}"))
     assert again.ids("v") == [2]
     assert again.code({"insert": "v", "documents": [{"_id": 3}]}) == 166
     again.engine.close()

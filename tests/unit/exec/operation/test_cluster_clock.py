@@ -12,7 +12,8 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.errors import CommandError
 from mongottl.exec.operation.cluster_clock import MAX_DRIFT_S, ClusterClock
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork, open_storage_engine
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork
+from mongottl.storage.opening import open_engine
 
 START_MS = 1_700_000_000_500
 LAST_SECOND = 2**32 - 1
@@ -24,7 +25,7 @@ def pair(at: Any) -> tuple[int, int]:
 
 @pytest.fixture
 def engine() -> Iterator[StorageEngine]:
-    made = ContractEngine(open_storage_engine("memory", None))
+    made = ContractEngine(open_engine("memory:"))
     yield made
     made.close()
 
@@ -122,7 +123,7 @@ PING = bson.encode({"ok": 1.0})
 def test_a_restart_begins_above_every_time_that_a_reply_had(tmp_path: Path, now_ms: int) -> None:
     highest = (0, 0)
     for wall_ms in (now_ms, 0, now_ms - 5000, now_ms):
-        engine = open_storage_engine("sqlite", str(tmp_path))
+        engine = open_engine(f"sqlite:{tmp_path}")
         clock = ClusterClock(Catalog(engine), wall_ms, True)
         assert times_in(clock.with_times(PING))[0] > highest
         for step in range(40):
@@ -134,7 +135,7 @@ def test_a_restart_begins_above_every_time_that_a_reply_had(tmp_path: Path, now_
 
 
 def test_a_write_stores_the_limit_in_its_own_unit_of_work(tmp_path: Path) -> None:
-    engine = open_storage_engine("sqlite", str(tmp_path))
+    engine = open_engine(f"sqlite:{tmp_path}")
     clock = ClusterClock(Catalog(engine), START_MS, True)
     later_ms = START_MS + 60_000
     commits = engine.committed_number
@@ -151,7 +152,7 @@ def test_a_write_stores_the_limit_in_its_own_unit_of_work(tmp_path: Path) -> Non
     clock.with_times(PING)
     assert engine.committed_number == commits + 2
     engine.close()
-    engine = open_storage_engine("sqlite", str(tmp_path))
+    engine = open_engine(f"sqlite:{tmp_path}")
     assert ClusterClock(Catalog(engine), 0, True).last.time > later_ms // 1000 + 100
     engine.close()
 
@@ -168,7 +169,7 @@ class FullDisk(ContractEngine):
 
 
 def test_replies_have_no_time_that_could_not_be_reserved() -> None:
-    engine = FullDisk(open_storage_engine("memory", None))
+    engine = FullDisk(open_engine("memory:"))
     clock = ClusterClock(Catalog(engine), START_MS, True)
     before = times_in(clock.with_times(PING))
     engine.full = True
@@ -179,7 +180,7 @@ def test_replies_have_no_time_that_could_not_be_reserved() -> None:
 
 
 def test_replies_have_no_times_if_none_could_be_reserved_at_the_start() -> None:
-    engine = FullDisk(open_storage_engine("memory", None))
+    engine = FullDisk(open_engine("memory:"))
     engine.full = True
     clock = ClusterClock(Catalog(engine), START_MS, True)
     assert clock.with_times(PING) == PING

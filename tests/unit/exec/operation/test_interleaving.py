@@ -19,7 +19,7 @@ from mongottl.security.accounts import Login
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, collection_resource
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import Document, Running
 from tests.steps import run_to_end, steps_of
 from tests.suspending import SuspendingEngine
@@ -32,7 +32,7 @@ class Waiting(Running):
     """A service whose operations are left at every call of the engine."""
 
     def __init__(self, *before: Document, dialect: str = "mongodb") -> None:
-        engine = SuspendingEngine(ContractEngine(open_storage_engine("memory", None)), random.Random(1), 0.0)
+        engine = SuspendingEngine(ContractEngine(open_engine("memory:")), random.Random(1), 0.0)
         super().__init__(engine, dialect)
         engine.suspension.stacks = self.service.stacks
         self.suspension = engine.suspension

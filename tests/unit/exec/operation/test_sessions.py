@@ -21,7 +21,8 @@ from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.rows import OplogRows
 from mongottl.oplog.statements import AFTER, BEFORE, NO_IMAGE, Executed
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import StorageEngine, open_storage_engine
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.opening import open_engine
 from tests.changes import deleted, inserted, updated
 
 LARGE = bytes(16 * 1024 * 1024)
@@ -167,7 +168,7 @@ def key_of(number: int) -> bytes:
 def test_what_is_remembered_survives_every_end(seed: int, tmp_path: Path) -> None:
     generator = random.Random(seed)
     path = tmp_path / "0"
-    server = Server(ContractEngine(open_storage_engine("sqlite", str(path))))
+    server = Server(ContractEngine(open_engine(f"sqlite:{path}")))
     numbers = dict.fromkeys(range(6), 0)
     for end in range(5):
         for _ in range(generator.randrange(1, 40)):
@@ -210,7 +211,7 @@ def test_what_is_remembered_survives_every_end(seed: int, tmp_path: Path) -> Non
         if crashes:
             server.engine.close()
         path = following
-        again = Server(ContractEngine(open_storage_engine("sqlite", str(path))))
+        again = Server(ContractEngine(open_engine(f"sqlite:{path}")))
         again.number = server.number
         server = again
         found = server.known()
@@ -221,7 +222,7 @@ def test_what_is_remembered_survives_every_end(seed: int, tmp_path: Path) -> Non
 
 
 def test_records_of_sessions_that_are_gone_are_deleted(tmp_path: Path) -> None:
-    server = Server(open_storage_engine("memory", None))
+    server = Server(open_engine("memory:"))
     for number in range(10):
         write = server.registry.begin_write(server.registry.touch(key_of(number), 0, 0.0), 1)
         write.begin_unit()
@@ -237,7 +238,7 @@ def test_records_of_sessions_that_are_gone_are_deleted(tmp_path: Path) -> None:
 
 
 def test_a_save_that_is_rolled_back_is_made_up_for(tmp_path: Path) -> None:
-    server = Server(open_storage_engine("memory", None))
+    server = Server(open_engine("memory:"))
     write = server.registry.begin_write(server.registry.touch(key_of(1), 0, 0.0), 1)
     write.begin_unit()
     write.note_commit()
@@ -250,7 +251,7 @@ def test_a_save_that_is_rolled_back_is_made_up_for(tmp_path: Path) -> None:
 
 
 def test_what_was_read_as_it_is_stored_is_not_stored_again(tmp_path: Path) -> None:
-    server = Server(open_storage_engine("sqlite", str(tmp_path)))
+    server = Server(open_engine(f"sqlite:{tmp_path}"))
     for number in range(2):
         write = server.registry.begin_write(server.registry.touch(key_of(number), 0, 0.0), 1)
         write.begin_unit()
@@ -258,7 +259,7 @@ def test_what_was_read_as_it_is_stored_is_not_stored_again(tmp_path: Path) -> No
         server.carry_out(write, True)
     server.catalog.in_unit(server.registry.save)
     server.engine.close()
-    server = Server(open_storage_engine("sqlite", str(tmp_path)))
+    server = Server(open_engine(f"sqlite:{tmp_path}"))
     write = server.registry.begin_write(server.registry.touch(key_of(1), 0, 0.0), 2)
     write.begin_unit()
     write.note_commit()

@@ -15,7 +15,8 @@ from mongottl.query.match import parse_match
 from mongottl.query.pipeline.output import WRITE_BYTES
 from mongottl.query.projection import parse_projection
 from mongottl.query.sort import parse_sort
-from mongottl.storage.interface import Record, open_storage_engine
+from mongottl.storage.interface import Record
+from mongottl.storage.opening import open_engine
 from tests.running import Running
 
 COUNT = 9
@@ -35,7 +36,7 @@ def large(number: int, size: int = MEGABYTES << 20) -> dict[str, Any]:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def running(request: pytest.FixtureRequest) -> Running:
-    return Running(open_storage_engine(request.param, None))
+    return Running(open_engine(f"{request.param}:"))
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.stages.stage import BATCH, FIRST_BATCH, next_batch_size
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 
 
 class SteppedClock(Clock):
@@ -24,7 +24,7 @@ class SteppedClock(Clock):
 
 def test_batches_double_while_quick_and_halve_while_slow() -> None:
     clock = SteppedClock()
-    service = ServiceContext(ServerConfig(), clock, open_storage_engine("sqlite", None))
+    service = ServiceContext(ServerConfig(), clock, open_engine("sqlite:"))
     op = OperationContext(service, ClientInfo(1, "", ""), "db")
     size = FIRST_BATCH
     sizes = []

@@ -7,7 +7,7 @@ import bson
 import pytest
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import START_MS, Document, Running
 
 CLUSTERED: Document = {"key": {"_id": 1}, "unique": True}
@@ -15,7 +15,7 @@ CLUSTERED: Document = {"key": {"_id": 1}, "unique": True}
 
 @pytest.fixture(params=["sqlite", "memory"])
 def server(request: pytest.FixtureRequest) -> Running:
-    running = Running(ContractEngine(open_storage_engine(request.param, None)))
+    running = Running(ContractEngine(open_engine(f"{request.param}:")))
     assert running.run({"create": "c", "clusteredIndex": CLUSTERED}) == {}
     return running
 
@@ -153,11 +153,11 @@ def test_a_capped_copy_is_in_the_order_of_insertion_from_then_on(server: Running
 
 
 def test_it_survives_a_restart(tmp_path: Any) -> None:
-    first = Running(open_storage_engine("sqlite", str(tmp_path)))
+    first = Running(open_engine(f"sqlite:{tmp_path}"))
     first.run({"create": "c", "clusteredIndex": CLUSTERED})
     first.insert({"_id": 2}, {"_id": 1})
     first.engine.close()
-    second = Running(open_storage_engine("sqlite", str(tmp_path)))
+    second = Running(open_engine(f"sqlite:{tmp_path}"))
     second.insert({"_id": 0})
     assert found(second) == [0, 1, 2]
     second.engine.close()

@@ -9,14 +9,14 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.steps import Wait
 from mongottl.exec.write.copying import copy_as_capped
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import Document, Running
 from tests.steps import run_to_end
 
 
 @pytest.fixture(params=["sqlite", "memory"])
 def server(request: pytest.FixtureRequest) -> Running:
-    return Running(ContractEngine(open_storage_engine(request.param, None)))
+    return Running(ContractEngine(open_engine(f"{request.param}:")))
 
 
 def make(server: Running, size: int = 100_000, most: int = 0, name: str = "c") -> None:
@@ -152,11 +152,11 @@ class TestBounds:
 
 
 def test_bounds_hold_after_a_restart(tmp_path: Any) -> None:
-    first = Running(open_storage_engine("sqlite", str(tmp_path)))
+    first = Running(open_engine(f"sqlite:{tmp_path}"))
     make(first, most=2)
     first.insert({"_id": 1}, {"_id": 2}, {"_id": 3})
     first.engine.close()
-    second = Running(open_storage_engine("sqlite", str(tmp_path)))
+    second = Running(open_engine(f"sqlite:{tmp_path}"))
     second.insert({"_id": 4})
     assert found(second) == [3, 4]
     second.engine.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import Running
 
 POINTS = 400
@@ -17,7 +17,7 @@ NEAR_ALL = {"loc": {"$near": {"$geometry": {"type": "Point", "coordinates": [0.0
 
 @pytest.fixture(params=["memory", "sqlite"])
 def running(request: pytest.FixtureRequest) -> Running:
-    running = Running(ContractEngine(open_storage_engine(request.param, None)))
+    running = Running(ContractEngine(open_engine(f"{request.param}:")))
     running.insert(*({"_id": i, "n": 0, "loc": [i / 1000, 0.0]} for i in range(POINTS)))
     running.index({"loc": "2dsphere"}, "loc")
     running.index({"n": 1}, "n")

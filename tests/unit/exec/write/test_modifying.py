@@ -9,7 +9,8 @@ from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
 from mongottl.exec.operation.stack import Steps
-from mongottl.storage.interface import KeyRange, open_storage_engine
+from mongottl.storage.interface import KeyRange
+from mongottl.storage.opening import open_engine
 from tests.running import START_MS, Document, Running
 from tests.steps import run_to_end
 
@@ -21,7 +22,7 @@ MANY = 600
 @pytest.fixture(params=["memory", "sqlite"])
 def server(request: pytest.FixtureRequest) -> Running:
     """A server without `ContractEngine`, which would detect a changed record before the engine does."""
-    return Running(open_storage_engine(request.param, None))
+    return Running(open_engine(f"{request.param}:"))
 
 
 def update(filter: Document, change: Any, **options: Any) -> Document:

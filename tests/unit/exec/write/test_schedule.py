@@ -13,7 +13,7 @@ from mongottl.dialect.cosmos.account import AccountSettings
 from mongottl.dialect.cosmos.dialect import configure_account
 from mongottl.exec.write import schedule
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from mongottl.ttl.policy import NO_CUTOFF_S
 from tests.running import START_MS, Running
 from tests.steps import begin, run_to_end
@@ -24,7 +24,7 @@ EDGES = [START_S, START_S + 60, START_S + 3600, START_S + 86_400]
 
 @pytest.fixture(params=["memory", "sqlite"])
 def running(request: pytest.FixtureRequest) -> Running:
-    return Running(ContractEngine(open_storage_engine(request.param, None)))
+    return Running(ContractEngine(open_engine(f"{request.param}:")))
 
 
 def counts(
@@ -112,7 +112,7 @@ def test_counts_are_those_of_a_plain_model(
     clock = VirtualClock()
     clock.freeze()
     clock.set_wall(START_MS)
-    running = Running(ContractEngine(open_storage_engine(engine, None)), clock=clock)
+    running = Running(ContractEngine(open_engine(f"{engine}:")), clock=clock)
     running.run({"create": "c"})
     if default is not None:
         running.index({"_ts": 1}, expireAfterSeconds=default)

@@ -8,7 +8,7 @@ import pytest
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import open_storage_engine
+from mongottl.storage.opening import open_engine
 from tests.running import Document, Running
 from tests.steps import run_to_end
 
@@ -51,7 +51,7 @@ def test_a_change_of_indexes_is_stored_whole_or_not_at_all(tmp_path: Path, uniqu
     """Whenever the server is killed. unique: whether an index is replaced by another one of its name."""
 
     def opened(folder: str) -> Running:
-        return Running(ContractEngine(open_storage_engine("sqlite", str(tmp_path / folder))), dialect="cosmos")
+        return Running(ContractEngine(open_engine(f"sqlite:{tmp_path / folder}")), dialect="cosmos")
 
     def indexes_after_kill(number: int) -> list[Document]:
         shutil.copytree(tmp_path / "data", tmp_path / f"copy{number}")
