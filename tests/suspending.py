@@ -150,8 +150,8 @@ class SuspendingEngine(ForwardingEngine):
             self._sorted[id(inner)] = data
         return data
 
-    def forget_cached(self, ident: str) -> None:
-        self._call("forget_cached", lambda: self.inner.forget_cached(ident))
+    def forget_cached(self, ident: str, after: int, count: int) -> None:
+        self._call("forget_cached", lambda: self.inner.forget_cached(ident, after, count))
 
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         return self._wrapped_records(self.inner.create_record_store(ident, is_log))

@@ -198,8 +198,8 @@ class ForwardingEngine(StorageEngine):
     def set_cache_bytes(self, most_bytes: int) -> None:
         self.inner.set_cache_bytes(most_bytes)
 
-    def forget_cached(self, ident: str) -> None:
-        self.inner.forget_cached(ident)
+    def forget_cached(self, ident: str, after: int, count: int) -> None:
+        self.inner.forget_cached(ident, after, count)
 
     @property
     def stored_bytes(self) -> int:

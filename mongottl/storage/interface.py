@@ -556,8 +556,9 @@ class StorageEngine(ABC):
         """How much memory the engine may take to keep records that it has read from the stored database."""
         return
 
-    def forget_cached(self, ident: str) -> None:
-        """Has the records of a record store, which must exist, read from the stored database again."""
+    def forget_cached(self, ident: str, after: int, count: int) -> None:
+        """Has the first `count` records of a record store with ids above `after` read from the stored database when
+        they are asked for next, though the engine may keep them in memory."""
         return
 
     @property

@@ -427,10 +427,29 @@ def test_a_dropped_store_takes_no_memory(tmp_path: Path) -> None:
     read_all(store_of(engine))
     budget = engine._connection.cache_budget
     assert engine.statistics()["cache_bytes"] == budget.used_bytes > 3000 * 60
+    with engine.unit_of_work():
+        engine.drop_ident("records")
+    with statements(engine) as executed:
+        read_all(store_of(engine))
+    assert not executed
     with engine.unit_of_work() as unit:
         engine.drop_ident("records")
         unit.commit()
+    sizes = [budget.used_bytes]
+    while engine.drop_some(1000):  # in steps, as its rows
+        sizes.append(budget.used_bytes)
+    assert len(sizes) > 3 and sizes == sorted(sizes, reverse=True) and sizes[1] > 0
     assert engine.statistics()["cache_bytes"] == 0 and not budget._blocks
+    engine.close()
+
+
+def test_a_small_store_that_is_dropped_takes_no_memory_at_once(tmp_path: Path) -> None:
+    engine = made(tmp_path, 500)
+    read_all(store_of(engine))
+    with engine.unit_of_work() as unit:
+        engine.drop_ident("records")
+        unit.commit()
+    assert engine.statistics()["cache_bytes"] == 0
     engine.close()
 
 
@@ -508,10 +527,22 @@ def test_what_is_kept_is_read_again_after_forget_cached(tmp_path: Path) -> None:
     store = store_of(engine)
     records = read_all(store)
     change(tmp_path, "doc = CAST(doc || x'00' AS BLOB)", 900)
+    engine.forget_cached("records", 0, 256)
+    engine.forget_cached("records", 1024, 256)
     assert read_all(store) == records
-    engine.forget_cached("records")
+    engine.forget_cached("records", 899, 1)
     with pytest.raises(DamagedRecord, match="record 900 of records"):
         read_all(store)
+    # As `validate` does: before each step.
+    change(tmp_path, "doc = substr(doc, 1, length(doc) - 1)", 900)
+    change(tmp_path, "doc = CAST(doc || x'00' AS BLOB)", 1500)
+    read_all(store)
+    position = 0
+    with pytest.raises(DamagedRecord, match="record 1500 of records"):
+        while True:
+            engine.forget_cached("records", position, 256)
+            position = store.scan(position, 256)[0][-1][0]
+    assert position == 1280
     engine.close()
 
 

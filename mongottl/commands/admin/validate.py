@@ -112,7 +112,6 @@ def validate(op: OperationContext, request: ValidateRequest) -> Reply:
         )
     found = _Findings(checks_text=is_true(request.check_bson))
     if not is_true(request.metadata):
-        op.service.engine.forget_cached(op.recovery_unit.records(collection).ident)
         _check_records(op, collection, found)
         for index in [index for index in collection.indexes if index.ready]:
             _check_entries(op, collection, index, found)
@@ -159,8 +158,10 @@ def _check_records(op: OperationContext, collection: Collection, found: _Finding
     position = 0
     limit = _BATCH
     while True:
+        stored = op.recovery_unit.records(collection)
+        op.service.engine.forget_cached(stored.ident, position, limit)
         try:
-            records, more = op.recovery_unit.records(collection).scan(position, limit, True, _STEP_BYTES)
+            records, more = stored.scan(position, limit, True, _STEP_BYTES)
         except DamagedRecord as error:
             # Those before it are read one by one.
             if limit == 1:

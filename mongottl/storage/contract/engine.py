@@ -131,10 +131,11 @@ class ContractEngine(ContractCalls, ForwardingEngine):
         assert most_bytes >= 0
         self.inner.set_cache_bytes(most_bytes)
 
-    def forget_cached(self, ident: str) -> None:
+    def forget_cached(self, ident: str, after: int, count: int) -> None:
         self.require_open("forget_cached")
         assert ident in self.inner.idents(), "forget_cached: no such ident"
-        self.inner.forget_cached(ident)
+        assert after >= 0 and count > 0
+        self.inner.forget_cached(ident, after, count)
 
     @property
     def stored_bytes(self) -> int:

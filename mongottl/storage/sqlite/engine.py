@@ -75,6 +75,7 @@ from mongottl.storage.sqlite.database import (
 from mongottl.storage.sqlite.directory import APPLICATION_ID, FORMAT_VERSION, DataDirectory, open_data_directory
 from mongottl.storage.sqlite.disk_room import DiskRoom
 from mongottl.storage.sqlite.durable_log import DurableLog, committed_length
+from mongottl.storage.sqlite.record_cache import RecordCache
 from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.rewriting import check_room, rewrite_database
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
@@ -117,12 +118,14 @@ _DROP_ROW_BYTES: Final = 512
 
 
 class _Dropped:
-    """A dropped ident whose rows still exist. row_weight: what one of them counts in the limit of `drop_some`."""
+    """A dropped ident whose rows still exist. row_weight: what one of them counts in the limit of `drop_some`. cache:
+    those of its records that are kept in memory, or None."""
 
-    def __init__(self, store_id: int, kind: int, row_weight: int) -> None:
+    def __init__(self, store_id: int, kind: int, row_weight: int, cache: RecordCache | None = None) -> None:
         self.store_id = store_id
         self.kind = kind
         self.row_weight = row_weight
+        self.cache = cache
 
 
 class SqliteEngine(StorageEngine):
@@ -357,17 +360,17 @@ class SqliteEngine(StorageEngine):
             if isinstance(store, SqliteLog):
                 self._connection.settle_counters()
             counters = store.counters
-            if counters.cache is not None:
-                counters.cache.clear()
             count = counters.record_count
             average = counters.size_bytes // count if count else 0
-            dropped = _Dropped(counters.store_id, RECORDS, 1 + average // _DROP_ROW_BYTES)
+            dropped = _Dropped(counters.store_id, RECORDS, 1 + average // _DROP_ROW_BYTES, counters.cache)
             small = count <= _SMALL_ROWS and counters.size_bytes <= _SMALL_BYTES
         else:
             data = self._sorted.pop(ident)
             dropped = _Dropped(data.store_id, SORTED_UNIQUE if data.unique else SORTED, 1)
             small = not self._connection.read(f"SELECT 1 FROM {data.table} LIMIT 1 OFFSET ?", (_SMALL_ROWS,))
         if small:
+            if dropped.cache is not None:
+                dropped.cache.clear()
             self._drop_table(dropped)
         else:
             self._connection.write("UPDATE stores SET ident = NULL WHERE id = ?", (dropped.store_id,))
@@ -378,6 +381,8 @@ class SqliteEngine(StorageEngine):
             return False
         dropped = self._dropped[-1]
         rows = max(1, limit // dropped.row_weight)
+        if dropped.cache is not None and dropped.cache.clear_some(rows):
+            return True
         if dropped.kind == RECORDS:
             table, key = f"r{dropped.store_id}", "rid"
         else:
@@ -400,10 +405,10 @@ class SqliteEngine(StorageEngine):
     def set_cache_bytes(self, most_bytes: int) -> None:
         self._connection.cache_budget.resize(most_bytes)
 
-    def forget_cached(self, ident: str) -> None:
+    def forget_cached(self, ident: str, after: int, count: int) -> None:
         cache = self._records[ident].counters.cache
         if cache is not None:
-            cache.clear()
+            cache.forget_after(after, count)
 
     @property
     def stored_bytes(self) -> int:

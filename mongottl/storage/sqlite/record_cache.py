@@ -411,6 +411,26 @@ class RecordCache:
             block.changed = False
             self.forget(block)
 
+    def forget_after(self, record_id: i64, count: i64) -> None:
+        """Forgets the blocks of the first `count` records with larger ids."""
+        while count > 0:
+            at = bisect_right(self._lows, int(record_id)) - 1
+            if at < 0 or self._blocks[at].high <= record_id:
+                at += 1
+            if at == len(self._blocks):
+                return
+            block = self._blocks[at]
+            count -= len(block.records)
+            self.forget(block)
+
+    def clear_some(self, count: i64) -> bool:
+        """Forgets about `count` records, the last ones; whether there are more."""
+        while count > 0 and self._blocks:
+            block = self._blocks[len(self._blocks) - 1]
+            count -= len(block.records) + 1
+            self.forget(block)
+        return len(self._blocks) > 0
+
     def clear(self) -> None:
         """Forgets all records."""
         for block in self._blocks:
