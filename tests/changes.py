@@ -4,6 +4,7 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import BinData, Timestamp, Value
+from mongottl.document.walk import get_value
 from mongottl.oplog.change import Change, LoggedChange
 from mongottl.oplog.entry import OplogEntry, TransactionPart
 from mongottl.storage.interface import NewRecord
@@ -39,6 +40,11 @@ def entry_of(
 
 def insert_entry(second: int, documents: list[bytes], uuid: Value = UUID) -> OplogEntry:
     return entry_of(LoggedChange(INSERT, "d", "c", uuid, after=tuple(documents)), second)
+
+
+def id_of(entry: OplogEntry, index: int = 0) -> Value:
+    """The `_id` of the document of an operation."""
+    return get_value(entry.change.key_of(index), "_id")
 
 
 def update_change(before: bytes, after: bytes, replaced: bool = False, whole: bool = False) -> LoggedChange:

@@ -130,10 +130,9 @@ class LoggedChange:
         assert isinstance(to, bytes)
         return str(get_value(to, "db")), str(get_value(to, "coll"))
 
-    def id_of(self, index: int) -> Value:
-        """The `_id` of the document of an operation."""
-        documents = self.after if index < len(self.after) else self.before
-        return get_value(documents[index], "_id")
+    def key_of(self, index: int) -> bytes:
+        """`{_id}` of the document of an operation."""
+        return _only_id(self.after[index] if index < len(self.after) else self.before[index])
 
     def described(self) -> "LoggedChange":
         """The change with its updates described, which takes time; itself if they are.
@@ -267,6 +266,8 @@ def only_ids(documents: Iterable[bytes]) -> tuple[bytes, ...]:
 
 
 def _only_id(document: bytes) -> bytes:
-    """`{_id}` of a document, its bytes as they are: this runs for each document that is deleted."""
+    """`{_id}` of a document, its bytes as they are: this runs for each document that is deleted. Empty without one."""
     type_code, value = find_field(document, b"_id")
+    if type_code == 0:
+        return EMPTY_DOCUMENT
     return frame(document[value - _BEFORE_ID_VALUE : skip_value(document, type_code, value)])

@@ -74,7 +74,7 @@ def _operation(change: LoggedChange, index: int) -> Operation:
         return _command(change, _changing_command(change))
     namespace = f"{change.database}.{change.collection}"
     uuid = _uuid_of(change)
-    key = encode_fields([("_id", change.id_of(index))])
+    key = change.key_of(index)
     if kind == kinds.INSERT:
         return Operation(ops.INSERT, namespace, change.after[index], key, uuid)
     if kind == kinds.UPDATE:

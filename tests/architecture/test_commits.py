@@ -33,6 +33,8 @@ MODULES = sorted(
     for package in ("exec", "commands", "server")
     for path in (PACKAGE / package).rglob("*.py")
 )
+# Who knows the form of an operation in the oplog.
+OPERATIONS = "oplog/operations.py"
 FROZEN = {"oplog/change.py": {"Change", "LoggedChange"}, "oplog/entry.py": {"OplogEntry"}}
 
 
@@ -76,3 +78,14 @@ def test_what_describes_a_change_is_frozen(module: str, name: str) -> None:
     assert len(assigned) > 5
     for node in assigned:
         assert isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("Final"), ast.unparse(node)
+
+
+def test_the_form_of_operations_is_known_in_one_module() -> None:
+    """Only there are the fields `o2` and `ui` named, by which operations are written and read."""
+    knowing = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in ("o2", "ui")
+    }
+    assert knowing == {OPERATIONS}

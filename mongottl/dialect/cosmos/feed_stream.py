@@ -21,9 +21,9 @@ from mongottl.dialect.cosmos.change_feed import (
     without_operation_types,
 )
 from mongottl.dialect.cosmos.provisioning import not_found
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import DocumentBuilder, encode
 from mongottl.document.types import Value, type_code_of, type_name
-from mongottl.document.walk import fields
+from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record, partition_key
@@ -92,42 +92,37 @@ class ChangeFeed(ChangeStream):
         self._before = self.resume_data
         collection = self._collection
         # By their keys in the collection.
-        told: dict[bytes, dict[str, Value]] = {}
+        latest: dict[bytes, bytes] = {}
         for event in super().next_events(op, most):
-            parts = dict(fields(event))
-            kind = parts["operationType"]
+            kind = get_value(event, "operationType")
             if kind in _GONE:
                 raise missing_collection(collection.database, collection.name)
-            key = _key_of(collection, parts)
+            key = _key_of(collection, event)
             if key is None:
                 continue  # gone
-            told.pop(key, None)
+            latest.pop(key, None)
             if kind in _TOLD:
-                told[key] = parts
+                latest[key] = event
         token = feed_token(collection.uuid, self.resume_data)
         made: list[bytes] = []
-        for key, parts in told.items():
+        for key, event in latest.items():
             record = express_record(op, collection, key)
             if record is not None:
-                made.append(
-                    encode_fields(
-                        [
-                            ("_id", token),
-                            ("fullDocument", record[1]),
-                            ("ns", parts["ns"]),
-                            ("documentKey", parts["documentKey"]),
-                        ]
-                    )
-                )
+                builder = DocumentBuilder()
+                builder.append_named(b"_id", token)
+                builder.append_named(b"fullDocument", record[1])
+                builder.append_named(b"ns", get_value(event, "ns"))
+                builder.append_named(b"documentKey", get_value(event, "documentKey"))
+                made.append(builder.finish())
         return made
 
     def _watches(self, entry: OplogEntry) -> bool:
         """Not of changes of an earlier collection with this name."""
         return entry.change.uuid == self._collection.uuid and super()._watches(entry)
 
-    def token(self, behind: bool, last_given: str) -> bytes:
+    def token(self, gave_all: bool, last_given: bytes) -> bytes:
         """A token of Cosmos DB's form; before the events that were read last while not all of them are given."""
-        return feed_token(self._collection.uuid, self.resume_data if behind else self._before)
+        return feed_token(self._collection.uuid, self.resume_data if gave_all else self._before)
 
 
 def missing_collection(database: str, name: str) -> CommandError:
@@ -135,15 +130,16 @@ def missing_collection(database: str, name: str) -> CommandError:
     return not_found(f"collection {database}.{name}")
 
 
-def _key_of(collection: Collection, event: dict[str, Value]) -> bytes | None:
+def _key_of(collection: Collection, event: bytes) -> bytes | None:
     """The key by which the document of an event is found; None if that is gone.
 
     Where `_id` is only unique together with the shard key, that is in the document alone, which deletions do not have.
     """
-    key = event["documentKey"]
+    key = get_value(event, "documentKey")
     assert isinstance(key, bytes)
     found = express_key(collection, key)
-    document = event.get("fullDocument")
-    if found is None and isinstance(document, bytes):
-        found = partition_key(collection, document)
+    if found is None:
+        document = get_value(event, "fullDocument")
+        if isinstance(document, bytes):
+            found = partition_key(collection, document)
     return found

@@ -1,10 +1,11 @@
-"""Change events: what a change stream tells of the entries of the oplog.
+"""Builds the events of a change stream from entries of the oplog.
 
     {_id: {_data: <resume token>}, operationType, clusterTime, [collectionUUID], wallTime, [txnNumber, lsid],
      [fullDocument], ns, [nsType], [to], [documentKey], [updateDescription], [fullDocumentBeforeChange],
      [operationDescription], [stateBeforeChange]}
 
-Views are documents of `system.views`, so that changes of views are writes there, and told as changes of the views.
+Documents, keys and descriptions are copied into the event as the entry has them, undecoded. Views are documents of
+`system.views`: events of writes there are those of the views.
 
 Source: MongoDB's "Change Events".
 """
@@ -14,13 +15,13 @@ from typing import Final
 from mongottl.catalog import change_kinds as kinds
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record, partition_key
-from mongottl.exec.results.resume_token import EventIdentity, token_of
+from mongottl.exec.results.resume_token import EventIdentity, token_document, token_of
 from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.entry import OplogEntry
 from mongottl.query.pipeline.change_stream import ChangeStreamSpec
@@ -115,6 +116,11 @@ class EntryEvents:
             if change.detail is None and not (self._of_view and change.kind != kinds.DELETE):
                 member = ""
         self._identity = EventIdentity(entry.at_s, entry.at_i, kind, self._uuid, member)
+        self._head: bytes = self._elements_of_all(kind, True)
+        namespace: list[tuple[str, Value]] = [("db", change.database)]
+        if change.kind != kinds.DROP_DATABASE:
+            namespace.append(("coll", change.collection))
+        self._namespace: bytes = encode({"ns": encode_fields(namespace)})[4:-1]
 
     def identity(self, index: int, invalidate: bool) -> bytes:
         """What identifies an event, or the invalidation that follows it. index: of its operation in the entry."""
@@ -130,7 +136,7 @@ class EntryEvents:
     def _key(self, index: int) -> bytes:
         if index != self._latest_index:
             self._latest_index = index
-            self._latest_key = encode_fields([("_id", get_value(self._after(index) or self._before(index), "_id"))])
+            self._latest_key = self._change.key_of(index)
         return self._latest_key
 
     def _view(self, index: int) -> bytes:
@@ -153,67 +159,72 @@ class EntryEvents:
             return get_value(detail, "operationDescription")
         return detail
 
-    def _head(self, index: int, invalidate: bool) -> list[tuple[str, Value]]:
+    def _elements_of_all(self, kind: str, of_operation: bool) -> bytes:
+        """The elements that all events of the entry have after their token. kind: their `operationType`."""
         entry = self._entry
-        self.identity(index, invalidate)
-        event: list[tuple[str, Value]] = [
-            ("_id", encode({"_data": self.data})),
-            ("operationType", "invalidate" if invalidate else self._kind),
-            ("clusterTime", entry.at),
-        ]
-        if self._spec.expanded and not invalidate and self._uuid is not None:
-            event.append(("collectionUUID", self._uuid))
+        elements: list[tuple[str, Value]] = [("operationType", kind), ("clusterTime", entry.at)]
+        if self._spec.expanded and of_operation and self._uuid is not None:
+            elements.append(("collectionUUID", self._uuid))
         if self._spec.wall_time:
-            event.append(("wallTime", Date(entry.wall_ms)))
+            elements.append(("wallTime", Date(entry.wall_ms)))
         if entry.lsid is not None:
-            event += [("txnNumber", Int64(entry.txn_number)), ("lsid", entry.lsid)]
+            elements += [("txnNumber", Int64(entry.txn_number)), ("lsid", entry.lsid)]
+        return encode_fields(elements)[4:-1]
+
+    def _begin_event(self, index: int, invalidate: bool) -> DocumentBuilder:
+        """An event with its token."""
+        self.identity(index, invalidate)
+        event = DocumentBuilder()
+        event.append_named(b"_id", token_document(self.data))
         return event
 
     def invalidate(self, index: int) -> bytes:
         """The event that ends the stream."""
-        return encode_fields(self._head(index, True))
+        event = self._begin_event(index, True)
+        event.append_raw_element(self._elements_of_all("invalidate", False))
+        return event.finish()
 
     def event(self, op: OperationContext, index: int) -> bytes:
         """The event of an operation. NoMatchingDocument (47) if an image is required and not there."""
-        change = self._change
-        event = self._head(index, False)
+        event = self._begin_event(index, False)
+        event.append_raw_element(self._head)
         if self._of_view:
-            self._tell_of_view(self._view(index), event)
+            self._add_view(self._view(index), event)
         elif self._is_write:
-            self._tell_of_write(op, index, event)
+            self._add_write(op, index, event)
         else:
-            namespace: list[tuple[str, Value]] = [("db", change.database)]
-            if change.kind != kinds.DROP_DATABASE:
-                namespace.append(("coll", change.collection))
-            event.append(("ns", encode_fields(namespace)))
-            self._tell_of_change(event)
-        return encode_fields(event)
+            self._add_change(event)
+        return event.finish()
 
-    def _tell_of_change(self, event: list[tuple[str, Value]]) -> None:
+    def _add_change(self, event: DocumentBuilder) -> None:
+        """Adds what is special of a change of collections or indexes."""
         change = self._change
+        event.append_raw_element(self._namespace)
         description = self._description()
         if change.kind == kinds.CREATE:
             series = isinstance(description, bytes) and get_value(description, "timeseries") is not MISSING
-            event.append(("nsType", "timeseries" if series else "collection"))
+            event.append_named(b"nsType", "timeseries" if series else "collection")
         if change.kind == kinds.RENAME:
             assert isinstance(description, bytes)
-            event.append(("to", get_value(description, "to")))
+            event.append_named(b"to", get_value(description, "to"))
         if description is not None and self._spec.expanded:
-            event.append(("operationDescription", description))
+            event.append_named(b"operationDescription", description)
         if change.kind == kinds.MODIFY:
             assert isinstance(change.detail, bytes)
-            event.append(("stateBeforeChange", get_value(change.detail, "stateBeforeChange")))
+            event.append_named(b"stateBeforeChange", get_value(change.detail, "stateBeforeChange"))
 
-    def _tell_of_view(self, view: bytes, event: list[tuple[str, Value]]) -> None:
+    def _add_view(self, view: bytes, event: DocumentBuilder) -> None:
+        """Adds what is special of a change of a view."""
         database, _, name = str(get_value(view, "_id")).partition(".")
-        event.append(("ns", encode({"db": database, "coll": name})))
+        event.append_named(b"ns", encode({"db": database, "coll": name}))
         kind = self._change.kind
         if kind == kinds.INSERT:
-            event.append(("nsType", "view"))
+            event.append_named(b"nsType", "view")
         if kind != kinds.DELETE:
-            event.append(("operationDescription", _view_options(view)))
+            event.append_named(b"operationDescription", _view_options(view))
 
-    def _tell_of_write(self, op: OperationContext, index: int, event: list[tuple[str, Value]]) -> None:
+    def _add_write(self, op: OperationContext, index: int, event: DocumentBuilder) -> None:
+        """Adds what is special of a change of a document."""
         spec = self._spec
         change = self._change
         document = self._after(index)
@@ -223,33 +234,30 @@ class EntryEvents:
         if updated:
             self._add_full_document(op, key, document, event)
         elif change.kind != kinds.DELETE:
-            event.append(("fullDocument", document))
-        event.append(("ns", encode({"db": change.database, "coll": change.collection})))
-        event.append(("documentKey", key))
+            event.append_named(b"fullDocument", document)
+        event.append_raw_element(self._namespace)
+        event.append_named(b"documentKey", key)
         if updated:
-            event.append(("updateDescription", change.description(index, spec.disambiguates)))
+            event.append_named(b"updateDescription", change.description(index, spec.disambiguates))
         if before and spec.before_change != "off":
             kept = self._has_images(op)
             if not kept and spec.before_change == "required":
                 raise _no_image("pre", "fullDocumentBeforeChange")
-            event.append(("fullDocumentBeforeChange", before if kept else None))
+            event.append_named(b"fullDocumentBeforeChange", before if kept else None)
 
     def _has_images(self, op: OperationContext) -> bool:
         """Whether the collection kept images, and they are not older than `preAndPostImages.expireAfterSeconds`."""
         return self._change.images and op.service.cluster_parameters.has_image(self._entry.wall_ms, op.now_ms)
 
-    def _add_full_document(
-        self, op: OperationContext, key: bytes, document: bytes, event: list[tuple[str, Value]]
-    ) -> None:
-        change = self._change
+    def _add_full_document(self, op: OperationContext, key: bytes, document: bytes, event: DocumentBuilder) -> None:
         wanted = self._spec.full_document
         if wanted == "updateLookup":
-            event.append(("fullDocument", _current(op, change, key, document)))
+            event.append_named(b"fullDocument", _current(op, self._change, key, document))
         elif wanted != "default":
             kept = self._has_images(op)
             if not kept and wanted == "required":
                 raise _no_image("post", "fullDocument")
-            event.append(("fullDocument", document if kept else None))
+            event.append_named(b"fullDocument", document if kept else None)
 
 
 def _view_options(view: bytes) -> bytes:

@@ -8,7 +8,7 @@ event when what it watches is gone. Source: MongoDB's "Change Events".
 
 from typing import Final
 
-from mongottl.document.build import encode
+from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import Timestamp
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -17,8 +17,8 @@ from mongottl.exec.results.aggregation import OperationRun, check_stage_allowed
 from mongottl.exec.results.change_event import EntryEvents, is_watched
 from mongottl.exec.results.cursors import ClientCursor, Page, PageSource, Tail
 from mongottl.exec.results.reading import Pull
-from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_of
-from mongottl.exec.results.split_event import event_data, split_event
+from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_document, token_of
+from mongottl.exec.results.split_event import split_event, token_in
 from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.log import Oplog
 from mongottl.query.pipeline.change_stream import SPLIT_LARGE_EVENT, ChangeStreamSpec, check_following
@@ -203,10 +203,12 @@ class ChangeStream:
         if not self._sought and (entry.at_s, entry.at_i) >= self._from:
             self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
 
-    def token(self, behind: bool, last_given: str) -> bytes:
-        """The resume token of a page. behind: whether all events that were read are given. last_given: the `_data` of
-        the last one that is."""
-        return encode({"_data": self.resume_data if behind else last_given})
+    def token(self, gave_all: bool, last_given: bytes) -> bytes:
+        """The resume token of a page. gave_all: whether all events that were read are given. last_given: the token of
+        the last one that is, empty if there is none."""
+        if gave_all:
+            return token_document(self.resume_data)
+        return last_given or token_document("")
 
     def has_more(self, op: OperationContext) -> bool:
         return self._number < op.service.oplog.end and not self.ended
@@ -253,19 +255,20 @@ class StreamPages(PageSource):
         self._changes_events = bool(rest)
         self._waiting: list[bytes] = []
         self._position = 0
-        self._last_given = ""
+        # The last event that a page has.
+        self._last_given = EMPTY_DOCUMENT
 
     def fill(self, op: OperationContext, page: Page) -> bool:
         self._pull.op = op
         if self._position >= len(self._waiting):
             # No more than the page takes: their documents are looked up now, and an error is that of this page.
             self._head.events = self.stream.next_events(op, page.missing() or _EVENTS_AT_ONCE)
-            tokens = {get_value(event, "_id") for event in self._head.events} if self._changes_events else set()
+            tokens = {token_in(event) for event in self._head.events} if self._changes_events else set()
             self._waiting = []
             self._position = 0
             while (batch := self._documents.next_batch()) is not None:
                 self._waiting += batch
-            if self._changes_events and any(get_value(event, "_id") not in tokens for event in self._waiting):
+            if self._changes_events and any(token_in(event) not in tokens for event in self._waiting):
                 raise CommandError(
                     ErrorCode.ChangeStreamFatalError,
                     "Encountered an event whose _id field, which contains the resume token, was modified by the"
@@ -279,12 +282,12 @@ class StreamPages(PageSource):
             if not page.add(event):
                 return True
             self._position += 1
-            self._last_given = event_data(event)
+            self._last_given = event
         return self.stream.has_more(op)
 
     def resume_token(self) -> bytes:
         """The token behind all that the pages so far have given or left out."""
-        return self.stream.token(self._position >= len(self._waiting), self._last_given)
+        return self.stream.token(self._position >= len(self._waiting), token_in(self._last_given))
 
 
 class StreamTail(Tail):

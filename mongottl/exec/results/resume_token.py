@@ -18,6 +18,7 @@ Source: tokens of MongoDB 7 and 8 in public examples; for what is refused, the D
 
 from typing import Final, NamedTuple
 
+from mongottl.document.build import encode
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Date, ObjectId, Timestamp, Value
 from mongottl.document.utf8 import encode_text
@@ -103,6 +104,11 @@ def token_of(identity: bytes, fragment: int | None = None) -> str:
     if fragment is not None:
         identity += _integer(fragment)
     return (identity + b"\x04").hex().upper()
+
+
+def token_document(data: str) -> bytes:
+    """`{_data: data}`, as events and cursors have it."""
+    return encode({"_data": data})
 
 
 def identity_of(data: str) -> bytes:

@@ -9,10 +9,10 @@ Source: MongoDB's documentation of `$changeStreamSplitLargeEvent`.
 """
 
 from mongottl.document.build import DocumentBuilder, encode
-from mongottl.document.types import Value
-from mongottl.document.walk import ElementCursor, get_value
+from mongottl.document.types import DOCUMENT
+from mongottl.document.walk import ElementCursor, find_field, get_value, skip_value
 from mongottl.exec.results.cursors import MAX_RESULT_BYTES, too_large
-from mongottl.exec.results.resume_token import identity_of, token_of
+from mongottl.exec.results.resume_token import identity_of, token_document, token_of
 
 
 def split_event(event: bytes) -> list[bytes]:
@@ -20,7 +20,7 @@ def split_event(event: bytes) -> list[bytes]:
     fits into no fragment."""
     if len(event) <= MAX_RESULT_BYTES:
         return [event]
-    identity = identity_of(event_data(event))
+    identity = identity_of(str(get_value(token_in(event), "_data")))
     elements: list[bytes] = []
     cursor = ElementCursor(event, 0)
     while cursor.next():
@@ -43,14 +43,14 @@ def split_event(event: bytes) -> list[bytes]:
 
 def _fragment(identity: bytes, number: int, of: int, elements: list[bytes]) -> bytes:
     builder = DocumentBuilder()
-    builder.append("_id", encode({"_data": token_of(identity, number)}))
+    builder.append("_id", token_document(token_of(identity, number)))
     builder.append("splitEvent", encode({"fragment": number + 1, "of": of}))
     for element in elements:
         builder.append_raw_element(element)
     return builder.finish()
 
 
-def event_data(event: bytes) -> str:
-    """The `_data` of an event's resume token; "" if a stage has removed it."""
-    token: Value = get_value(event, "_id")
-    return str(get_value(token, "_data")) if isinstance(token, bytes) else ""
+def token_in(event: bytes) -> bytes:
+    """The resume token of an event, `{_data}`, undecoded; empty if a stage has removed it or replaced it by a value."""
+    type_code, value = find_field(event, b"_id")
+    return event[value : skip_value(event, type_code, value)] if type_code == DOCUMENT else b""

@@ -11,7 +11,7 @@ from mongottl.document.types import Timestamp
 from mongottl.oplog.change import LoggedChange, only_ids
 from mongottl.oplog.documents import update_diff
 from mongottl.oplog.entry import TransactionPart, loaded_form, stored_form
-from tests.changes import UUID, entry_of, update_change
+from tests.changes import UUID, entry_of, id_of, update_change
 from tests.oplog_replay import apply_diff
 
 NAMES = st.sampled_from(["a", "b", "0", "1", "x.y", "$c"])
@@ -37,7 +37,7 @@ def test_a_stored_update_is_described_as_before(before: dict[str, Any], after: d
     described = entry.described().change
     for expanded in (False, True):
         assert loaded.change.description(0, expanded) == described.description(0, expanded)
-    assert (loaded.change.id_of(0), loaded.change.count, loaded.at, loaded.wall_ms) == (1, 1, Timestamp(5, 6), 5000)
+    assert (id_of(loaded), loaded.change.count, loaded.at, loaded.wall_ms) == (1, 1, Timestamp(5, 6), 5000)
     assert (loaded.change.before, loaded.change.after) == (described.before, described.after)
 
 
@@ -79,5 +79,5 @@ def test_a_stored_entry_keeps_what_events_tell(kind: int, documents: list[dict[s
     assert (found.kind, found.database, found.collection, found.uuid) == (kind, "d", "c", UUID)
     assert loaded.transaction == entry.transaction
     assert (loaded.lsid, loaded.txn_number, loaded.first_index, loaded.following) == (entry.lsid, 3, 4, 5)
-    assert [found.id_of(i) for i in range(found.count)] == list(range(len(raw)))
+    assert [id_of(loaded, i) for i in range(found.count)] == list(range(len(raw)))
     assert (found.before, found.after, found.images) == (before, after, images)

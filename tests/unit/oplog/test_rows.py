@@ -12,7 +12,7 @@ from mongottl.document.types import Timestamp
 from mongottl.oplog.rows import OplogRows
 from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
-from tests.changes import insert_entry
+from tests.changes import id_of, insert_entry
 
 STATM = Path("/proc/self/statm")
 STARTED = Timestamp(1, 1)
@@ -37,7 +37,7 @@ def put(rows: OplogRows, engine: StorageEngine, number: int, size: int = 10, com
 
 
 def ids(rows: OplogRows) -> list[object]:
-    return [rows.entry(number).change.id_of(0) for number in range(rows.first, rows.end)]
+    return [id_of(rows.entry(number)) for number in range(rows.first, rows.end)]
 
 
 def test_entries_are_numbered_without_gaps(engine: StorageEngine) -> None:
@@ -62,9 +62,9 @@ def test_entries_are_read_backward(engine: StorageEngine) -> None:
     for number in range(400):
         put(rows, engine, number, 100)
     assert len([ident for ident in engine.idents() if ident.startswith(OPLOG_IDENT)]) > 2
-    backward = [rows.entry(number).change.id_of(0) for number in range(rows.end - 1, rows.first - 1, -1)]
+    backward = [id_of(rows.entry(number)) for number in range(rows.end - 1, rows.first - 1, -1)]
     assert backward == list(range(399, -1, -1))
-    assert [rows.entry(number).change.id_of(0) for number in (7, 6, 300, 299, 0, 399)] == [7, 6, 300, 299, 0, 399]
+    assert [id_of(rows.entry(number)) for number in (7, 6, 300, 299, 0, 399)] == [7, 6, 300, 299, 0, 399]
 
 
 def test_full_segments_are_dropped_beyond_the_bound(engine: StorageEngine) -> None:
