@@ -23,7 +23,7 @@ from mongottl.catalog.change_kinds import DELETE, INSERT, NOOP, RENAME, UPDATE
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.splice import frame
+from mongottl.document.splice import element, frame
 from mongottl.document.types import Value
 from mongottl.document.walk import find_field, get_value, skip_value
 from mongottl.query.difference import difference
@@ -75,7 +75,8 @@ class LoggedChange:
     before, after: the documents of each operation; empty where a kind has none. replaced, touched: as in `Change`.
     descriptions: the `updateDescription` of each update that replaces nothing, with `disambiguatedPaths`. is_described:
     whether it has them, if it needs them; see `described`. whole: whether it keeps the documents of updates then.
-    images: whether the collection keeps images. detail: of a change of collections or indexes.
+    shard_field: the root field of the shard key, if `_id` is not unique without it, else empty. images: whether the
+    collection keeps images. detail: of a change of collections or indexes.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class LoggedChange:
         descriptions: tuple[bytes, ...] = (),
         is_described: bool = True,
         whole: bool = False,
+        shard_field: bytes = b"",
         images: bool = False,
         detail: Value = None,
     ) -> None:
@@ -105,6 +107,7 @@ class LoggedChange:
         self.descriptions: Final = descriptions
         self.is_described: Final = is_described
         self.whole: Final = whole
+        self.shard_field: Final = shard_field
         self.images: Final = images
         self.detail: Final = detail
 
@@ -137,8 +140,8 @@ class LoggedChange:
     def described(self) -> "LoggedChange":
         """The change with its updates described, which takes time; itself if they are.
 
-        Unless the documents are kept whole, `before` then has only their `_id`, and `after` only new documents that
-        replace others.
+        Unless the documents are kept whole, `before` then has only their `_id`, and the shard key by which a stream
+        finds the present document; and `after` only new documents that replace others.
         """
         if self.is_described:
             return self
@@ -149,7 +152,7 @@ class LoggedChange:
             pairs = range(len(before))
             descriptions = tuple([difference(before[i], after[i], self.touched).describe(True) for i in pairs])
         if not self.whole:
-            before = only_ids(before)
+            before = tuple([_key(document, self.shard_field) for document in before])
             after = after if self.replaced else ()
         return LoggedChange(
             UPDATE,
@@ -163,6 +166,7 @@ class LoggedChange:
             descriptions,
             True,
             self.whole,
+            self.shard_field,
             self.images,
         )
 
@@ -210,6 +214,7 @@ def logged(change: Change) -> LoggedChange | None:
     whole = images or collection.name == SYSTEM_VIEWS
     before: tuple[bytes, ...] = ()
     after: tuple[bytes, ...] = ()
+    shard_field = b""
     if kind == INSERT:
         rows = change.rows
         after = (rows[0][0],) if len(rows) == 1 else tuple([row[0] for row in rows])
@@ -219,8 +224,8 @@ def logged(change: Change) -> LoggedChange | None:
         before, after = _changed_documents(change)
         if not before:
             return None
-        # The lookup of a stream finds a document of a sharded collection by its shard key, too.
-        whole = whole or collection.shard_key is not None
+        if collection.shard_key is not None and not collection.shard_key.ids_are_unique:
+            shard_field = collection.shard_key.path.part_bytes[0]
     return LoggedChange(
         kind,
         collection.database,
@@ -233,6 +238,7 @@ def logged(change: Change) -> LoggedChange | None:
         (),
         kind != UPDATE,
         whole,
+        shard_field,
         images,
     )
 
@@ -263,6 +269,17 @@ def no_operation(detail: bytes = EMPTY_DOCUMENT) -> LoggedChange:
 def only_ids(documents: Iterable[bytes]) -> tuple[bytes, ...]:
     """`{_id}` of each document."""
     return tuple([_only_id(document) for document in documents])
+
+
+def _key(document: bytes, shard_field: bytes) -> bytes:
+    """`{_id}` of a document, with the root field of the shard key if it is given."""
+    if not shard_field or shard_field == b"_id":
+        return _only_id(document)
+    type_code, value = find_field(document, shard_field)
+    if type_code == 0:
+        return _only_id(document)
+    found = element(type_code, shard_field, document[value : skip_value(document, type_code, value)])
+    return frame(_only_id(document)[4:-1] + found)
 
 
 def _only_id(document: bytes) -> bytes:

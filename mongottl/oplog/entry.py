@@ -7,12 +7,11 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from mongottl.catalog.change_kinds import UPDATE
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import encode_fields
 from mongottl.document.types import BinData, Int64, Timestamp, Value
 from mongottl.document.walk import fields, get_value
-from mongottl.oplog.change import LoggedChange, only_ids
+from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.statements import Statements, packed, unpacked
 
 # Memory of an entry in addition to its documents.
@@ -83,22 +82,14 @@ def stored_form(entry: OplogEntry, statements: Statements | None = None) -> byte
     only where the collection keeps images. statements: what the unit of work has executed of a retryable write.
     """
     change = entry.change.described()
-    kind = change.kind
-    head = _pack_head(b"\x10k\0", kind, b"\x11t\0", entry.at_i, entry.at_s, b"\x12w\0", entry.wall_ms)
+    head = _pack_head(b"\x10k\0", change.kind, b"\x11t\0", entry.at_i, entry.at_s, b"\x12w\0", entry.wall_ms)
     parts = [b"", head, _names(change.database, change.collection, change.uuid)]
-    before = change.before
-    after = change.after
-    if kind == UPDATE and not change.images and change.collection != SYSTEM_VIEWS:
-        if change.whole:
-            before = only_ids(before)
-        if not change.replaced:
-            after = ()
     if change.descriptions:
         _add_documents(parts, b"\x05d\0", change.descriptions)
-    if before:
-        _add_documents(parts, b"\x05b\0", before)
-    if after:
-        _add_documents(parts, b"\x05a\0", after)
+    if change.before:
+        _add_documents(parts, b"\x05b\0", change.before)
+    if change.after:
+        _add_documents(parts, b"\x05a\0", change.after)
     rare = _rare_fields(entry)
     if rare:
         parts.append(encode_fields(rare)[4:-1])
@@ -171,6 +162,7 @@ def loaded_form(stored: bytes) -> OplogEntry:
         _split(form, "d"),
         True,
         images or collection == SYSTEM_VIEWS,
+        b"",
         images,
         form.get("x"),
     )

@@ -232,7 +232,7 @@ class EntryEvents:
         key = self._key(index)
         updated = change.kind == kinds.UPDATE and not change.replaced
         if updated:
-            self._add_full_document(op, key, document, event)
+            self._add_full_document(op, key, document, before, event)
         elif change.kind != kinds.DELETE:
             event.append_named(b"fullDocument", document)
         event.append_raw_element(self._namespace)
@@ -249,10 +249,12 @@ class EntryEvents:
         """Whether the collection kept images, and they are not older than `preAndPostImages.expireAfterSeconds`."""
         return self._change.images and op.service.cluster_parameters.has_image(self._entry.wall_ms, op.now_ms)
 
-    def _add_full_document(self, op: OperationContext, key: bytes, document: bytes, event: DocumentBuilder) -> None:
+    def _add_full_document(
+        self, op: OperationContext, key: bytes, document: bytes, before: bytes, event: DocumentBuilder
+    ) -> None:
         wanted = self._spec.full_document
         if wanted == "updateLookup":
-            event.append_named(b"fullDocument", _current(op, self._change, key, document))
+            event.append_named(b"fullDocument", _current(op, self._change, key, document or before))
         elif wanted != "default":
             kept = self._has_images(op)
             if not kept and wanted == "required":
@@ -274,7 +276,8 @@ def _no_image(which: str, option: str) -> CommandError:
 
 
 def _current(op: OperationContext, change: LoggedChange, key: bytes, document: bytes) -> Value:
-    """The document of a key as it is now, or null. document: an earlier version of it."""
+    """The document of a key as it is now, or null. document: an earlier version of it, or its key with the shard key's
+    field."""
     collection = op.catalog.find(change.database, change.collection)
     if not isinstance(collection, Collection) or collection.uuid != change.uuid:
         return None

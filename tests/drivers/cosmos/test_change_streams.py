@@ -4,6 +4,7 @@ By Microsoft's articles on change streams and extension commands, and by what us
 """
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pymongo
@@ -292,3 +293,27 @@ def test_documents_of_a_sharded_collection(account: Client) -> None:
         sharded.update_one({"_id": 1, "a": 1}, {"$set": {"c": 2}})
         sharded.delete_one({"_id": 1, "a": 1})
         assert told(stream) == []
+
+
+def test_a_sharded_collection_is_resumed_after_a_restart(tmp_path: Path) -> None:
+    """Where `_id` is only unique with the shard key, an update's document is found by both."""
+    with (
+        mongottl.start_server(data_dir=tmp_path, dialect="cosmos") as server,
+        pymongo.MongoClient[Documents](server.uri, retryWrites=False) as client,
+    ):
+        client.shop.command({"customAction": "CreateCollection", "collection": "sharded", "shardKey": "a"})
+        sharded = client.shop.sharded
+        sharded.insert_many([{"_id": 1, "a": 1}, {"_id": 1, "a": 2}])
+        with watch(sharded) as stream:
+            sharded.update_one({"_id": 1, "a": 1}, {"$set": {"n": 1}})
+            assert len(told(stream)) == 1
+            token = stream.resume_token
+        sharded.update_one({"_id": 1, "a": 2}, {"$set": {"b": 1}})
+        sharded.replace_one({"_id": 1, "a": 1}, {"a": 1, "c": 1})
+    with (
+        mongottl.start_server(data_dir=tmp_path, dialect="cosmos") as server,
+        pymongo.MongoClient[Documents](server.uri, retryWrites=False) as client,
+        watch(client.shop.sharded, resume_after=token) as stream,
+    ):
+        found = [event["fullDocument"] for event in told(stream)]
+        assert found == [{"_id": 1, "a": 2, "b": 1}, {"_id": 1, "a": 1, "c": 1}]

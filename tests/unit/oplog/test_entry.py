@@ -3,10 +3,11 @@
 from typing import Any
 
 import bson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mongottl.catalog.change_kinds import DELETE, INSERT
+from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.document.types import Timestamp
 from mongottl.oplog.change import LoggedChange, only_ids
 from mongottl.oplog.documents import update_diff
@@ -81,3 +82,20 @@ def test_a_stored_entry_keeps_what_events_tell(kind: int, documents: list[dict[s
     assert (loaded.lsid, loaded.txn_number, loaded.first_index, loaded.following) == (entry.lsid, 3, 4, 5)
     assert [id_of(loaded, i) for i in range(found.count)] == list(range(len(raw)))
     assert (found.before, found.after, found.images) == (before, after, images)
+
+
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [
+        (b"", {"_id": 1}),
+        (b"_id", {"_id": 1}),
+        (b"a", {"_id": 1, "a": {"b": 2}}),
+        (b"missing", {"_id": 1}),
+    ],
+)
+def test_the_key_of_a_sharded_document_has_the_field_of_its_shard_key(field: bytes, key: dict[str, Any]) -> None:
+    before, after = (bson.encode({"n": number, "a": {"b": 2}, "_id": 1}) for number in range(2))
+    change = LoggedChange(UPDATE, "d", "c", UUID, (before,), (after,), is_described=False, shard_field=field)
+    loaded = loaded_form(stored_form(entry_of(change))).change
+    assert bson.decode(loaded.before[0]) == bson.decode(change.described().before[0]) == key
+    assert bson.decode(loaded.key_of(0)) == {"_id": 1}
