@@ -233,8 +233,8 @@ def test_dropping_gives_the_name_free_at_once_and_the_space_bit_by_bit(engine: S
     rounds = 0
     while engine.drop_some(500):
         rounds += 1
-    assert engine.statistics()["dropped_idents"] == 0
-    assert rounds >= (3 * rows // 500 if rows > 1000 else 0)
+    assert engine.statistics().get("dropped_idents", 0) == 0
+    assert rounds >= (3 * rows // 500 if rows > 1000 and frees_in_steps(engine) else 0)
     assert engine.idents() == ["records"]
     assert not engine.drop_some(500)
 
@@ -249,7 +249,16 @@ def test_long_records_count_as_more_when_dropped(engine: StorageEngine) -> None:
     rounds = 1
     while engine.drop_some(1000):
         rounds += 1
-    assert rounds > 5
+    assert rounds > 5 or not frees_in_steps(engine)
+
+
+def frees_in_steps(engine: StorageEngine) -> bool:
+    """Whether an engine leaves the space of dropped idents to `drop_some`, and then says how many there are."""
+    return "dropped_idents" in engine.statistics()
+
+
+def test_the_embedded_engines_free_space_in_steps(engine: StorageEngine) -> None:
+    assert frees_in_steps(engine) or engine.name not in ("memory", "sqlite")
 
 
 def test_clear_leaves_nothing(engine: StorageEngine) -> None:
@@ -302,12 +311,12 @@ def test_every_engine_is_under_test_and_can_be_chosen() -> None:
 
 def test_engines_are_registered_by_scheme_once(engine: StorageEngine) -> None:
     assert engine.name in storage_engine_schemes()
-    with pytest.raises(ValueError, match=r"storage engine (memory|sqlite) is registered already"):
+    with pytest.raises(ValueError, match=f"storage engine {engine.name} is registered already"):
         storage_engine(engine.name)(lambda _: engine)
 
 
 def test_a_uri_that_no_engine_opens_is_refused_without_its_address() -> None:
-    with pytest.raises(ValueError, match=r"^unknown storage engine 'wired'; there are: memory, sqlite$"):
+    with pytest.raises(ValueError, match=r"^unknown storage engine 'wired'; there are: memory, .*sqlite$"):
         open_engine("wired://user:secret@host/")
     with pytest.raises(ValueError, match=r"^a URI of a storage engine begins with a scheme and a colon, .* memory:$"):
         open_engine("memory")

@@ -13,6 +13,7 @@ from mongottl.storage.interface import (
     Record,
     RecordStore,
     WriteConflict,
+    WriteUnitOfWork,
     due_second,
 )
 
@@ -26,6 +27,8 @@ class ContractRecordStore(RecordStore):
         self.engine = engine
         self.dropped = False
         self._highest_id = 0
+        # The unit that was open when an id was given last, which keeps it from being another one at the same place.
+        self._noted_unit: WriteUnitOfWork | None = None
         self.forget_ids()
 
     def forget_ids(self) -> None:
@@ -49,8 +52,7 @@ class ContractRecordStore(RecordStore):
             ids = self.inner.insert_records(records)
         assert len(ids) == len(records)
         for record_id in ids:
-            assert record_id > self._highest_id, "insert_records: ids ascend and are never given twice"
-            self._highest_id = record_id
+            self._note_id("insert_records", record_id)
         assert self.inner.count() == count + len(records)
         assert self.inner.size_bytes() == size + sum([len(record[0]) for record in records])
         stored, _ = self.inner.find_records(ids)
@@ -63,8 +65,7 @@ class ContractRecordStore(RecordStore):
         count, size = self.inner.count(), self.inner.size_bytes()
         with Allowed("insert_record"):
             record_id = self.inner.insert_record(document, ts, ttl)
-        assert record_id > self._highest_id, "insert_record: ids ascend and are never given twice"
-        self._highest_id = record_id
+        self._note_id("insert_record", record_id)
         assert (self.inner.count(), self.inner.size_bytes()) == (count + 1, size + len(document))
         record = (record_id, document, ts, ttl)
         if self.is_log:
@@ -73,6 +74,19 @@ class ContractRecordStore(RecordStore):
         else:
             assert self.inner.find_record(record_id) == record
         return record_id
+
+    def _note_id(self, method: str, record_id: int) -> None:
+        """Asserts that a new id is above all that were given before, but for those whose unit was rolled back."""
+        assert record_id > self._highest_id, f"{method}: ids ascend and are never given twice"
+        unit = self.engine.unit
+        if unit is not self._noted_unit:
+            assert unit is not None
+            self._noted_unit = unit
+            unit.on_rollback(partial(self._set_highest, self._highest_id))
+        self._highest_id = record_id
+
+    def _set_highest(self, record_id: int) -> None:
+        self._highest_id = record_id
 
     def _check_logged(self, record: Record) -> None:
         """Asserts after the commit that a record that was added to a log is there."""
