@@ -11,12 +11,12 @@ from mongottl.config import ServerConfig
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.plan.planner import QueryPlan, plan_query
 from mongottl.exec.results.counting import count_documents
 from mongottl.exec.results.explain import Wrapper, explain_plan
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.stages.stage import PlanNode, PlanStage
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document
 from mongottl.query.context import ParseContext

@@ -16,10 +16,10 @@ from mongottl.commands.request import GenericArguments
 from mongottl.config import ServerConfig
 from mongottl.document.build import encode
 from mongottl.errors import CommandError
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import Steps
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.expiry import reap_due
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine

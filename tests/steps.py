@@ -3,8 +3,8 @@
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar, overload
 
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import Steps
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.service.service import ServiceContext
 
 T = TypeVar("T")
 

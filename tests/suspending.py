@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mongottl.document.interrupt import in_undivided
-from mongottl.exec.operation.stack import Stacks
+from mongottl.exec.running.stack import Stacks
 from mongottl.storage.forwarding import ForwardingEngine, ForwardingEntries, ForwardingRecords
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,

@@ -18,7 +18,7 @@ from mongottl.errors import CommandError
 from mongottl.query.icu import icu_version
 from mongottl.storage.interface import DataDirectoryError, SortedDataInterface, StorageEngine
 
-# The record store of `exec.operation.stored_sessions`, which belongs to no collection.
+# The record store of `exec.sessions.stored_sessions`, which belongs to no collection.
 SESSIONS_IDENT: Final = "sessions"
 # How the idents of the stored oplog begin (`oplog.rows`).
 OPLOG_IDENT: Final = "oplog-"

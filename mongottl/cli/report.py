@@ -45,7 +45,7 @@ def report(uri: str, timeout_s: float, as_json: bool, reset: bool) -> int:
 
 
 def _table(reply: dict[str, Any]) -> list[str]:
-    from mongottl.exec.operation.request_units import UnitsReport, UnitsRow
+    from mongottl.exec.state.request_units import UnitsReport, UnitsRow
     from mongottl.server.units_table import units_table
 
     rows = [

@@ -13,7 +13,7 @@ from mongottl.config import DIALECTS
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
 
 if TYPE_CHECKING:  # what a server does not import before the first query
     from mongottl.exec.plan.planner import QueryPlan

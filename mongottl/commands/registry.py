@@ -22,7 +22,7 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, find_field
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.usage import LatencyGroup
+from mongottl.exec.state.usage import LatencyGroup
 from mongottl.versions import COMMAND, Version, since
 
 # A reply without its `ok`, or a complete raw reply document.

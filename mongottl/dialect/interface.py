@@ -116,7 +116,7 @@ class Dialect:
         self.timeouts_end_batches: bool = True
         # Whether all names that a collection cannot have are refused by InvalidNamespace (73), those of `$out`, too.
         self.invalid_names_have_one_code: bool = False
-        # Whether requests cost something that is counted (`exec.operation.request_units`).
+        # Whether requests cost something that is counted (`exec.state.request_units`).
         self.charges_requests: bool = False
         # The options that a connection string needs for this kind of server.
         self.uri_options: str = ""

@@ -7,7 +7,7 @@ runs an operation sets the check, per thread, because several servers may run in
 So the functions that an evaluation calls for each field, value, node or range call `give_way`. It does nothing outside
 of an evaluation: between `begin_evaluation` and `end_evaluation` nothing is computed but values of documents (scans,
 filters, pipelines, updates of one document), or what a long request means (parsing, planning). An error there leaves
-nothing behind, and other operations can run there (`exec.operation.stack`). An open unit of work suspends it.
+nothing behind, and other operations can run there (`exec.running.stack`). An open unit of work suspends it.
 
 What a unit of work takes is known only roughly: `$map` counts one for each element, whatever it evaluates for it, which
 may be a search through a string of 16 MB. So evaluations look at the time after a few units of work, sooner where the

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from mongottl.exec.operation.request_units import RequestUnits, UnitsReport
+    from mongottl.exec.state.request_units import RequestUnits, UnitsReport
     from mongottl.server.thread import RunningServer
 
 
@@ -32,7 +32,7 @@ class SpentUnits:
 
     def add_rows(self, rows: list[list[Any]]) -> None:
         """Adds what another process has counted: `rows()` there."""
-        from mongottl.exec.operation.request_units import UnitsReport, UnitsRow
+        from mongottl.exec.state.request_units import UnitsReport, UnitsRow
 
         self._add(UnitsReport(0.0, 0, 0, [UnitsRow(*row) for row in rows]))
 
@@ -42,7 +42,7 @@ class SpentUnits:
         return [] if report is None else [list(row) for row in report.rows]
 
     def _add(self, report: "UnitsReport") -> None:
-        from mongottl.exec.operation.request_units import RequestUnits
+        from mongottl.exec.state.request_units import RequestUnits
 
         if self._sums is None:
             self._sums = RequestUnits()

@@ -30,7 +30,7 @@ from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import MS_PER_S, ServiceContext
+from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
 from mongottl.security.privileges import CLUSTER

@@ -1,10 +1,10 @@
 """What the log says of commands: those that have ended, refusals with advice, tests that disturb each other."""
 
 from mongottl.commands import CommandSpec
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.request_units import HUNDREDTHS
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.state.request_units import HUNDREDTHS
 from mongottl.server.log import Log
 from mongottl.server.refusal_log import Refusal, RefusalLog
 from mongottl.server.reset_watch import ResetWatch

@@ -23,9 +23,9 @@ from typing import Final
 import trio
 
 from mongottl.errors import HttpRequestError, ProtocolError
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import Flush, InThread, Wait
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Flush, InThread, Wait
 from mongottl.server.driving import SLICE_S, perform
 from mongottl.server.incoming import Incoming
 from mongottl.server.message_traits import abandon, has_more, may_abandon, may_write

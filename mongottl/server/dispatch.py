@@ -8,7 +8,7 @@
                                     └─ a reply      of success or failure (`replies`)
 
 A command's function returns its reply. `Dispatcher.handle` returns it at once, or what is left of a command that lets
-others run, or waits (`exec.operation.stack`).
+others run, or waits (`exec.running.stack`).
 """
 
 from functools import partial
@@ -26,14 +26,14 @@ from mongottl.document.types import Value
 from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document, validate_documents
 from mongottl.document.walk import fields, first_field_name
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import LONG_REQUEST_BYTES, OperationContext
-from mongottl.exec.operation.failpoints import FailCommand
-from mongottl.exec.operation.registry import RunningOperation
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.sessions import Session
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.transactions import Transaction
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.registry import RunningOperation
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.sessions import Session
+from mongottl.exec.sessions.transactions import Transaction
+from mongottl.exec.state.failpoints import FailCommand
 from mongottl.server import transactions, waits
 from mongottl.server.admission import Admission
 from mongottl.server.command_lookup import CommandLookup, asks_help, is_taken_by_op_query, named_collection

@@ -1,4 +1,4 @@
-"""Going on with operations that were left (`exec.operation.stack`): what they wait for is done, and other tasks run.
+"""Going on with operations that were left (`exec.running.stack`): what they wait for is done, and other tasks run.
 
 Connections decide by themselves when other tasks run, since they also answer clients that wait (`connection`); all
 others use `drive`. What an operation waits for is done here for both.
@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 import trio
 
 from mongottl.clock import Clock
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import Flush, InThread, Wait, WithoutWriters
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Flush, InThread, Wait, WithoutWriters
 from mongottl.server.durability import Durability
 from mongottl.storage.interface import EngineUnavailable
 

@@ -21,8 +21,8 @@ from typing import Final
 import trio
 
 from mongottl.clock import Clock
-from mongottl.exec.operation.compaction import Compaction
-from mongottl.exec.operation.usage import Latency
+from mongottl.exec.state.compaction import Compaction
+from mongottl.exec.state.usage import Latency
 from mongottl.server.log import Log
 from mongottl.storage.interface import DiskFull, EngineUnavailable, StorageEngine
 

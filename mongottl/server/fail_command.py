@@ -5,9 +5,9 @@ from mongottl.document.build import encode_fields
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import RETRYABLE_WRITE_LABEL
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.failpoints import FailCommand
-from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.state.failpoints import FailCommand
 from mongottl.server.error_replies import is_error, labels_of
 
 

@@ -2,9 +2,9 @@
 
 from mongottl.config import ServerConfig
 from mongottl.errors import CommandError
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
 from mongottl.security.names import UserName
 from mongottl.server.log import Log
 

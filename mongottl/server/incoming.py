@@ -29,7 +29,7 @@ import trio
 
 from mongottl.clock import Clock
 from mongottl.config import MemoryLimits
-from mongottl.exec.operation.metrics import Metrics
+from mongottl.exec.state.metrics import Metrics
 
 # So much of each message is read without memory set aside: all of most messages.
 SMALL_BYTES: Final = 16 * 1024

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mongottl.exec.operation.stack import Stacks
+from mongottl.exec.running.stack import Stacks
 
 
 def interruption_check(stacks: Stacks) -> Callable[[], None]:

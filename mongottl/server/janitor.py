@@ -5,8 +5,8 @@ from typing import Final
 
 import trio
 
-from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.operation.transaction_unit import abort_expired
+from mongottl.exec.service.service import ServiceContext
 from mongottl.server.log import Log
 
 JANITOR_INTERVAL_S: Final = 60.0

@@ -6,8 +6,8 @@ from mongottl.commands import CommandSpec, Reply
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.exec.operation.client import NO_ERROR, ClientInfo, LastError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.running.client import NO_ERROR, ClientInfo, LastError
 
 _NAME: Final = "getLastError"
 

@@ -4,7 +4,7 @@ Each connection takes a file descriptor. On many systems a process begins with a
 may raise. The command line does so; a server in a thread does not change the process that it runs in.
 """
 
-from mongottl.exec.operation.open_files import OTHER_FILES
+from mongottl.exec.state.open_files import OTHER_FILES
 
 
 def raise_file_limit(connections: int) -> str | None:

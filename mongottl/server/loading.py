@@ -26,8 +26,8 @@ from mongottl.dump.errors import DumpError
 from mongottl.dump.folder import DEFAULT_DATABASE, CollectionFiles, DumpFolder
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
 from mongottl.exec.results.views import drop_view
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.loading import LoadingCatalog, NotLoaded, load_documents, loading_operation
 from mongottl.security.accounts import DATABASE, ROLES, USERS
 from mongottl.server.log import Log

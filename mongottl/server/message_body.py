@@ -13,7 +13,7 @@ from mongottl.document.validate import (
 )
 from mongottl.document.walk import find_field_at, first_field_name
 from mongottl.errors import CommandError, ErrorCode, ProtocolError
-from mongottl.exec.operation.stack import Stacks
+from mongottl.exec.running.stack import Stacks
 from mongottl.wire.messages import MORE_TO_COME, OLD_DRIVER, OpGetMore, OpKillCursors, OpMsg, OpQuery, Request
 
 # From this length on, a message is validated in steps.

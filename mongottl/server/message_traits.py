@@ -3,7 +3,7 @@
 from mongottl.commands import COMMANDS
 from mongottl.document.types import DOCUMENT, INT64
 from mongottl.document.walk import find_field_at, first_field_name
-from mongottl.exec.operation.cursor_registry import CursorRegistry
+from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.server.error_replies import is_error
 from mongottl.server.message_body import command_in
 from mongottl.versions import HELLO_FIELD, Features

@@ -26,8 +26,8 @@ from typing import Final
 import trio
 
 from mongottl.clock import Clock
-from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.stack import Stacks, Steps
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.running.stack import Stacks, Steps
 
 # After so long other tasks run before the next connection is answered.
 SLICE_S: Final = 0.001

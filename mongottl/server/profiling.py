@@ -23,10 +23,10 @@ from mongottl.document.splice import frame
 from mongottl.document.types import ARRAY, BINARY, DOCUMENT, STRING, Date, Int64, Value
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
-from mongottl.exec.operation.observation import SlowCommand
-from mongottl.exec.operation.profiler import EVERYTHING, OFF
-from mongottl.exec.operation.request_units import HUNDREDTHS
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.state.observation import SlowCommand
+from mongottl.exec.state.profiler import EVERYTHING, OFF
+from mongottl.exec.state.request_units import HUNDREDTHS
 from mongottl.server.log import Log
 from mongottl.storage.interface import StorageError
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability

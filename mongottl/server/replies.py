@@ -14,11 +14,11 @@ from mongottl.document.splice import element, frame
 from mongottl.document.types import DOCUMENT, Value
 from mongottl.document.walk import fields
 from mongottl.errors import UNKNOWN_COMMIT_LABEL, CommandError, ErrorCode, ProtocolError
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
-from mongottl.exec.operation.observation import Observation
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.state.metrics import UNKNOWN_COMMAND
+from mongottl.exec.state.observation import Observation
 from mongottl.server import transactions
 from mongottl.server.command_log import CommandLog
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of

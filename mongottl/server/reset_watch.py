@@ -12,7 +12,7 @@ import os
 from collections.abc import Container
 from typing import NamedTuple
 
-from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.running.client import ClientInfo
 
 
 class SharedState(NamedTuple):

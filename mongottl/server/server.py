@@ -28,12 +28,12 @@ import trio
 from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.commands.dialect_hooks import FirstUsers, hooks_of
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.cursor_registry import OpenCursor
-from mongottl.exec.operation.open_files import is_reserved
 from mongottl.exec.operation.restoring import save_initial
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stored_clock import ahead_s, resume_clock
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.service.stored_clock import ahead_s, resume_clock
+from mongottl.exec.sessions.cursor_registry import OpenCursor
+from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
 from mongottl.security import scram
 from mongottl.server.connection import Connection

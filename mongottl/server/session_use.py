@@ -7,9 +7,9 @@ from mongottl.commands.request import GenericArguments
 from mongottl.dialect.interface import Dialect
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.session_ids import session_key
-from mongottl.exec.operation.sessions import Session
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.session_ids import session_key
+from mongottl.exec.sessions.sessions import Session
 from mongottl.server import transactions
 
 # How often a retried write checks whether its first attempt, which is still running, has ended.

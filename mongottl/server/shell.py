@@ -5,7 +5,7 @@ from typing import Final
 import trio
 
 from mongottl.clock import Clock
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.incoming import Incoming, IncomingMessages

@@ -26,10 +26,10 @@ from mongottl.config import ServerConfig, SettingError, check_names, config_for_
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.failpoints import DIALECT_FAIL_POINTS
-from mongottl.exec.operation.request_units import UnitsReport
 from mongottl.exec.operation.restoring import drop_state, restore_state, save_state
-from mongottl.exec.operation.stored_clock import keep_clock
+from mongottl.exec.service.stored_clock import keep_clock
+from mongottl.exec.state.failpoints import DIALECT_FAIL_POINTS
+from mongottl.exec.state.request_units import UnitsReport
 from mongottl.exec.write.expiry import reap_after_clock_change
 from mongottl.server.driving import drive
 from mongottl.server.server import Server, StartCancelled, open_server

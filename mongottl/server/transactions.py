@@ -34,14 +34,14 @@ from mongottl.errors import (
     ErrorCode,
 )
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.session_ids import session_key
-from mongottl.exec.operation.sessions import Session
-from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.transaction_unit import abort, abort_expired, abort_open, begin
 from mongottl.exec.operation.transaction_unit import enter as enter_transaction
-from mongottl.exec.operation.transactions import COMMITTED, Transaction, WaitingChange
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.session_ids import session_key
+from mongottl.exec.sessions.sessions import Session
+from mongottl.exec.sessions.transactions import COMMITTED, Transaction, WaitingChange
 from mongottl.exec.write.waiting import seconds_to_look
 
 # How long a later statement of a transaction waits for a command that changes a collection.

@@ -9,7 +9,7 @@ total                         15           69.76           2
 from collections.abc import Iterable
 from typing import Final
 
-from mongottl.exec.operation.request_units import UnitsReport
+from mongottl.exec.state.request_units import UnitsReport
 
 _HEADINGS: Final = ("command", "namespace", "requests", "request units", "throttled")
 # The columns of text; the others have numbers.

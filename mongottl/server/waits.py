@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import ServiceContext
 
 # How often a command that waits for the restore of a saved state looks whether it is over.
 _RESTORE_POLL_S: Final = 0.0005

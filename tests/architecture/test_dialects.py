@@ -8,7 +8,7 @@ import pytest
 from mongottl.commands.families import FAMILIES
 from mongottl.config import DIALECTS, SETTINGS, ServerConfig
 from mongottl.dialect import dialect_of
-from mongottl.exec.operation.failpoints import DIALECT_FAIL_POINTS
+from mongottl.exec.state.failpoints import DIALECT_FAIL_POINTS
 from tests.architecture.test_imports import PACKAGE, imports_of, modules, tree_of
 
 INTERFACES = {"dialect.interface": "Dialect", "commands.dialect_hooks": "CommandHooks"}

@@ -28,6 +28,11 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("offline",),
     # The interface, which the server asks; what the dialects themselves need is below them, since nothing imports them.
     ("dialect",),
+    ("exec.running",),
+    ("exec.state",),
+    ("exec.sessions",),
+    ("exec.service",),
+    ("exec.unit",),
     ("exec.operation",),
     # Which keys of an index a filter needs, and the plans by `_id`: of `plan`, the stages know only these modules.
     ("exec.plan.bounds", "exec.plan.bounds_text", "exec.plan.expr_bounds", "exec.plan.predicates", "exec.plan.express"),
@@ -59,8 +64,8 @@ CHANCE = {
     "dialect.cosmos.wording": {"uuid"},
     "document.sorting": {"random"},
     "exec.results.aggregation": {"random"},
-    "exec.operation.cursor_registry": {"os.urandom"},
-    "exec.operation.object_ids": {"os.urandom"},
+    "exec.sessions.cursor_registry": {"os.urandom"},
+    "exec.state.object_ids": {"os.urandom"},
     "query.expr.misc": {"random"},
     "security.scram": {"os.urandom"},
     "server.web.login": {"os.urandom"},

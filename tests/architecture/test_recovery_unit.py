@@ -8,11 +8,11 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "mongottl"
 # The modules that return them, and the one that gives a transaction's writes to the engine.
 RETURNED_BY = {
-    "exec/operation/loading_unit.py",
-    "exec/operation/recovery_unit.py",
+    "exec/unit/loading_unit.py",
+    "exec/unit/recovery_unit.py",
     "exec/operation/snapshot_reads.py",
     "exec/operation/transaction_unit.py",
-    "exec/operation/write_unit.py",
+    "exec/unit/write_unit.py",
     "exec/write/commit.py",
 }
 MODULES = sorted(

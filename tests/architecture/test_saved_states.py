@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mongottl.exec.operation.restoring import ENDED, KEPT, RESTORED
 
-SERVICE = Path(__file__).resolve().parents[2] / "mongottl" / "exec" / "operation" / "service.py"
+SERVICE = Path(__file__).resolve().parents[2] / "mongottl" / "exec" / "service" / "service.py"
 
 
 def fields_of_the_service() -> set[str]:

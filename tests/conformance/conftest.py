@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from mongottl.exec.operation.stack import Stacks, StepTimes
+from mongottl.exec.running.stack import Stacks, StepTimes
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine

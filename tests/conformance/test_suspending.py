@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mongottl.document.interrupt import Undivided
-from mongottl.exec.operation.stack import Stacks, Steps, StepTimes
+from mongottl.exec.running.stack import Stacks, Steps, StepTimes
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import KeyRange
 from mongottl.storage.opening import open_engine

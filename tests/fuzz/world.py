@@ -27,10 +27,10 @@ from mongottl.config import ServerConfig
 from mongottl.document.types import Date
 from mongottl.document.validate import MAX_MESSAGE_DEPTH, validate_document
 from mongottl.errors import CommandError
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.expiry import reap_due, refill_wheel
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log

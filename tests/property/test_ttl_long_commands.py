@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mongottl.errors import CommandError
-from mongottl.exec.operation.stack import Steps
+from mongottl.exec.running.stack import Steps
 from mongottl.exec.write.expiry import reap_due
 from mongottl.storage.interface import Record
 from mongottl.storage.opening import open_engine

@@ -30,10 +30,10 @@ from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.document.interrupt import check_often
 from mongottl.errors import ErrorCode
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import Steps, StepTimes
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps, StepTimes
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import ServiceContext
 from mongottl.oplog.change import is_logged
 from mongottl.oplog.log import OPLOG_NUMBER
 from mongottl.oplog.records import OplogRecords

@@ -29,12 +29,12 @@ from mongottl.catalog.entries import OPLOG_IDENT, SESSIONS_IDENT
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.errors import ErrorCode
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import Steps, StepTimes
-from mongottl.exec.operation.steps import Flush
 from mongottl.exec.operation.transaction_unit import abort_expired
-from mongottl.exec.operation.transactions import TRANSACTION_LIFETIME_S
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps, StepTimes
+from mongottl.exec.running.steps import Flush
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.transactions import TRANSACTION_LIFETIME_S
 from mongottl.exec.write.expiry import count_expired, reap_due, refill_wheel
 from mongottl.oplog.change import is_logged
 from mongottl.oplog.log import OPLOG_NUMBER

@@ -17,8 +17,8 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.failpoints import DIALECT_FAIL_POINTS
-from mongottl.exec.operation.stored_clock import keep_clock
+from mongottl.exec.service.stored_clock import keep_clock
+from mongottl.exec.state.failpoints import DIALECT_FAIL_POINTS
 from mongottl.exec.write.expiry import reap_after_clock_change
 
 

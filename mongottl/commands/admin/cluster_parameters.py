@@ -17,8 +17,8 @@ from mongottl.document.numbers import clamp_to_long, to_double
 from mongottl.document.types import BOOL, DOUBLE, INT32, INT64, Int64, Value, is_number, type_code_of
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.cluster_parameters import DEFAULTS, ClusterParameters
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.state.cluster_parameters import DEFAULTS, ClusterParameters
 from mongottl.query.expr.parser import type_of
 
 _LONG_MAX: Final = 2**63 - 1

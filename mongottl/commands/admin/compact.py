@@ -13,8 +13,8 @@ from mongottl.commands.access import on_cluster, on_collection
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import BOOL_FIELD, COLLECTION, INTEGER, STRICT_BOOL, Field
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.compaction import DEFAULT_TARGET_MB
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.state.compaction import DEFAULT_TARGET_MB
 from mongottl.storage.interface import DiskFull
 
 _BYTES_PER_MB: Final = 1 << 20

@@ -25,8 +25,8 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
-from mongottl.exec.operation.signal import Signal
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.security.names import EXTERNAL, UserName
 from mongottl.security.scram import MECHANISMS
 from mongottl.versions import COMPRESSOR, HELLO_FIELD, MECHANISM, OPTION, REPLY_FIELD, Features

@@ -19,9 +19,9 @@ from mongottl.document.types import INT_MAX, Decimal128, Int64, Value, is_number
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.memory_size import available_memory_bytes
+from mongottl.exec.state.cluster_clock import IDLE_TICK_S, MAX_DRIFT_S
+from mongottl.exec.state.memory_size import available_memory_bytes
 from mongottl.query.expr.parser import type_of
 from mongottl.security.scram import MIN_ITERATIONS, SHA_1, SHA_256
 from mongottl.versions import MECHANISM

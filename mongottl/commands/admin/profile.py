@@ -16,7 +16,7 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Decimal128, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.profiler import EVERYTHING, OFF, PROFILE_COLLECTION
+from mongottl.exec.state.profiler import EVERYTHING, OFF, PROFILE_COLLECTION
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_condition
 from mongottl.security.privileges import Need

@@ -21,9 +21,9 @@ from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import first_field_name
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.metrics import UNKNOWN_COMMAND
-from mongottl.exec.operation.registry import RunningOperation
-from mongottl.exec.operation.usage import LatencyGroup
+from mongottl.exec.running.registry import RunningOperation
+from mongottl.exec.state.metrics import UNKNOWN_COMMAND
+from mongottl.exec.state.usage import LatencyGroup
 from mongottl.exec.write.expiry import count_expired
 
 # Fields that cannot be omitted.

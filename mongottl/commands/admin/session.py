@@ -18,11 +18,11 @@ from mongottl.document.build import encode
 from mongottl.document.types import NULL, BinData, Value
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.client import UUID_SUBTYPE
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.session_ids import digest_of, read_digest, read_user, session_key
-from mongottl.exec.operation.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.exec.running.client import UUID_SUBTYPE
+from mongottl.exec.sessions.session_ids import digest_of, read_digest, read_user, session_key
+from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.security.names import NOBODY
 from mongottl.security.privileges import Need
 

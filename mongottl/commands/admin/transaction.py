@@ -12,7 +12,7 @@ from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import abort
-from mongottl.exec.operation.transactions import Transaction
+from mongottl.exec.sessions.transactions import Transaction
 from mongottl.exec.write.commit import commit_transaction
 
 

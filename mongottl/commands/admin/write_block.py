@@ -11,7 +11,7 @@ from mongottl.commands.request import ONE, STRICT_BOOL, TEXT, Field
 from mongottl.document.bson_field import checked_word
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.write_block import REASONS
+from mongottl.exec.state.write_block import REASONS
 
 
 class SetUserWriteBlockModeRequest(NamedTuple):

@@ -58,9 +58,9 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import RetryableWrite
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
+from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.oplog.statements import Executed
 from mongottl.security.privileges import INSERT, REMOVE, UPDATE, Need
 

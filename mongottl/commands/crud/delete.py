@@ -22,8 +22,8 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.write.modifying import (
     Selection,
     delete_many,

@@ -35,8 +35,8 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import other_write
 from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.sessions.retryable_writes import other_write
 from mongottl.exec.write.modifying import (
     Selection,
     UpdateResult,

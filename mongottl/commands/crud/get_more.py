@@ -23,12 +23,12 @@ from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.cursor_registry import CLOSED_AT_ONCE, OpenCursor
 from mongottl.exec.results.cursor_memory import make_room
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.plan_summary import examined_by
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S, await_page
+from mongottl.exec.sessions.cursor_registry import CLOSED_AT_ONCE, OpenCursor
 from mongottl.security.privileges import CLUSTER, Need
 
 CURSOR_IN_USE: Final = 12051

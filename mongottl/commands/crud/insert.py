@@ -19,8 +19,8 @@ from mongottl.commands.registry import Reply, command
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.gate import Gate
-from mongottl.exec.operation.retryable_writes import RetryableWrite
+from mongottl.exec.running.gate import Gate
+from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need

@@ -21,8 +21,8 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields, first_field_name, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.query_settings import IndexHints, QuerySettings
 from mongottl.exec.plan.shape import query_shape_hash
+from mongottl.exec.state.query_settings import IndexHints, QuerySettings
 from mongottl.query.match import parse_match, simple_id_filter
 from mongottl.query.pipeline import parse_pipeline
 from mongottl.query.projection import parse_projection

@@ -17,10 +17,10 @@ from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value, is_empty
 from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
-from mongottl.exec.operation.query_stats import RunningQuery
 from mongottl.exec.plan.described_shape import Shaper
 from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.plan_summary import examined_by, has_sort_stage
+from mongottl.exec.state.query_stats import RunningQuery
 from mongottl.query.pipeline import traits_of
 
 _SHAPES: Final[dict[str, Callable[[str, Any], list[str]]]] = {**QUERY_SHAPES, "count": count_shape}

@@ -26,8 +26,8 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.write.modifying import (
     Selection,
     UpdateResult,

@@ -17,7 +17,7 @@ from mongottl.document.types import INT_MAX, Int64, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import RetryableWrite
+from mongottl.exec.sessions.retryable_writes import RetryableWrite
 
 # Bytes of error messages and details in one reply, which the last one may exceed; and maximum bytes of one of them.
 MAX_ERROR_BYTES: Final = 1024 * 1024

@@ -32,9 +32,9 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.profiler import OFF, PROFILE_COLLECTION
 from mongottl.exec.results.sizes import describe_size, parse_scale
 from mongottl.exec.results.views import drop_view
+from mongottl.exec.state.profiler import OFF, PROFILE_COLLECTION
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition

@@ -33,7 +33,7 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.profiler import PROFILE_COLLECTION
+from mongottl.exec.state.profiler import PROFILE_COLLECTION
 from mongottl.exec.write.expiry import count_expired, rearm_collection
 from mongottl.exec.write.index_build import build_indexes, finish_build, start_indexes
 from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features

@@ -30,8 +30,8 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.client import UUID_SUBTYPE
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.running.client import UUID_SUBTYPE
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.security.accounts import USERS, Grants, roles_in

@@ -22,9 +22,9 @@ from mongottl.commands.dialect_hooks import FirstUsers
 from mongottl.config import ServerConfig
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
 from mongottl.security.names import UserName
 from mongottl.security.scram import MECHANISMS, make_credentials, salt_of
 from mongottl.server.first_user import FirstUserError

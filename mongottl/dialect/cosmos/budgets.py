@@ -7,8 +7,8 @@ request may overdraw is not documented; here a request is served as long as anyt
 
 from typing import Final
 
-from mongottl.exec.operation.request_units import HUNDREDTHS
-from mongottl.exec.operation.signal import Signal
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.state.request_units import HUNDREDTHS
 
 _MS_PER_S: Final = 1000
 _MAX_HOLDERS: Final = 10_000

@@ -20,7 +20,7 @@ from mongottl.document.types import Value
 from mongottl.document.validate import check_depth
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
 
 if TYPE_CHECKING:
     from mongottl.exec.results.cursors import ClientCursor

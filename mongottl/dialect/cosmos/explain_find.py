@@ -11,9 +11,9 @@ from mongottl.dialect.cosmos.metering import MeteringRecoveryUnit
 from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.dialect.cosmos.served_sorts import indexes_path
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.request_units import HUNDREDTHS
 from mongottl.exec.plan.key_lookup import key_lookup
 from mongottl.exec.results.plan_summary import total
+from mongottl.exec.state.request_units import HUNDREDTHS
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import ListExpression, NotExpression, PathExpression
 from mongottl.versions import parse_version

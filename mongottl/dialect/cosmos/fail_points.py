@@ -32,8 +32,8 @@ from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.dialect_fail_point import DialectFailPoint
-from mongottl.exec.operation.fail_mode import Mode
+from mongottl.exec.state.dialect_fail_point import DialectFailPoint
+from mongottl.exec.state.fail_mode import Mode
 
 THROTTLE: Final = "cosmosThrottle"
 TIMEOUT: Final = "cosmosTimeout"

@@ -26,14 +26,14 @@ from mongottl.dialect.cosmos.throttling import SINGLE, throttled
 from mongottl.dialect.cosmos.throughput import throughput_of
 from mongottl.document.types import Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.client import LastRequest
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.fail_mode import Mode
-from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.exec.operation.signal import Signal
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
+from mongottl.exec.running.client import LastRequest
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.service.service import MS_PER_S, ServiceContext
+from mongottl.exec.state.fail_mode import Mode
 
 # Records of one step of a metered operation. It does not depend on time, because what a scan reads beyond the last
 # document that it needs is charged, and must be the same each time.

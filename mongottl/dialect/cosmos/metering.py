@@ -6,9 +6,9 @@ MeteringRecoveryUnit ──► the operation's recovery unit
 
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.dialect.cosmos.request_meter import RequestMeter
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
+from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.storage.forwarding import ForwardingEntries, ForwardingRecords
 from mongottl.storage.interface import NO_BYTE_LIMIT, FetchedEntry, KeyRange, Record, RecordStore, SortedDataInterface
 from mongottl.storage.interface import IndexEntry as Entry

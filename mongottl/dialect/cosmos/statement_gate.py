@@ -10,8 +10,8 @@ from mongottl.dialect.cosmos.throttling import BUDGET_ADVICE, TOO_MANY_REQUESTS,
 from mongottl.dialect.cosmos.throughput import Budget, throughput_of
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.gate import Gate
-from mongottl.exec.operation.signal import Signal
+from mongottl.exec.running.gate import Gate
+from mongottl.exec.running.signal import Signal
 
 # How long a throttled request waits in the server, by the server's clock, in an account whose requests wait.
 MAX_WAIT_MS: Final = 60_000

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.throughput import DEFAULT_UNITS_PER_S, Throughput
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
 
 
 class Budget(NamedTuple):

@@ -9,28 +9,28 @@ from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Timestamp, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.gate import Gate
-from mongottl.exec.operation.meter import Meter
-from mongottl.exec.operation.operation_scripts import OperationScripts
-from mongottl.exec.operation.query_stats import RunningQuery
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.snapshots import KeptSnapshot
-from mongottl.exec.operation.state import OperationState
-from mongottl.exec.operation.steps import Wait
-from mongottl.exec.operation.temporary_files import OperationFiles
-from mongottl.exec.operation.transactions import Transaction
-from mongottl.exec.operation.usage import LatencyGroup
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.gate import Gate
+from mongottl.exec.running.operation_scripts import OperationScripts
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.running.state import OperationState
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import MS_PER_S, ServiceContext
+from mongottl.exec.sessions.snapshots import KeptSnapshot
+from mongottl.exec.sessions.transactions import Transaction
+from mongottl.exec.state.meter import Meter
+from mongottl.exec.state.query_stats import RunningQuery
+from mongottl.exec.state.temporary_files import OperationFiles
+from mongottl.exec.state.usage import LatencyGroup
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.query.memory import OperationMemory
 from mongottl.security.accounts import Grants
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, Resource
 
 if TYPE_CHECKING:
-    from mongottl.exec.operation.registry import RunningOperation
-    from mongottl.exec.operation.sessions import Session
+    from mongottl.exec.running.registry import RunningOperation
+    from mongottl.exec.sessions.sessions import Session
     from mongottl.javascript.scripts import Scripts
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from mongottl.document.build import encode_fields
 from mongottl.document.render import render_document
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, first_field_name
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.cursor_registry import OpenCursor
-from mongottl.exec.operation.index_builds import progress_of
-from mongottl.exec.operation.registry import RunningOperation
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.transactions import Transaction
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.registry import RunningOperation
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.cursor_registry import OpenCursor
+from mongottl.exec.sessions.transactions import Transaction
+from mongottl.exec.state.index_builds import progress_of
 from mongottl.security.names import UserName
 
 _MICROS_PER_S: Final = 1_000_000

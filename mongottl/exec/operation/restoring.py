@@ -37,10 +37,10 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.saved_states import SavedServer, ServerSettings
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Wait
 from mongottl.exec.operation.transaction_unit import abort
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.state.saved_states import SavedServer, ServerSettings
 from mongottl.oplog.change import no_operation
 from mongottl.storage.interface import WriteUnitOfWork
 

@@ -14,11 +14,11 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.snapshot_catalog import SnapshotCatalog
-from mongottl.exec.operation.snapshots import KeptSnapshot
-from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.snapshot_catalog import SnapshotCatalog
+from mongottl.exec.sessions.snapshots import KeptSnapshot
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
+from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.storage.interface import RecordStore, SortedDataInterface
 from mongottl.storage.snapshot.views import entries_at, records_at
 

@@ -19,11 +19,11 @@ from mongottl.clock import VirtualClock
 from mongottl.document.interrupt import Undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import MS_PER_S, ServiceContext
-from mongottl.exec.operation.snapshot_catalog import SnapshotCatalog
-from mongottl.exec.operation.transactions import ABORTED, Transaction
-from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.service.service import MS_PER_S, ServiceContext
+from mongottl.exec.sessions.snapshot_catalog import SnapshotCatalog
+from mongottl.exec.sessions.transactions import ABORTED, Transaction
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
+from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.storage.interface import EngineUnavailable, RecordStore, SortedDataInterface, WriteConflict
 from mongottl.storage.snapshot.write_set import WriteSet
 from mongottl.ttl.policy import NO_TTL

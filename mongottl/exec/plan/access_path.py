@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 
 from mongottl.catalog.collection import Collection
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.express import NO_ID_PLAN
 from mongottl.exec.plan.oplog_bounds import oplog_span
@@ -18,6 +17,7 @@ from mongottl.exec.stages.index_scan import (
     SkippingScan,
 )
 from mongottl.exec.stages.stage import BATCH_BYTES, CollectionScan, PlanStage
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.spill import SpillSpace

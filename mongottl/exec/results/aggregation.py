@@ -19,9 +19,6 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.current_op import CurrentOpOptions, describe_operations
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.session_ids import digest_of, read_user
-from mongottl.exec.operation.usage import Latency
 from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery
 from mongottl.exec.plan.geo_near_path import near_match
 from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, describe_plan
@@ -32,8 +29,11 @@ from mongottl.exec.results.query_stats_source import QueryStatsSource
 from mongottl.exec.results.reading import PipelinePages, PlanDocuments, Pull
 from mongottl.exec.results.sizes import collection_size, describe_size, parse_scale
 from mongottl.exec.results.views import collection_below, resolve_view, view_collation
+from mongottl.exec.sessions.session_ids import digest_of, read_user
 from mongottl.exec.stages.distinct_scan import NullRule
 from mongottl.exec.stages.stage import BATCH_BYTES
+from mongottl.exec.state.usage import Latency
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.query.context import ParseContext
 from mongottl.query.expr.parser import ObjectExpression
 from mongottl.query.expr.path import FieldExpression, FieldPathExpression

@@ -11,8 +11,8 @@ than their budget (`--cursor-memory-mb`), the command that opened or used the la
 
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.cursor_registry import OpenCursor
-from mongottl.exec.operation.temporary_files import CursorSpace
+from mongottl.exec.sessions.cursor_registry import OpenCursor
+from mongottl.exec.state.temporary_files import CursorSpace
 
 
 def make_room(op: OperationContext) -> None:

@@ -16,7 +16,7 @@ from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
-from mongottl.exec.operation.cursor_registry import OpenCursor
+from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.query.spill import SpillSpace

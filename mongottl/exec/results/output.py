@@ -20,7 +20,7 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.recovery_unit import uuid_text
+from mongottl.exec.unit.recovery_unit import uuid_text
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
 from mongottl.exec.write.writes import (
     check_size,

@@ -4,8 +4,8 @@ from typing import Final
 
 from mongottl.document.build import encode_fields
 from mongottl.document.walk import fields
-from mongottl.exec.operation.query_stats import QueryStatsEntry
 from mongottl.exec.plan.described_shape import Shaper
+from mongottl.exec.state.query_stats import QueryStatsEntry
 from mongottl.query.pipeline.source import DocumentSource
 
 _BATCH_ENTRIES: Final = 64

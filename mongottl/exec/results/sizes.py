@@ -13,7 +13,7 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value, integer, is_number
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.write.expiry import count_expired
 
 _MAX_INT32: Final = 2**31 - 1

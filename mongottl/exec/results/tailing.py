@@ -11,8 +11,8 @@ page.
 from typing import Final
 
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.signal import Signal
 from mongottl.exec.results.cursors import ClientCursor, Page, Tail
+from mongottl.exec.running.signal import Signal
 
 # How long the getMore of an awaitData cursor waits without `maxTimeMS`.
 DEFAULT_AWAIT_S: Final = 1.0

@@ -18,7 +18,6 @@ from mongottl.document.annotated import annotated
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.bounds import ComponentRange
 from mongottl.exec.stages.liveness import living
 from mongottl.exec.stages.record_ids import RecordIdSet
@@ -32,6 +31,7 @@ from mongottl.exec.stages.stage import (
     check_index,
     next_batch_size,
 )
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.geometry.geojson import GeometryError, stored_geometry
 from mongottl.geometry.nearness import Nearness, joined, without
 from mongottl.geometry.region import CellRange

@@ -24,9 +24,9 @@ from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
-from mongottl.exec.operation.recovery_unit import collection_dropped
 from mongottl.exec.stages.liveness import ReadMark, living
 from mongottl.exec.stages.oplog_span import OplogSpan
+from mongottl.exec.unit.recovery_unit import collection_dropped
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.where import test_ahead
 from mongottl.query.sort import SortPattern

@@ -17,7 +17,6 @@ from mongottl.catalog.key_ranges import keys_with_prefix
 from mongottl.document.annotated import annotated
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.stages.liveness import living
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import (
@@ -29,6 +28,7 @@ from mongottl.exec.stages.stage import (
     check_index,
     next_batch_size,
 )
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.query.fulltext.search import TextSearch
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import TEXT_SCORE

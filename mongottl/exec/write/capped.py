@@ -10,7 +10,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.expiry import PURGE_BYTES, due_by_policy
 from mongottl.storage.interface import Record
 from mongottl.ttl.policy import NO_TTL

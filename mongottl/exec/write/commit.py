@@ -1,12 +1,12 @@
 """The commit of a transaction: its write set is given to the engine in one unit of work, whole or not at all."""
 
 from mongottl.catalog.collection import Collection, IndexEntry
-from mongottl.exec.operation.arming import note_written
-from mongottl.exec.operation.retryable_writes import RetryableWrite
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.session_ids import shown_id
 from mongottl.exec.operation.transaction_unit import release
-from mongottl.exec.operation.transactions import COMMITTED, Transaction
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.retryable_writes import RetryableWrite
+from mongottl.exec.sessions.session_ids import shown_id
+from mongottl.exec.sessions.transactions import COMMITTED, Transaction
+from mongottl.exec.unit.arming import note_written
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.storage.interface import (
     DuplicateKey,

@@ -22,13 +22,13 @@ from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
 from mongottl.document.interrupt import Undivided
 from mongottl.document.keystring import bracket_range
 from mongottl.document.types import INT64_MIN, Date, Int64, Value
-from mongottl.exec.operation.arming import arm_date, date_due_ms, numbers_are_dates
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Wait
-from mongottl.exec.operation.stored_clock import keep_clock
 from mongottl.exec.operation.transaction_unit import abort_expired
-from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.service.stored_clock import keep_clock
+from mongottl.exec.unit.arming import arm_date, date_due_ms, numbers_are_dates
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
+from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.storage.interface import (
     FIRST_DUE,

@@ -23,8 +23,8 @@ from mongottl.catalog.index_kinds import BTREE
 from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.write_unit import WriteUnit
 from mongottl.exec.stages.stage import FIRST_BATCH, next_batch_size
+from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.storage.interface import (

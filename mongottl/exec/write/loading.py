@@ -19,10 +19,10 @@ from mongottl.catalog.namespace import spelled_otherwise
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.errors import CommandError
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.loading_unit import LoadingRecoveryUnit
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.unit.loading_unit import LoadingRecoveryUnit
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.storage.interface import DuplicateKey, WriteUnitOfWork
 

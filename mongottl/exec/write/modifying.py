@@ -8,7 +8,7 @@ record is updated once, even if the update moves it ahead of the scan (the Hallo
          └──────────── one step, no other operation ─────────────┘  ──────── yield ────────► the next batch
 
 Each record is read, tested against the filter and checked for expiry in the same step in which it is written. Others
-run in the middle of that step only while an evaluation takes long (`operation.stack`): then the records are checked
+run in the middle of that step only while an evaluation takes long (`running.stack`): then the records are checked
 again (`_check_after_leaving`). Plans that buffer records (sorts, merges, text searches by score) return older
 versions: `Selection.current` reads and tests their records again. So does the code that retries after a WriteConflict,
 which may first have to wait for a transaction (`await_transaction`).
@@ -23,9 +23,9 @@ from mongottl.document.validate import validate_document
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.write_unit import living_now
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.stages.stage import PlanStage, check_alive
+from mongottl.exec.unit.write_unit import living_now
 from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (

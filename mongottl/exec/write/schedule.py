@@ -13,9 +13,9 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.key_ranges import ascending_values
 from mongottl.document.keystring import value_range
 from mongottl.document.types import INT64_MAX, INT64_MIN, Date, Int64, Value
-from mongottl.exec.operation.arming import date_due_s, numbers_are_dates
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.unit.arming import date_due_s, numbers_are_dates
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.storage.interface import MAX_RECORD_ID, ExpiryIndex, KeyRange, Record, RecordStore
 from mongottl.ttl.policy import NEVER_AT_S, NO_CUTOFF_S, NO_TTL, expires_at_s
 

@@ -4,7 +4,7 @@
 
 and `state: "committed"` if that was a transaction.
 
-The sessions themselves know it (`exec.operation.retryable_writes`). The collection is brought up to date before a
+The sessions themselves know it (`exec.sessions.retryable_writes`). The collection is brought up to date before a
 command that names it, so that no write has to pay for it.
 
 Source: MongoDB's manual, "Config Database".
@@ -17,8 +17,8 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.retryable_writes import WriteHistory
-from mongottl.exec.operation.session_ids import shown_id
+from mongottl.exec.sessions.retryable_writes import WriteHistory
+from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.write.writes import delete_batch, insert_document, update_record
 from mongottl.storage.interface import WriteConflict
 

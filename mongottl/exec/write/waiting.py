@@ -3,8 +3,8 @@
 from typing import Final
 
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.signal import Signal
 from mongottl.exec.operation.transaction_unit import abort_expired
+from mongottl.exec.running.signal import Signal
 from mongottl.storage.interface import WriteConflict
 from mongottl.storage.snapshot.claims import ClaimedByTransaction
 

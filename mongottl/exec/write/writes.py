@@ -27,9 +27,9 @@ from mongottl.document.validate import check_depth
 from mongottl.document.walk import ElementCursor, fields, find_field_at
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.write_unit import WriteUnit
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.stages.clustered_scan import check_nameable
+from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.capped import make_room
 from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key

@@ -1,7 +1,7 @@
 """Commands that the page runs: through the dispatcher, as those of every client, so that the same is checked, counted
 and logged."""
 
-from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.running.client import ClientInfo
 from mongottl.server.driving import drive
 from mongottl.server.shell import Shell
 from mongottl.wire.messages import OpMsg

@@ -49,10 +49,10 @@ from mongottl.document.validate import validate_document
 from mongottl.document.walk import ElementCursor, fields, find_field, find_field_at, get_value, read_embedded
 from mongottl.dump.extended_json import CONVERSION_ERRORS, document_of, no_constant, real_number, whole_number
 from mongottl.errors import ErrorCode
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import MS_PER_S
 from mongottl.exec.plan.express import partition_key
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import MS_PER_S
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.write.schedule import document_due_s
 from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command

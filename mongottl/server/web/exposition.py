@@ -23,8 +23,8 @@ from prometheus_client.registry import Collector
 from mongottl.build_info import is_compiled
 from mongottl.config import VERSION
 from mongottl.errors import code_name
-from mongottl.exec.operation.service import MS_PER_S
-from mongottl.exec.operation.usage import Latency
+from mongottl.exec.service.service import MS_PER_S
+from mongottl.exec.state.usage import Latency
 from mongottl.server.shell import Shell
 from mongottl.server.web import metric_table as table
 from mongottl.server.web.figures import (

@@ -12,9 +12,9 @@ import trio
 
 from mongottl.catalog.collection import Collection
 from mongottl.clock import SystemClock, VirtualClock
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
-from mongottl.exec.operation.service import MS_PER_S, ServiceContext
 from mongottl.exec.results.cursors import ClientCursor
+from mongottl.exec.service.service import MS_PER_S, ServiceContext
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.write.schedule import LATEST_S, count_by_due, expires, first_due_s
 from mongottl.server.driving import drive
 from mongottl.server.shell import Shell

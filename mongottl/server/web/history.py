@@ -18,9 +18,9 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from mongottl.commands.dialect_hooks import hooks_of
-from mongottl.exec.operation.observation import Observation, Spent
-from mongottl.exec.operation.request_units import HUNDREDTHS
-from mongottl.exec.operation.service import MS_PER_S, ServiceContext
+from mongottl.exec.service.service import MS_PER_S, ServiceContext
+from mongottl.exec.state.observation import Observation, Spent
+from mongottl.exec.state.request_units import HUNDREDTHS
 from mongottl.server.web.figures import is_frozen
 
 KEPT_S: Final = 600

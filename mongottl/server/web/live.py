@@ -18,9 +18,9 @@ import trio
 
 from mongottl.catalog.collection import Collection
 from mongottl.errors import ErrorCode, code_name
-from mongottl.exec.operation.request_units import UnitsReport
-from mongottl.exec.operation.service import MS_PER_S
-from mongottl.exec.operation.usage import next_bucket_micros
+from mongottl.exec.service.service import MS_PER_S
+from mongottl.exec.state.request_units import UnitsReport
+from mongottl.exec.state.usage import next_bucket_micros
 from mongottl.exec.write.schedule import expires
 from mongottl.server.shell import Shell
 from mongottl.server.web.figures import (

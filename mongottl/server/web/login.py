@@ -20,7 +20,7 @@ import trio
 from mongottl.document.build import encode
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import get_value
-from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.running.client import ClientInfo
 from mongottl.security import scram
 from mongottl.security.accounts import Generation
 from mongottl.security.names import UserName

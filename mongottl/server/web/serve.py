@@ -6,7 +6,7 @@ import ssl
 import trio
 
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.observation import Observation
+from mongottl.exec.state.observation import Observation
 from mongottl.server.listeners import open_listeners, port_of, reachable
 from mongottl.server.shell import Shell
 from mongottl.server.web.http import HttpServer

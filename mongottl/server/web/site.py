@@ -38,7 +38,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import ErrorCode
-from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.running.client import ClientInfo
 from mongottl.security.privileges import CLUSTER, Need
 from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command

@@ -15,9 +15,9 @@ from pymongo.errors import CursorNotFound, OperationFailure, WriteError
 import mongottl
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.service import ServiceContext
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.opening import open_engine

@@ -23,7 +23,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.errors import DuplicateKeyError as DuplicateKey
 from mongottl.errors import WriteError as RefusedWrite
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
 
 if TYPE_CHECKING:
     from mongottl.query.match import MatchExpression

@@ -14,9 +14,9 @@ from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.document.build import encode
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.expiry import reap_due
 from mongottl.exec.write.writes import insert_batch, prepare_document
 from mongottl.storage.opening import open_engine

@@ -13,7 +13,7 @@ import pymongo
 import pytest
 
 import mongottl
-from mongottl.exec.operation.observation import KEPT_FAILURES, KEPT_SLOW, Observation, SlowCommand
+from mongottl.exec.state.observation import KEPT_FAILURES, KEPT_SLOW, Observation, SlowCommand
 from mongottl.server.web import live, site
 from mongottl.server.web.live import percentile_ms
 from mongottl.storage.interface import EngineUnavailable

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.temporary_files import TemporaryFiles
+from mongottl.exec.state.temporary_files import TemporaryFiles
 from mongottl.query.sorter import MAX_FILE_RUNS, Sorter
 from mongottl.query.spill import SpillFile, SpillSpace
 

@@ -16,12 +16,12 @@ from mongottl.commands.registry import CommandFunction
 from mongottl.config import ServerConfig
 from mongottl.document.types import Value
 from mongottl.errors import RETRYABLE_WRITE_CODES, CommandError, ProtocolError
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.observation import Observation
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import Flush, Wait
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Flush, Wait
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.state.observation import Observation
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.server.message_body import MAX_BODY_BYTES

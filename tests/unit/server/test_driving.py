@@ -8,9 +8,9 @@ import trio
 import trio.testing
 
 from mongottl.clock import SystemClock
-from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.stack import Stacks, StepTimes
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.running.stack import Stacks, StepTimes
+from mongottl.exec.running.steps import Wait
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log

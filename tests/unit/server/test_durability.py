@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from mongottl.clock import SystemClock
-from mongottl.exec.operation.compaction import Compaction
+from mongottl.exec.state.compaction import Compaction
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.storage.interface import EngineUnavailable

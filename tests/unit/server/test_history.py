@@ -10,8 +10,8 @@ import pytest
 from mongottl.catalog.throughput import Throughput
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.observation import Observation
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.state.observation import Observation
 from mongottl.server.web.history import KEPT_S, MAX_BUDGETS, OTHERS, History
 from mongottl.storage.opening import open_engine
 

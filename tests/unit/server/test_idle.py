@@ -9,9 +9,9 @@ from bson import Int64
 
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.stack import Steps
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.service.service import ServiceContext
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.opening import open_engine

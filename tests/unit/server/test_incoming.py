@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from mongottl.clock import Clock
 from mongottl.config import MemoryLimits
-from mongottl.exec.operation.metrics import Metrics
+from mongottl.exec.state.metrics import Metrics
 from mongottl.server.incoming import (
     BYTES_PER_S,
     GRACE_S,

@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from mongottl.clock import SystemClock
-from mongottl.exec.operation.signal import Signal
-from mongottl.exec.operation.stack import Stacks, StepTimes
+from mongottl.exec.running.signal import Signal
+from mongottl.exec.running.stack import Stacks, StepTimes
 from mongottl.server.poller import Pause, Poller
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll is Linux's")

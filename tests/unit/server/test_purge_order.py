@@ -13,8 +13,8 @@ from bson import Binary, Int64
 from mongottl.catalog.collection import Collection
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.expiry import PURGE_BATCH, SCATTERED_BY, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log

@@ -11,8 +11,8 @@ import trio.testing
 
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mongottl.exec.operation.client import ClientInfo
+from mongottl.exec.running.client import ClientInfo
 from mongottl.server.reset_watch import ResetWatch, SharedState, program_of
 
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"

@@ -13,12 +13,12 @@ from bson import Binary, Int64
 
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.client import ClientInfo
-from mongottl.exec.operation.service import ServiceContext
-from mongottl.exec.operation.session_ids import session_key
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import Flush, Wait
 from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Flush, Wait
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.session_ids import session_key
 from mongottl.exec.write.expiry import PURGE_BYTES, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log

@@ -15,7 +15,7 @@ from mongottl.dialect.cosmos.wording import activity_id
 from mongottl.document.build import encode
 from mongottl.document.types import Int64, Value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.request_units import HUNDREDTHS, UnitsReport
+from mongottl.exec.state.request_units import HUNDREDTHS, UnitsReport
 
 
 class GetLastRequestStatisticsRequest(NamedTuple):

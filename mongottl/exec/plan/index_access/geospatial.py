@@ -14,7 +14,6 @@ from mongottl.catalog.index_kinds.geospatial import (
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.access_path import AccessPath, IndexPath, OrPath
 from mongottl.exec.plan.bounds import (
     BoundComponent,
@@ -28,6 +27,7 @@ from mongottl.exec.plan.index_access.btree import BtreeAccess
 from mongottl.exec.plan.predicates import Filter, Predicate
 from mongottl.exec.stages.near_scan import KeyedNearness, NearStage
 from mongottl.exec.stages.stage import PlanStage
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.geometry.geohash import Geohash
 from mongottl.geometry.nearness import Nearness, PlaneNearness
 from mongottl.query.match import MatchExpression

@@ -8,12 +8,12 @@ from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_kinds.text import TextKeyGenerator
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.recovery_unit import RecoveryUnit
 from mongottl.exec.plan.access_path import AccessPath, IndexPath
 from mongottl.exec.plan.index_access.access import IndexAccess
 from mongottl.exec.plan.predicates import Filter
 from mongottl.exec.stages.stage import PlanStage
 from mongottl.exec.stages.text_scan import TextStage
+from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.query.fulltext.search import TextSearch
 from mongottl.query.match import MatchExpression
 from mongottl.query.match.text import TextExpression

@@ -8,7 +8,7 @@ from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Rege
 
 from mongottl.commands.admin.cluster_parameters import _FIELDS
 from mongottl.document.types import BOOL
-from mongottl.exec.operation.cluster_parameters import DEFAULTS
+from mongottl.exec.state.cluster_parameters import DEFAULTS
 from tests.running import Running
 
 SAMPLES: dict[str, Any] = {

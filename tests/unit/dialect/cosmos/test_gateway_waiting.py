@@ -20,8 +20,8 @@ from mongottl.dialect.cosmos.dialect import configure_account, cosmos_of
 from mongottl.dialect.cosmos.gateway import CosmosGateway
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Wait
 from tests.running import START_MS, Running
 from tests.steps import run_to_end
 

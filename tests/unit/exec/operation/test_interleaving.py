@@ -13,7 +13,7 @@ import pytest
 
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.stack import Steps
+from mongottl.exec.running.stack import Steps
 from mongottl.exec.write.expiry import reap_due
 from mongottl.security.accounts import Login
 from mongottl.security.names import UserName

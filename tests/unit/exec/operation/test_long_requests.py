@@ -11,8 +11,8 @@ from mongottl.commands.request import GenericArguments
 from mongottl.document.interrupt import give_way
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import LONG_REQUEST_BYTES
-from mongottl.exec.operation.stack import Steps
 from mongottl.exec.results.cursors import ClientCursor, ListPages
+from mongottl.exec.running.stack import Steps
 from tests.running import Document, Running, hurried_clock
 from tests.steps import begin, counted, run_to_end
 

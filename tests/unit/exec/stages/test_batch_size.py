@@ -2,9 +2,9 @@
 
 from mongottl.clock import Clock, SystemClock
 from mongottl.config import ServerConfig
-from mongottl.exec.operation.client import ClientInfo
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.service import ServiceContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.stages.stage import BATCH, FIRST_BATCH, next_batch_size
 from mongottl.storage.opening import open_engine
 

@@ -6,8 +6,8 @@ import pytest
 
 from mongottl.document.build import encode
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.recovery_unit import uuid_text
 from mongottl.exec.stages.stage import BATCH, PlanStage, SortStage
+from mongottl.exec.unit.recovery_unit import uuid_text
 from mongottl.exec.write.writes import delete_batch
 from mongottl.query.context import ParseContext
 from mongottl.query.projection import parse_projection

@@ -6,7 +6,7 @@ import bson
 import pytest
 
 from mongottl.errors import CommandError
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.steps import Wait
 from mongottl.exec.write.copying import copy_as_capped
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.opening import open_engine

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mongottl.catalog.collection import Collection, IndexEntry
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.stack import Steps
-from mongottl.exec.operation.steps import Wait
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Wait
 from mongottl.exec.write.index_build import BUILD_BATCH, build_indexes
 from mongottl.storage.interface import KeyRange
 from tests.gaps import MAX_GAP_S, measured

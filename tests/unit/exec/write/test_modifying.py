@@ -8,7 +8,7 @@ import pytest
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.exec.operation.stack import Steps
+from mongottl.exec.running.stack import Steps
 from mongottl.storage.interface import KeyRange
 from mongottl.storage.opening import open_engine
 from tests.running import START_MS, Document, Running

@@ -10,7 +10,7 @@ import pytest
 
 from mongottl.config import MemoryLimits
 from mongottl.errors import CommandError
-from mongottl.exec.operation.temporary_files import TemporaryFiles
+from mongottl.exec.state.temporary_files import TemporaryFiles
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from mongottl.query.pipeline import DocumentSource, ListSource, RunContext, open_pipeline, optimise, parse_pipeline

@@ -9,7 +9,7 @@ import pytest
 
 from mongottl.config import MemoryLimits
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.temporary_files import TemporaryFiles
+from mongottl.exec.state.temporary_files import TemporaryFiles
 from mongottl.query.context import ParseContext
 from mongottl.query.pipeline import ListSource, RunContext, drain, open_pipeline, parse_pipeline
 from mongottl.query.pipeline.group import GroupSource

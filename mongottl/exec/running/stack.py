@@ -1,0 +1,471 @@
+"""The stacks of calls on which operations run, so that others run in the middle of one.
+
+An operation is a plain function. Anywhere, however deep, it can be left and gone on with later, since it runs in a
+greenlet:
+
+    server's thread   ── begin ─┐              ┌─ other operations ─┐              ┌─ …
+    greenlet                    └─ … give_way ─┘                    └─ … wait … ───┘
+
+It is left in three ways. Between two steps of its work, by `give_way` and `wait`, any state may change: collections are
+dropped, documents expire, the clock moves. And in the middle of an evaluation that takes long (`document.interrupt`):
+of an expression, of a filter, of a request that is parsed. What was read before it may have changed then as well, so
+that stages read a batch of records first and then test them, writes fail with a WriteConflict, and are repeated, if a
+record is no longer what it was when its filter was evaluated, and planning is checked (`plan.planner.make_plan`).
+Calls of an engine that waits for its answer are a third one. An open unit of work is never left. What may be
+interleaved, and what follows from it: `docs/architecture.md`.
+
+Who runs operations is given the `Steps` of one that was left, does what it waits for, and goes on with it (`Stacks`).
+Most commands are short and are never left, and entering a greenlet takes as long as a tenth of one. So one stack can
+answer many of them, one after another, until one is left, which then keeps the stack (`Stacks.host`).
+
+Outside of any stack, as at the start and in tests, `give_way` and the waits return at once.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from mongottl.document.interrupt import (
+    begin_evaluation,
+    clear_check,
+    end_evaluation,
+    in_undivided,
+    may_leave,
+    set_check,
+)
+from mongottl.exec.running.steps import Flush, InThread, Step, Wait, WithoutWriters
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+
+# How long an operation goes on before it is left in the middle of an evaluation.
+LEFT_AFTER_S: Final = 0.002
+# How long short steps follow one another before others may run: switching takes as long as a short step.
+TOGETHER_S: Final = 0.0002
+# So many greenlets are kept for other operations: a new one costs as much as forty switches.
+_MOST_IDLE: Final = 64
+
+
+class _Abandoned(BaseException):
+    """Ends an operation whose steps are closed. No Exception, so that no evaluation catches it."""
+
+
+class _Kept(BaseException):
+    """Ends the function that a stack hosts, because an operation has kept the stack; that has ended now.
+
+    No Exception, so that nothing that the function calls catches it.
+    """
+
+    def __init__(self, result: Any, error: BaseException | None) -> None:
+        self.result = result
+        self.error = error
+
+
+class StepTimes:
+    """left_after_s: how long an operation goes on before it is left in the middle of an evaluation.
+    together_s: how long short steps follow one another.
+    """
+
+    def __init__(self, left_after_s: float = LEFT_AFTER_S, together_s: float = TOGETHER_S) -> None:
+        self.left_after_s = left_after_s
+        self.together_s = together_s
+
+
+class Interruptible:
+    """What a stack knows of the operation that runs on it.
+
+    was_left: whether it was left in the middle of a step, so that what it had read may have changed.
+    """
+
+    def __init__(self) -> None:
+        self.was_left = False
+
+    def check_interrupt(self) -> None:
+        """Raises what ends the operation: MaxTimeMSExpired (50), Interrupted (11601), InterruptedAtShutdown (11600)."""
+        raise NotImplementedError
+
+    def may_leave_evaluations(self) -> bool:
+        """Whether others may run in the middle of its evaluations."""
+        raise NotImplementedError
+
+    def register(self) -> None:
+        """Called whenever it is left: others can see it from then on, and end it."""
+        raise NotImplementedError
+
+
+class Stack:
+    """A greenlet in which one operation runs after another.
+
+    operation: of which it is the stack at present; None for one that no client has sent, and before it is known.
+    started_s: when it has begun, in monotonic seconds. hosts: whether it answers operations, one after another, and
+    none of them was left.
+    """
+
+    def __init__(self, stacks: "Stacks") -> None:
+        self._stacks = stacks
+        self._run: Any = greenlet(_run_operations)
+        # A greenlet runs in one thread only.
+        self._ident = threading.get_ident()
+        # For the greenlet, not arguments of `switch`: it would hold these while it is idle.
+        self.function: Callable[[], Any] | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.has_ended = False
+        self.hosts = False
+        self.operation: Interruptible | None = None
+        self.started_s = 0.0
+        # Why it was left; what is raised where it was left, None to go on; whether it must end.
+        self.step: Step = None
+        self._thrown: BaseException | None = None
+        self._is_abandoned = False
+        self._checks: list[Callable[[], None]] = []
+        self._begun_s = 0.0
+        self._until_s = 0.0
+        self._leave_at_s = 0.0
+
+    def begin(self, function: Callable[[], Any], hosts: bool = False) -> bool:
+        """Begins an operation; whether it has ended. hosts: whether the function answers several."""
+        self.function = function
+        self.hosts = hosts
+        self.operation = None
+        self.has_ended = False
+        self._is_abandoned = False
+        return self._switch(True)
+
+    def begin_hosted(self) -> None:
+        """Begins one of the operations that it hosts."""
+        now_s = self._stacks.monotonic_s()
+        self.started_s = now_s
+        self._set_times(now_s)
+
+    def end_hosted(self) -> None:
+        """Ends one that was not left."""
+        if self.operation is not None:
+            self.operation = None
+            clear_check(self._ident)
+
+    def resume(self, error: BaseException | None) -> bool:
+        """Goes on with an operation that was left; whether it has ended. error: is raised where it was left."""
+        self._thrown = error
+        return self._switch(False)
+
+    def abandon(self) -> None:
+        """Ends an operation that was left."""
+        self._is_abandoned = True
+        self._thrown = _Abandoned()
+        self._switch(False)
+
+    def _switch(self, begins: bool) -> bool:
+        stacks = self._stacks
+        now_s = stacks.monotonic_s()
+        if begins:
+            self.started_s = now_s
+        self._set_times(now_s)
+        outer = stacks.present
+        stacks.present = self
+        if self.operation is not None:
+            set_check(stacks.check, stacks.monotonic_s, now_s, self._ident)
+        run = self._run
+        # The server's thread may be in another greenlet than before.
+        run.parent = getcurrent()
+        run.stack = self
+        try:
+            run.switch()
+        finally:
+            stacks.present = outer
+            if self.operation is not None:
+                clear_check(self._ident)
+        return self.has_ended
+
+    def _set_times(self, now_s: float) -> None:
+        times = self._stacks.times
+        self._begun_s = now_s
+        self._until_s = now_s + times.together_s
+        self._leave_at_s = now_s + times.left_after_s
+
+    def carry(self, operation: Interruptible) -> None:
+        """Makes the operation that has begun known: from now on its evaluations check for interruption."""
+        self.operation = operation
+        set_check(self._stacks.check, self._stacks.monotonic_s, self._begun_s, self._ident)
+
+    def take(self) -> Any:
+        """The result at the end; raises the error of a failed operation."""
+        result = self.result
+        error = self.error
+        self.result = None
+        self.error = None
+        self.operation = None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # its traceback has this frame
+        return result
+
+    def end_step(self) -> float:
+        """Called between two steps: how long the last one has taken, in seconds."""
+        now_s = self._stacks.monotonic_s()
+        taken_s = now_s - self._begun_s
+        self._begun_s = now_s
+        return taken_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time, after `end_step`, to let others run."""
+        return self._begun_s >= self._until_s
+
+    def leave(self, step: Step) -> None:
+        """Lets others run, and does what the step says. Raises the error with which that has failed.
+
+        An operation that is given up is not left again: it ends without letting others run, and where it would wait.
+        """
+        if self._is_abandoned:
+            if isinstance(step, Wait):
+                raise _Abandoned
+            return
+        if in_undivided():
+            raise AssertionError("an operation cannot be left in an undivided block")
+        self.hosts = False
+        evaluating = end_evaluation()
+        operation = self.operation
+        if operation is not None:
+            operation.register()
+        self.step = step
+        self._run.parent.switch()
+        self.step = None
+        error = self._thrown
+        if error is not None:
+            self._thrown = None
+            raise error
+        if evaluating:
+            begin_evaluation()
+        for check in self._checks:
+            check()
+
+    def leave_midway(self, step: Step) -> None:
+        """`leave` in the middle of a step."""
+        if self.operation is not None:
+            self.operation.was_left = True
+        self.leave(step)
+
+    def leave_if_due(self) -> None:
+        """Called by checks for interruption, anywhere: leaves an evaluation that takes long."""
+        if self._stacks.monotonic_s() >= self._leave_at_s and may_leave():
+            self.leave_midway(None)
+
+    def compute(self, function: Callable[[], Any], check: Callable[[], None]) -> Any:
+        """What the function returns. check: called whenever it was left."""
+        checks = self._checks
+        self._checks = [*checks, check]
+        try:
+            return function()
+        finally:
+            self._checks = checks
+
+
+class Steps(Generic[T]):
+    """What is left of an operation that was left. Its next step is what it waits for now, None if it only lets others
+    run; StopIteration with its result, or its error, at the end."""
+
+    def __init__(self, stacks: "Stacks", stack: Stack) -> None:
+        self._stacks = stacks
+        self._stack: Stack | None = stack
+        self._is_new = True
+
+    def __iter__(self) -> "Steps[T]":
+        return self
+
+    def __next__(self) -> Step:
+        stack = self._stack
+        if stack is None:
+            raise StopIteration
+        if self._is_new:
+            self._is_new = False
+            return stack.step
+        return self._go_on(stack, None)
+
+    def throw(self, error: BaseException) -> Step:
+        """The next step after an error, which is raised where the operation was left."""
+        stack = self._stack
+        if stack is None:
+            raise error
+        self._is_new = False
+        return self._go_on(stack, error)
+
+    def _go_on(self, stack: Stack, error: BaseException | None) -> Step:
+        if not stack.resume(error):
+            return stack.step
+        self._stack = None
+        try:
+            result = self._stacks.settle(stack)
+        except StopIteration as stop:
+            raise RuntimeError("an operation raised StopIteration") from stop
+        raise StopIteration(result)
+
+    def close(self) -> None:
+        """Ends the operation where it was left."""
+        stack = self._stack
+        if stack is None:
+            return
+        self._stack = None
+        stack.abandon()
+        with suppress(_Abandoned):
+            self._stacks.settle(stack)
+
+
+class Stacks:
+    """Runs the operations of one server.
+
+    monotonic_s: the clock's method. times: how long operations go on. present: the stack that runs now, None outside.
+    check: called for checks for interruption within evaluations; it calls `check_present`.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float], times: StepTimes) -> None:
+        self.monotonic_s = monotonic_s
+        self.times = times
+        self.present: Stack | None = None
+        self.check: Callable[[], None] = self.check_present
+        self._idle: list[Stack] = []
+
+    def begin(self, function: Callable[[], T]) -> T | Steps[T]:
+        """Begins an operation: its result, or its steps if it was left before its end. Raises its error."""
+        idle = self._idle
+        stack = idle.pop() if idle else Stack(self)
+        if stack.begin(function):
+            result: T = self.settle(stack)
+            return result
+        return Steps(self, stack)
+
+    def host(self, function: Callable[[], None]) -> Steps[Any] | None:
+        """Calls a function that answers operations by `call`: None when it has returned; the steps of an operation that
+        was left, with which the function has ended, too."""
+        idle = self._idle
+        stack = idle.pop() if idle else Stack(self)
+        if stack.begin(function, hosts=True):
+            self.settle(stack)
+            return None
+        return Steps(self, stack)
+
+    def call(self, function: Callable[[A, B], T], first: A, second: B) -> T | Steps[T]:
+        """`begin` for a function of two arguments. It runs on the present stack if that hosts operations."""
+        stack = self.present
+        if stack is None or not stack.hosts:
+            return self.begin(partial(function, first, second))
+        stack.begin_hosted()
+        try:
+            result = function(first, second)
+        except GreenletExit:
+            raise
+        except BaseException as error:
+            if not stack.hosts:
+                raise _Kept(None, error) from None
+            stack.end_hosted()
+            raise
+        if not stack.hosts:
+            raise _Kept(result, None)
+        stack.end_hosted()
+        return result
+
+    def settle(self, stack: Stack) -> Any:
+        """The result of an operation that has ended; its stack is given to others."""
+        if len(self._idle) < _MOST_IDLE:
+            self._idle.append(stack)
+        return stack.take()
+
+    def carry(self, operation: Interruptible) -> None:
+        """Makes the operation known that runs now."""
+        if self.present is not None:
+            self.present.carry(operation)
+
+    def give_way(self) -> None:
+        """Called between two steps of work that no client waits for: lets others run, if it has gone on long enough."""
+        stack = self.present
+        if stack is not None:
+            stack.end_step()
+            if stack.is_over:
+                stack.leave(None)
+
+    def wait(self, step: Wait) -> None:
+        """Returns when the wait is over."""
+        if self.present is not None:
+            self.present.leave(step)
+
+    def flush(self) -> None:
+        """Returns when all that was committed so far is on disk. EngineUnavailable."""
+        if self.present is not None:
+            self.present.leave(Flush())
+
+    def in_thread(self, function: Callable[[], T], without_writers: bool = False) -> T:
+        """What a function returns that takes long and does not touch the server's state; it may run in another thread.
+
+        without_writers: whether no other command that writes may go on meanwhile.
+        """
+        if self.present is None:
+            return function()
+        step = WithoutWriters(function) if without_writers else InThread(function)
+        self.present.leave(step)
+        result: T = step.result()  # type: ignore[assignment]
+        return result
+
+    def compute(self, function: Callable[[], T], check: Callable[[], None] | None = None) -> T:
+        """What the function returns; it is left as evaluations are.
+
+        check: called whenever it was left; raises an error, which ends it, if what it depends on has changed.
+        """
+        stack = self.present
+        begun = begin_evaluation()
+        try:
+            if stack is None or check is None:
+                return function()
+            result: T = stack.compute(function, check)
+            return result
+        finally:
+            if begun:
+                end_evaluation()
+
+    def check_present(self) -> None:
+        """Ends the present operation if it must end, and lets others run if its evaluation takes long."""
+        stack = self.present
+        if stack is None or stack.operation is None:
+            return
+        stack.operation.check_interrupt()
+        if stack.operation.may_leave_evaluations():
+            stack.leave_if_due()
+
+
+def _run_operations() -> None:
+    """Runs one operation after the other.
+
+    While it is idle it holds nothing. The garbage collector does not see what a greenlet holds that is left, so that
+    even a whole server would stay.
+    """
+    while True:
+        stack = _take_stack()
+        function = stack.function
+        assert function is not None
+        stack.function = None
+        try:
+            stack.result = function()
+        except GreenletExit:
+            raise
+        except _Kept as kept:
+            stack.result = kept.result
+            stack.error = kept.error
+        except BaseException as error:
+            stack.error = error
+        stack.has_ended = True
+        del function, stack
+        getcurrent().parent.switch()
+
+
+def _take_stack() -> Stack:
+    """The stack of the present greenlet, which does not keep it."""
+    present = getcurrent()
+    stack: Stack = present.stack
+    present.stack = None
+    return stack

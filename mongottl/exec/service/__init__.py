@@ -1,0 +1,6 @@
+"""The state that all operations of a server share.
+
+service         ServiceContext: the engine, the catalog, and all parts of `exec.state` and `exec.sessions`
+commit_log      how units of work are committed, with their entries of the oplog
+stored_clock    a clock that tests have moved
+"""

@@ -1,0 +1,131 @@
+"""How a unit of work is committed: every commit that the oplog has to know of goes through here.
+
+    tick                the cluster time of the commit
+    oplog entries       made of the unit's changes, with that time; with a data directory stored in the unit itself
+    engine commit       all or nothing of it, statements of a retryable write included
+    session             remembers what the statements have done
+    oplog in memory     the entries are appended, and change streams that wait for them are woken
+
+    WriteUnit.commit, commit_transaction ──► CommitLog.commit
+    catalog, in its own unit of work     ──► CommitLog.log_catalog_change       the last step follows its commit
+    what several units have changed      ──► CommitLog.log_alone
+
+What else follows a commit of records is `exec.unit.arming.note_written`.
+"""
+
+from functools import partial
+from typing import Final
+
+from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.collection import Collection
+from mongottl.clock import Clock
+from mongottl.document.types import Value
+from mongottl.exec.sessions.cursor_registry import CursorRegistry
+from mongottl.exec.sessions.retryable_writes import RetryableWrite
+from mongottl.exec.sessions.sessions import SessionRegistry
+from mongottl.exec.state.cluster_clock import ClusterClock
+from mongottl.oplog.change import LoggedChange, catalog_change, no_operation
+from mongottl.oplog.entry import OplogEntry, TransactionPart
+from mongottl.oplog.log import OPLOG_NUMBER, Oplog
+from mongottl.oplog.statements import Statements
+from mongottl.storage.interface import WriteUnitOfWork
+
+
+class CommitLog:
+    """Commits units of work, and records in the oplog what they have changed."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        cluster_clock: ClusterClock,
+        oplog: Oplog,
+        sessions: SessionRegistry,
+        cursors: CursorRegistry,
+    ) -> None:
+        self._clock: Final = clock
+        self._catalog: Final = catalog
+        self._cluster_clock: Final = cluster_clock
+        self._oplog: Final = oplog
+        self._sessions: Final = sessions
+        self._cursors: Final = cursors
+
+    def commit(
+        self,
+        work: WriteUnitOfWork,
+        changes: list[LoggedChange],
+        now_ms: int,
+        write: RetryableWrite | None = None,
+        transaction: tuple[bytes, int] | None = None,
+    ) -> None:
+        """Commits a unit of work with these changes, which may be none. The errors of the engine: nothing is committed.
+
+        now_ms: wall time of the unit. write: whose statements it executes. transaction: that it commits, as the id of
+        its session, `{id, uid}`, and its number.
+        """
+        oplog = self._oplog
+        cluster_clock = self._cluster_clock
+        at = cluster_clock.tick(now_ms)
+        statements: Statements | None = None
+        if write is not None and write.pending and oplog.rows is not None:
+            statements = write.statements
+            if not changes:
+                changes = [no_operation()]
+        last = len(changes) - 1
+        if transaction is not None:
+            # All its entries have the time of its commit. In `local.oplog.rs` each has one of its own, up to that.
+            for _ in range(last):
+                at = cluster_clock.tick(now_ms)
+        entries: list[OplogEntry] = []
+        first_index = 0
+        for number, change in enumerate(changes):
+            part: TransactionPart | None = None
+            entry_at = at
+            if transaction is not None:
+                part = TransactionPart(transaction[0], transaction[1], first_index, last - number)
+                first_index += change.count
+            elif number:
+                entry_at = cluster_clock.tick(now_ms)
+            entry = OplogEntry(change, entry_at, now_ms, part)
+            entries.append(oplog.put(entry, work, statements if number == last else None))
+        if cluster_clock.limit_due:
+            cluster_clock.put_limit(work)
+        work.commit()
+        if write is not None:
+            self._sessions.committed(write, now_ms, at)
+        for entry in entries:
+            self._append(entry)
+
+    def log_catalog_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
+        """Logs a change of a collection or its indexes in the unit of work of the catalog that makes it, which the
+        catalog commits. kind, detail: see `catalog.change_kinds`."""
+        change = catalog_change(kind, collection, detail)
+        if change is not None:
+            self._log(work, change)
+
+    def log_alone(self, change: LoggedChange) -> None:
+        """Logs, in a unit of work of its own, what was changed by several: a database was dropped after its
+        collections, or options were changed together with an index."""
+        self._catalog.in_unit(partial(self._log, change=change))
+
+    def pass_metadata_write(self) -> None:
+        """Gives the end of a command that writes metadata a cluster time: not all that it commits is logged."""
+        self._cluster_clock.tick(self._clock.now_ms())
+
+    def _log(self, work: WriteUnitOfWork, change: LoggedChange) -> None:
+        """Puts a change in the oplog in a unit of work that others commit, with a cluster time of its own."""
+        now_ms = self._clock.now_ms()
+        cluster_clock = self._cluster_clock
+        entry = self._oplog.put(OplogEntry(change, cluster_clock.tick(now_ms), now_ms), work)
+        if cluster_clock.limit_due:
+            cluster_clock.put_limit(work)
+        work.on_commit(partial(self._append, entry))
+
+    def _append(self, entry: OplogEntry) -> None:
+        """Makes an entry visible after the commit, and wakes those who wait for it."""
+        self._oplog.append(entry)
+        cursors = self._cursors
+        if cursors.has_waiting:
+            cursors.notify_inserted(OPLOG_NUMBER)
+            for watched in entry.change.watched_as():
+                cursors.notify_inserted(watched)

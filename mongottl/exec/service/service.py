@@ -1,0 +1,360 @@
+"""The state of a server that its commands and its background tasks share."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from mongottl.catalog.catalog import Catalog, new_uuid
+from mongottl.catalog.collection import Collection
+from mongottl.catalog.options import CollectionOptions
+from mongottl.clock import Clock
+from mongottl.config import LogSettings, MemoryLimits, ServerConfig
+from mongottl.dialect import Dialect, dialect_of
+from mongottl.document.build import encode
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.registry import OperationRegistry, RunningOperation
+from mongottl.exec.running.stack import Stacks, StepTimes
+from mongottl.exec.service.commit_log import CommitLog
+from mongottl.exec.sessions.cursor_registry import CursorRegistry, OpenCursor
+from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_S, SessionRegistry
+from mongottl.exec.sessions.snapshots import KEPT_S, SnapshotRegistry
+from mongottl.exec.sessions.stored_sessions import StoredSessions
+from mongottl.exec.sessions.transactions import TRANSACTION_LIFETIME_S, TransactionRegistry
+from mongottl.exec.state.cluster_clock import ClusterClock
+from mongottl.exec.state.cluster_parameters import ClusterParameters
+from mongottl.exec.state.compaction import Compaction
+from mongottl.exec.state.connection_rate import ConnectionRate
+from mongottl.exec.state.failpoints import FailPoints
+from mongottl.exec.state.memory_size import available_memory_bytes
+from mongottl.exec.state.metrics import Metrics
+from mongottl.exec.state.object_ids import ObjectIdGenerator
+from mongottl.exec.state.observation import Observation
+from mongottl.exec.state.profiler import Profiler
+from mongottl.exec.state.provisioned import ProvisionedDatabases
+from mongottl.exec.state.query_settings import QuerySettings
+from mongottl.exec.state.query_stats import STORE_SHARE
+from mongottl.exec.state.request_units import RequestUnits
+from mongottl.exec.state.saved_states import SavedStates
+from mongottl.exec.state.temporary_files import TemporaryFiles
+from mongottl.exec.state.write_block import UserWriteBlock
+from mongottl.oplog.change import no_operation
+from mongottl.oplog.log import OPLOG_NUMBER, Oplog
+from mongottl.oplog.records import DATABASE, NAME, OplogRecords
+from mongottl.oplog.rows import OplogRows
+from mongottl.query.memory import MemoryBudget
+from mongottl.query.timestamps import TimestampClock
+from mongottl.security.accounts import Accounts
+from mongottl.storage.interface import DamagedRecord, StorageEngine
+from mongottl.storage.snapshot.claims import Claims
+from mongottl.storage.snapshot.history import History
+from mongottl.ttl.wheel import TimingWheel
+from mongottl.versions import DOLLAR_FIELDS, SYNTAX
+
+if TYPE_CHECKING:
+    from mongottl.javascript.processes import ScriptProcesses
+    from mongottl.javascript.scripts import AwaitTurn, Pause, Scripts
+
+MS_PER_S: Final = 1000
+# How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
+_SCRIPT_LIMIT_MS: Final = 60_000
+# The part of the memory that idle cursors may hold by default: one of so many.
+_CURSOR_SHARE: Final = 8
+# The same of running operations.
+_OPERATION_SHARE: Final = 4
+# The same of the documents that the storage engine keeps.
+_CACHE_SHARE: Final = 8
+_MS_PER_HOUR: Final = 3_600_000
+# What a reply may have besides the documents of its page.
+_AROUND_PAGE_BYTES: Final = 64 * 1024
+_LEVEL_BYTES: Final = 7
+
+
+class ConcernDefaults:
+    """The defaults set by setDefaultRWConcern, as raw documents; None where not set.
+
+    updated_ms, updated_at: wall time and cluster time of the last change; 0 and None for never.
+    """
+
+    def __init__(self) -> None:
+        self.read: bytes | None = None
+        self.write: bytes | None = None
+        self.updated_ms = 0
+        self.updated_at: Timestamp | None = None
+
+
+class ServiceContext:
+    """The state that all commands and background tasks of one server share."""
+
+    def __init__(self, config: ServerConfig, clock: Clock, engine: StorageEngine) -> None:
+        self.config = config
+        self.dialect: Dialect = dialect_of(config)
+        self.clock = clock
+        self.monotonic_s: Callable[[], float] = clock.elapsed_reader()
+        # How the server shows an operation to others.
+        self.describe_operation: Callable[[Any], RunningOperation] | None = None
+        self.stacks = Stacks(self.monotonic_s, StepTimes())
+        self.engine = engine
+        self.started_ms = clock.now_ms()
+        self.started_monotonic_s = clock.monotonic_s()
+        self.catalog = Catalog(engine, clock)
+        self.request_units = RequestUnits()
+        self.apply_dialect()
+        self.accounts = Accounts(self.catalog)
+        # Whether clients may do only what their users are allowed (--auth).
+        self.authorizes: bool = config.auth or self.dialect.demands_login
+        memory_bytes = available_memory_bytes()
+        cursor_bytes = config.cursor_memory_mb << 20 or memory_bytes // _CURSOR_SHARE
+        self.cursors = CursorRegistry(self.dialect.unknown_cursor, cursor_bytes)
+        operation_bytes = config.operation_memory_mb << 20 or memory_bytes // _OPERATION_SHARE
+        self.operation_memory = MemoryBudget(operation_bytes)
+        engine.set_cache_bytes(config.cache_memory_mb << 20 or memory_bytes // _CACHE_SHARE)
+        # Snapshots and transactions.
+        self.history = History()
+        self.claims = Claims()
+        self.snapshots = SnapshotRegistry()
+        self.transactions = TransactionRegistry()
+        self.transaction_lifetime_s = TRANSACTION_LIFETIME_S
+        self.metrics = Metrics()
+        # Set while the server's page is served.
+        self.observation: Observation | None = None
+        # What the announced version has; None if it has everything. refuses_dollar_fields: whether it stores no fields
+        # that begin with `$`.
+        self.features = self.dialect.features
+        self.refuses_dollar_fields: bool = self.features is not None and self.features.lacks(SYNTAX, DOLLAR_FIELDS)
+        self.fail_points = FailPoints()
+        self.profiler = Profiler(memory_bytes // STORE_SHARE)
+        self.operations = OperationRegistry()
+        # The connected clients, by connection id.
+        self.clients: dict[int, ClientInfo] = {}
+        self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
+        self.object_ids = ObjectIdGenerator()
+        self.timestamps = TimestampClock()
+        self.cluster_clock = ClusterClock(self.catalog, self.started_ms, engine.persistent)
+        self.sessions = SessionRegistry()
+        self.oplog = self._open_oplog()
+        rows = self.oplog.rows
+        if rows is not None:
+            self.sessions.store_in(StoredSessions(self.catalog, rows), self.started_monotonic_s)
+            rows.on_segment = self.sessions.save
+        self.commit_log = CommitLog(clock, self.catalog, self.cluster_clock, self.oplog, self.sessions, self.cursors)
+        if self.oplog.end == 0:
+            # As in MongoDB, so that there is a first cluster time to read from.
+            self.commit_log.log_alone(no_operation(encode({"msg": "initiating set"})))
+        self.catalog.change_listener = self.commit_log.log_catalog_change
+        # By queryShapeHash.
+        self.query_settings: dict[str, QuerySettings] = {}
+        self.limits = MemoryLimits()
+        self.log_settings = LogSettings(config.quiet, config.verbosity)
+        self.concern_defaults = ConcernDefaults()
+        self.cluster_parameters = ClusterParameters(self.catalog)
+        self.write_block = UserWriteBlock(self.catalog)
+        self.compaction = Compaction(engine, clock, config.compact_free_percent)
+        # Of the dialect `cosmos`; in another there are none.
+        self.databases = ProvisionedDatabases(self.catalog)
+        self.spill_space = TemporaryFiles(engine.folder, self._end_cursor_with_files)
+        self.ttl_monitor_enabled = config.ttl_monitor_enabled
+        self.purging = False
+        # Numbers of collections whose expiry times are not all in the wheel; see `exec.write.expiry`.
+        self.unarmed: set[int] = set()
+        # How many tasks are filling the wheel with the expiry times of a collection.
+        self.arming: int = 0
+        self.saved_states = SavedStates()
+        # Whether a saved state is about to be restored: new commands wait, and what runs ends.
+        self.restoring = False
+        # "database.collection" of collections under copy; new commands that write to them wait.
+        self.exclusive: set[str] = set()
+        # Identifies this run of the server in `hello`'s topologyVersion.
+        self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
+        # For getLog: the latest lines of the log of this name, None for an unknown name.
+        self.log_lines: Callable[[str], list[str] | None] = _no_log
+        # Logs a document that fails its collection's validator: client, namespace, document, errInfo.
+        self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
+        # Logs that `sparse` has no effect, in the dialect `cosmos`: client, namespace, name of the index.
+        self.log_ignored_sparse: Callable[[ClientInfo, str, str], None] = _no_sparse_warning
+        # Logs a login: client, mechanism, user, and why it failed, "" if it has not.
+        self.log_login: Callable[[ClientInfo, str, str, str], None] = _no_login
+        # Logs that a cursor was closed to make room.
+        self.log_ended_cursor: Callable[[OpenCursor], None] = _no_ended_cursor
+        # Logs a line that a script has printed.
+        self.log_script_output: Callable[[str], None] = _no_script_output
+        # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.
+        self.fsync_locks: int = 0
+        # Seconds from one TTL deletion to the next (`ttlMonitorSleepSecs`).
+        self.ttl_monitor_sleep_s: int = 1
+        # How many connections are established per second.
+        self.connection_rate = ConnectionRate()
+        # The parameter requireApiVersion: whether every command has to name the Stable API's version.
+        self.requires_api_version = False
+        # The parameter automationServiceDescriptor.
+        self.automation_descriptor = ""
+        # Reads the files of the server's certificate again. OSError, with a text, if they cannot be used.
+        self.rotate_certificates: Callable[[], None] = _nothing
+        # Stops the server, as a signal does.
+        self.request_stop: Callable[[], None] = _nothing
+        # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
+        self.wake_reaper: Callable[[], None] = _nothing
+        # Called when a command has found the disk full.
+        self.note_full_disk: Callable[[], None] = _nothing
+        # Called when a purge has found a damaged record, which is left where it is.
+        self.log_damaged_record: Callable[[DamagedRecord], None] = _no_damaged_record
+        self._script_processes: ScriptProcesses | None = None
+        self.script_limit_ms: int = _SCRIPT_LIMIT_MS
+        # Set when the server stops; long operations then end with InterruptedAtShutdown.
+        self.stopping = False
+        # Monotonic time from which on they end although the server's tasks have not been able to set it; 0.0: not yet.
+        self.stop_due_s: float = 0.0
+
+    def apply_dialect(self) -> None:
+        """Takes over the limits and the rules for names of the dialect: at the start, and after its configuration has
+        changed."""
+        limits = self.dialect.limits()
+        # Bounds on a stored document, its levels, on an `_id` and a shard key's value (0 for none). The length from
+        # which on a document may have too many levels, each of which takes seven bytes: type, empty name, length and
+        # end.
+        self.max_document_bytes: int = limits.max_document_bytes
+        self.max_depth: int = limits.max_depth
+        self.deep_bytes: int = _LEVEL_BYTES * limits.max_depth
+        self.max_id_bytes: int = limits.max_id_bytes
+        self.max_shard_key_bytes: int = limits.max_shard_key_bytes
+        # Bounds on the array of documents in a reply, on a message, and on the writes of a command.
+        self.max_message_bytes: int = limits.max_message_bytes
+        self.max_page_bytes: int = min(MAX_DOCUMENT_BYTES, self.max_message_bytes - _AROUND_PAGE_BYTES)
+        self.max_write_batch_size: int = limits.max_write_batch_size
+        # Bounds on the time of an operation, and of a transaction besides its lifetime, 0 for none.
+        self.max_operation_s: float = limits.max_operation_s
+        self.max_transaction_ms: int = limits.max_transaction_ms
+        self.catalog.naming = self.dialect.naming()
+        self.catalog.large_documents = self.dialect.has_large_documents()
+        self.dialect.wake_waiting()
+
+    def note_clock_change(self) -> None:
+        """Called after the clock was moved, stopped or started: wakes what waits for a time."""
+        self.wake_reaper()
+        self.dialect.wake_waiting()
+
+    def script_opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause, AwaitTurn], Scripts]":
+        """What opens the scripts of an operation, given its functions that let other operations run.
+
+        name: of the operator or command that needs them. owner: whose share of the processes they take.
+        BadValue (2) or CommandNotSupported (115) if the server runs no scripts.
+        """
+        from mongottl.javascript.library import refusal
+        from mongottl.javascript.processes import ScriptProcesses
+        from mongottl.javascript.scripts import Scripts
+
+        reason = self.why_no_scripts()
+        if reason:
+            raise refusal(name, reason)
+        processes = self._script_processes
+        if processes is None:
+            processes = ScriptProcesses(self.clock.monotonic_s, available_memory_bytes())
+            self._script_processes = processes
+        version = self.config.full_version()
+        elapsed = self.clock.monotonic_s
+        limit_ms = self.script_limit_ms
+        return lambda pause, await_turn: Scripts(
+            processes, pause, await_turn, elapsed, self.log_script_output, now_ms, version, limit_ms, owner
+        )
+
+    def why_no_scripts(self) -> str:
+        """Why the server runs no JavaScript, or "" if it does."""
+        from mongottl.javascript.library import missing_reason
+
+        forbidden = self.dialect.why_no_scripts()
+        if forbidden:
+            return forbidden
+        return missing_reason() if self.config.scripting else "JavaScript is turned off (--no-scripting)"
+
+    def save_sessions(self) -> None:
+        """Stores what sessions remember, so that the next start has nothing to read from the oplog."""
+        if not self.engine.failed:
+            self.catalog.in_unit(self.sessions.save)
+
+    def script_counts(self) -> tuple[int, int, int]:
+        """As `ScriptProcesses.counts`."""
+        return (0, 0, 0) if self._script_processes is None else self._script_processes.counts()
+
+    def end_idle_scripts(self) -> None:
+        """Ends the processes that no operation has used for some seconds."""
+        if self._script_processes is not None:
+            self._script_processes.end_idle()
+
+    def end_scripts(self) -> None:
+        """Ends the processes that run scripts."""
+        if self._script_processes is not None:
+            self._script_processes.close()
+
+    def _open_oplog(self) -> Oplog:
+        """The oplog, stored if the data is, and `local.oplog.rs` for its readers."""
+        config = self.config
+        max_bytes = max(config.oplog_size_mb, 1) << 20
+        retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
+        rows: OplogRows | None = None
+        if self.engine.persistent:
+            # What an earlier version of the server wrote there is not in the oplog.
+            floor = self.cluster_clock.last if self.catalog.all_collections() else Timestamp(0, 0)
+            rows = OplogRows(self.catalog, floor, max_bytes, retention_ms)
+        oplog = Oplog(max_bytes, retention_ms, rows)
+        if not self.dialect.shows_oplog:
+            return oplog
+        options = CollectionOptions(encode({"capped": True, "size": Int64(max_bytes), "autoIndexId": False}))
+        uuid = new_uuid() if rows is None else rows.uuid
+        self.catalog.attach(Collection(DATABASE, NAME, OPLOG_NUMBER, uuid, options, OplogRecords(oplog)))
+        return oplog
+
+    def _end_cursor_with_files(self) -> bool:
+        """Closes an idle cursor whose data is in files, because more cannot be opened; False if there is none."""
+        cursor = self.cursors.next_to_close_files()
+        if cursor is None:
+            return False
+        self.cursors.close(cursor)
+        self.cursors.ended_total += 1
+        self.log_ended_cursor(cursor)
+        return True
+
+    def close_idle(self) -> bool:
+        """Closes cursors and ends sessions that were unused for longer than their timeouts; called periodically, and
+        again at once if it returns that there are more cursors to close."""
+        now_s = self.clock.monotonic_s()
+        more = self.cursors.close_idle(now_s - self.config.cursor_timeout_s)
+        self.sessions.expire(now_s - SESSION_TIMEOUT_S)
+        more = self.cursors.close_orphaned(self.sessions) or more
+        self.transactions.forget_unknown(self.sessions)
+        self.snapshots.close_idle(now_s - KEPT_S)
+        return more
+
+    def now_s(self) -> int:
+        """Current wall time in whole seconds: the `_ts` of what is written now."""
+        return self.clock.now_ms() // MS_PER_S
+
+
+def _nothing() -> None:
+    pass
+
+
+def _no_damaged_record(error: DamagedRecord) -> None:
+    pass
+
+
+def _no_sparse_warning(client: ClientInfo, namespace: str, index: str) -> None:
+    pass
+
+
+def _no_warning(client: ClientInfo, namespace: str, document: str, info: str) -> None:
+    pass
+
+
+def _no_ended_cursor(cursor: OpenCursor) -> None:
+    pass
+
+
+def _no_script_output(line: str) -> None:
+    pass
+
+
+def _no_login(client: ClientInfo, mechanism: str, user: str, failure: str) -> None:
+    pass
+
+
+def _no_log(name: str) -> list[str] | None:
+    return None

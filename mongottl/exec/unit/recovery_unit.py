@@ -1,0 +1,80 @@
+"""The recovery unit of an operation: all its access to stored data, for reads and writes.
+
+    unit = op.recovery_unit
+    unit.records(collection).scan(…)       reads of records
+    unit.index(entry).scan_fetch(…)        reads of index entries
+    with unit.write(collection) as write:  one unit of work on a collection (`write_unit`)
+
+For the embedded engines these methods return the catalog's own stores. What lies between an operation and the engine (a
+snapshot, a transaction's own writes, a meter of request units; later a remote engine) is behind these three methods,
+and the stages do not know of it. Therefore no caller may keep a result of `records` or `index` longer than one step: a
+getMore has another recovery unit than the command that opened the cursor. Nor while it computes what may give way, were
+it an argument of the call, since what it belongs to may be dropped meanwhile.
+
+    RecoveryUnit                 the present
+    ├── MeteringRecoveryUnit     counts request units, around another one (`metering`)
+    └── TransactionRecoveryUnit  a transaction's snapshot and its own writes (`transaction_unit`)
+
+The name is MongoDB's; see architecture decision 12. DDL goes through the catalog, which has its own units of work.
+"""
+
+from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.retryable_writes import RetryableWrite
+from mongottl.exec.unit.write_unit import RecordingWriteUnit, WriteUnit
+from mongottl.storage.interface import RecordStore, SortedDataInterface
+
+
+def uuid_text(uuid: bytes) -> str:
+    """The 16 bytes of a UUID in the 8-4-4-4-12 hexadecimal form."""
+    digits = uuid.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def collection_dropped(collection: Collection) -> CommandError:
+    return CommandError(ErrorCode.QueryPlanKilled, f"collection dropped. UUID {uuid_text(collection.uuid.data)}")
+
+
+class RecoveryUnit:
+    """All reads and writes of one operation, or of one of the server's own tasks (reaper, index build).
+
+    retryable_write: the retryable write that the operation executes, or None.
+    """
+
+    def __init__(self, service: ServiceContext) -> None:
+        self._service = service
+        self.retryable_write: RetryableWrite | None = None
+
+    def records(self, collection: Collection) -> RecordStore:
+        """The record store of a collection, as this operation sees it. QueryPlanKilled (175) if it was dropped."""
+        if collection.dropped:
+            raise collection_dropped(collection)
+        return collection.store
+
+    def known_records(self, collection: Collection) -> RecordStore:
+        """The same, to read once more what the operation has read already: no meter counts it."""
+        return self.records(collection)
+
+    def index(self, entry: IndexEntry) -> SortedDataInterface:
+        """The sorted data of an index that has keys (`IndexEntry.has_keys`), as this operation sees it.
+
+        QueryPlanKilled (175) if it was dropped, perhaps while an evaluation between two reads was left.
+        """
+        if entry.dropped:
+            raise CommandError(ErrorCode.QueryPlanKilled, f"index '{entry.name}' dropped")
+        return entry.sorted_data
+
+    def write(self, collection: Collection) -> WriteUnit:
+        """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered, and
+        nothing else may run until then.
+
+        QueryPlanKilled (175) if the collection was dropped, perhaps while an engine waited here.
+        """
+        service = self._service
+        work = service.engine.unit_of_work()
+        if collection.dropped:
+            raise collection_dropped(collection)
+        if service.history.recording or service.claims.any:
+            return RecordingWriteUnit(service, collection, work, self.retryable_write)
+        return WriteUnit(service, collection, collection.store, work, self.retryable_write)

@@ -1,0 +1,515 @@
+"""Operations that are left, and gone on with later."""
+
+import gc
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from mongottl.commands import COMMANDS
+from mongottl.document.interrupt import Undivided, end_evaluation
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.operation_scripts import OperationScripts
+from mongottl.exec.running.stack import LEFT_AFTER_S, TOGETHER_S, Stacks, Steps, StepTimes
+from mongottl.exec.running.steps import InThread, Wait, WithoutWriters
+from mongottl.exec.service.service import ServiceContext
+from tests.running import Running
+
+T = TypeVar("T")
+
+
+class Elapsed:
+    """A monotonic clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def read(self) -> float:
+        return self.now_s
+
+
+def new_operation(in_transaction: bool = False) -> OperationContext:
+    """An operation that others can see."""
+    service = Running().service
+    service.describe_operation = lambda op: service.operations.begin(op, b"", "command", 0.0)
+    op = OperationContext(service, ClientInfo(1, "localhost:27017", "localhost:1"), "test")
+    op.spec = COMMANDS["ping"]
+    op.in_transaction = in_transaction
+    return op
+
+
+def registered(op: OperationContext) -> int:
+    return len(op.service.operations.all())
+
+
+@pytest.fixture
+def clock() -> Elapsed:
+    return Elapsed()
+
+
+@pytest.fixture
+def stacks(clock: Elapsed) -> Stacks:
+    return Stacks(clock.read, StepTimes(together_s=0.0))
+
+
+def begun(stacks: Stacks, function: Callable[[], T]) -> Steps[T]:
+    outcome = stacks.begin(function)
+    assert isinstance(outcome, Steps)
+    return outcome
+
+
+def ended(steps: Steps[T]) -> T:
+    """The result of an operation that is not left any more."""
+    with pytest.raises(StopIteration) as stop:
+        next(steps)
+    assert list(steps) == []
+    result: T = stop.value.value
+    return result
+
+
+def test_what_is_never_left_has_its_result_at_once(stacks: Stacks) -> None:
+    assert stacks.begin(lambda: ("a", "result")) == ("a", "result")
+    with pytest.raises(KeyError):
+        stacks.begin(lambda: {"a": 1}["x"])
+    assert stacks.present is None
+
+
+def test_why_it_is_left(stacks: Stacks) -> None:
+    done: list[str] = []
+
+    def run() -> str:
+        done.append("a")
+        stacks.wait(Wait(0.5))
+        done.append("b")
+        stacks.give_way()
+        done.append("c")
+        return "end"
+
+    steps = begun(stacks, run)
+    assert done == ["a"]
+    step = next(steps)
+    assert isinstance(step, Wait)
+    assert step.seconds == 0.5
+    assert done == ["a"]
+    assert next(steps) is None
+    assert done == ["a", "b"]
+    assert stacks.present is None
+    assert ended(steps) == "end"
+    assert done == ["a", "b", "c"]
+
+
+def test_short_steps_follow_one_another(clock: Elapsed) -> None:
+    stacks = Stacks(clock.read, StepTimes())
+    taken: list[float] = []
+
+    def run() -> None:
+        for _ in range(4):
+            clock.now_s += TOGETHER_S / 2
+            stack = stacks.present
+            assert stack is not None
+            taken.append(stack.end_step())
+            if stack.is_over:
+                stack.leave(None)
+
+    steps = begun(stacks, run)
+    assert len(taken) in (2, 3)
+    for _ in steps:
+        pass
+    assert taken == pytest.approx([TOGETHER_S / 2] * 4)
+
+
+def test_outside_of_an_operation_nothing_is_left(stacks: Stacks) -> None:
+    stacks.give_way()
+    stacks.wait(Wait(1e9))
+    stacks.flush()
+    assert stacks.in_thread(lambda: 5) == 5
+    assert stacks.compute(lambda: 6) == 6
+    stacks.carry(new_operation())
+    stacks.check_present()
+
+
+def test_what_is_computed_in_another_thread(stacks: Stacks) -> None:
+    def run() -> list[int]:
+        with pytest.raises(ZeroDivisionError):
+            stacks.in_thread(lambda: 1 // 0)
+        return [stacks.in_thread(lambda: 5), stacks.in_thread(lambda: 6, without_writers=True)]
+
+    steps = begun(stacks, run)
+    kinds: list[type] = []
+    result: list[int] = []
+    while not result:
+        try:
+            step = next(steps)
+        except StopIteration as stop:
+            result = stop.value
+        else:
+            assert isinstance(step, InThread)
+            kinds.append(type(step))
+            step.run()
+    assert result == [5, 6]
+    assert kinds == [InThread, InThread, WithoutWriters]
+
+
+def test_two_operations_side_by_side(stacks: Stacks) -> None:
+    order: list[str] = []
+
+    def run(name: str) -> None:
+        for i in range(3):
+            order.append(f"{name}{i}")
+            stacks.give_way()
+
+    running = [begun(stacks, lambda: run("a")), begun(stacks, lambda: run("b"))]
+    for _ in range(3):
+        for steps in running:
+            next(steps)
+    assert order == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    for steps in running:
+        ended(steps)
+
+
+def test_one_operation_is_gone_on_with_within_another(stacks: Stacks) -> None:
+    order: list[str] = []
+
+    def run_inner() -> str:
+        order.append("inner begins")
+        stacks.give_way()
+        order.append("inner ends")
+        return "inner"
+
+    waiting = begun(stacks, run_inner)
+    assert next(waiting) is None
+
+    def run_outer() -> str:
+        order.append(ended(waiting))
+        stacks.give_way()
+        return "outer"
+
+    steps = begun(stacks, run_outer)
+    assert next(steps) is None
+    assert ended(steps) == "outer"
+    assert order == ["inner begins", "inner ends", "inner"]
+
+
+def test_an_error_is_thrown_where_it_was_left(stacks: Stacks) -> None:
+    def run() -> None:
+        try:
+            stacks.flush()
+        except KeyError:
+            stacks.wait(Wait(1.0))
+            raise ValueError("of the operation") from None
+
+    steps = begun(stacks, run)
+    next(steps)
+    assert isinstance(steps.throw(KeyError("x")), Wait)
+    with pytest.raises(ValueError, match="of the operation"):
+        next(steps)
+    assert list(steps) == []
+
+
+def test_an_operation_that_is_given_up(stacks: Stacks) -> None:
+    done: list[str] = []
+
+    def run() -> None:
+        try:
+            stacks.give_way()
+            done.append("went on")
+        except Exception:
+            done.append("caught")
+        finally:
+            stacks.give_way()
+            done.append(str(stacks.in_thread(lambda: "cleaned up")))
+            stacks.wait(Wait(1e9))
+            done.append("waited")
+
+    steps = begun(stacks, run)
+    steps.close()
+    steps.close()
+    assert done == ["cleaned up"]
+    assert list(steps) == []
+    assert stacks.begin(lambda: "the stack is used again") == "the stack is used again"
+
+
+def test_an_error_in_the_end_of_one_that_is_given_up(stacks: Stacks) -> None:
+    def run() -> None:
+        try:
+            stacks.give_way()
+        finally:
+            raise ValueError("of the end")
+
+    with pytest.raises(ValueError, match="of the end"):
+        begun(stacks, run).close()
+
+
+def test_what_ends_an_iteration_ends_no_operation(stacks: Stacks) -> None:
+    def run() -> str:
+        stacks.give_way()
+        return next(iter(()))
+
+    steps = begun(stacks, run)
+    next(steps)
+    with pytest.raises(RuntimeError):
+        next(steps)
+
+
+def test_a_server_is_freed_with_the_stacks_that_it_has_used() -> None:
+    """What a greenlet holds that is left is not seen by the garbage collector."""
+
+    def services() -> int:
+        gc.collect()
+        return sum(isinstance(one, ServiceContext) for one in gc.get_objects())
+
+    before = services()
+    running = Running()
+    running.service.stacks.check = running.service.stacks.check_present
+    running.insert({"_id": 1}, {"_id": 2})
+    assert running.listed({"find": "c", "batchSize": 1}) == [{"_id": 1}, {"_id": 2}]
+    running.steps({"find": "c"}).close()
+    assert services() == before + 1
+    running.engine.close()
+    del running
+    assert services() == before
+
+
+def test_stacks_are_used_again(stacks: Stacks) -> None:
+    used: set[int] = set()
+
+    def run() -> None:
+        used.add(id(stacks.present))
+        stacks.give_way()
+
+    for _ in range(5):
+        ended_steps = begun(stacks, run)
+        for _step in ended_steps:
+            pass
+    assert len(used) == 1
+
+
+def test_it_is_known_from_the_first_time_it_is_left(stacks: Stacks) -> None:
+    operation = new_operation()
+
+    def run() -> None:
+        stacks.carry(operation)
+        assert registered(operation) == 0
+        stacks.give_way()
+        stacks.give_way()
+
+    steps = begun(stacks, run)
+    assert registered(operation) == 1
+    for _ in steps:
+        pass
+    assert registered(operation) == 1
+    assert not operation.was_left  # it was left between two steps
+
+
+def test_a_unit_of_work_is_never_left(stacks: Stacks) -> None:
+    def run() -> None:
+        with Undivided():
+            stacks.give_way()
+
+    with pytest.raises(AssertionError):
+        stacks.begin(run)
+
+
+class TestHosting:
+    """One stack answers many operations, until one is left."""
+
+    def test_operations_that_are_not_left(self, stacks: Stacks) -> None:
+        answered: list[object] = []
+        used: set[int] = set()
+
+        def add(first: int, second: int) -> int:
+            used.add(id(stacks.present))
+            return first + second
+
+        def fail(first: int, second: int) -> int:
+            raise KeyError(first)
+
+        def answer() -> None:
+            for number in range(3):
+                answered.append(stacks.call(add, number, 1))
+            with pytest.raises(KeyError):
+                stacks.call(fail, 1, 2)
+            answered.append("end")
+
+        assert stacks.host(answer) is None
+        assert answered == [1, 2, 3, "end"]
+        assert len(used) == 1
+        assert stacks.call(add, 1, 1) == 2  # nothing hosts it
+
+    def test_one_that_is_left_keeps_the_stack(self, stacks: Stacks) -> None:
+        events = ["a", "waits", "b"]
+        answered: list[object] = []
+        operations: list[OperationContext] = []
+
+        def run(name: str, waits: bool) -> str:
+            op = new_operation()
+            operations.append(op)
+            stacks.carry(op)
+            if waits:
+                stacks.wait(Wait(0.5))
+            return name
+
+        def answer() -> None:
+            while events:
+                name = events.pop(0)
+                answered.append(stacks.call(run, name, name == "waits"))
+
+        steps = stacks.host(answer)
+        assert steps is not None
+        assert answered == ["a"]
+        assert [registered(op) for op in operations] == [0, 1]
+        assert stacks.host(answer) is None
+        assert answered == ["a", "b"]
+        step = next(steps)
+        assert isinstance(step, Wait)
+        assert ended(steps) == "waits"
+        assert answered == ["a", "b"]  # it is answered by who has the steps
+
+    @pytest.mark.parametrize("given_up", [False, True])
+    def test_one_that_is_left_and_fails(self, stacks: Stacks, given_up: bool) -> None:
+        cleaned: list[bool] = []
+
+        def run(first: int, second: int) -> None:
+            try:
+                stacks.give_way()
+                raise KeyError(first)
+            finally:
+                cleaned.append(True)
+
+        def answer() -> None:
+            stacks.call(run, 1, 2)
+
+        steps = stacks.host(answer)
+        assert steps is not None
+        next(steps)
+        if given_up:
+            steps.close()
+        else:
+            with pytest.raises(KeyError):
+                next(steps)
+        assert cleaned == [True]
+        assert stacks.begin(lambda: "the stack is used again") == "the stack is used again"
+
+    def test_a_host_that_fails(self, stacks: Stacks) -> None:
+        def answer() -> None:
+            raise ValueError("of the host")
+
+        with pytest.raises(ValueError, match="of the host"):
+            stacks.host(answer)
+
+
+class TestEvaluations:
+    """They are left when their operation has gone on long; nothing else is left in its middle."""
+
+    def test_only_when_it_is_due(self, clock: Elapsed, stacks: Stacks) -> None:
+        operation = new_operation()
+        left: list[bool] = []
+
+        def evaluate() -> None:
+            stacks.check_present()
+            left.append(operation.was_left)
+            clock.now_s += LEFT_AFTER_S
+            stacks.check_present()
+            left.append(operation.was_left)
+
+        def run() -> str:
+            stacks.carry(operation)
+            stacks.compute(evaluate)
+            return "end"
+
+        steps = begun(stacks, run)
+        assert left == [False]
+        assert not end_evaluation()  # what others do meanwhile is no evaluation
+        assert next(steps) is None
+        assert ended(steps) == "end"
+        assert left == [False, True]
+
+    def test_what_is_no_evaluation_is_not_left(self, clock: Elapsed, stacks: Stacks) -> None:
+        def run() -> str:
+            stacks.carry(new_operation())
+            clock.now_s += 1.0
+            stacks.check_present()
+            return "at once"
+
+        assert stacks.begin(run) == "at once"
+
+    def test_nor_are_those_of_operations_that_must_not_be(self, clock: Elapsed, stacks: Stacks) -> None:
+        operation = new_operation(in_transaction=True)
+
+        def evaluate() -> str:
+            clock.now_s += 1.0
+            stacks.check_present()
+            return "at once"
+
+        def run() -> str:
+            stacks.carry(operation)
+            return stacks.compute(evaluate)
+
+        assert stacks.begin(run) == "at once"
+
+    def test_they_end_when_their_operation_must(self, stacks: Stacks) -> None:
+        operation = new_operation()
+
+        def run() -> None:
+            stacks.carry(operation)
+            operation.kill()
+            stacks.compute(stacks.check_present)
+
+        with pytest.raises(CommandError) as ended:
+            stacks.begin(run)
+        assert ended.value.code == ErrorCode.Interrupted
+
+    def test_what_a_computation_depends_on_is_checked_after_it_was_left(self, stacks: Stacks) -> None:
+        changed: list[str] = []
+
+        def compute() -> str:
+            stacks.give_way()
+            return "computed"
+
+        def check() -> None:
+            if changed:
+                raise KeyError(changed[0])
+
+        def run() -> str:
+            found = stacks.compute(compute, check)
+            with pytest.raises(KeyError):
+                stacks.compute(compute, check)
+            stacks.give_way()  # no computation any more
+            return found
+
+        steps = begun(stacks, run)
+        next(steps)
+        next(steps)
+        changed.append("x")
+        next(steps)
+        assert ended(steps) == "computed"
+
+
+def test_scripts_let_others_run(stacks: Stacks) -> None:
+    released: list[bool] = []
+
+    class FakeScripts:
+        """What OperationScripts needs of the scripts: their release."""
+
+        def release(self) -> None:
+            released.append(True)
+
+    scripts: Any = FakeScripts()
+    paused = OperationScripts(stacks, lambda pause, await_turn: scripts)
+    assert not paused.pause(0.5, -1, False)
+    operation = new_operation()
+
+    def run() -> bool:
+        stacks.carry(operation)
+        return paused.pause(0.5, -1, False)
+
+    steps = begun(stacks, run)
+    step = next(steps)
+    assert isinstance(step, Wait)
+    assert step.seconds == 0.5
+    assert operation.was_left
+    assert ended(steps)
+    paused.end()
+    assert released == [True]
