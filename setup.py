@@ -31,6 +31,7 @@ BUILDING = {"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "i
 COMPILED = (
     "mongottl/catalog",
     "mongottl/commands/collection_uuid.py",
+    "mongottl/commands/concerns.py",
     "mongottl/commands/crud/delete.py",
     "mongottl/commands/crud/insert.py",
     "mongottl/commands/crud/update.py",
@@ -61,6 +62,8 @@ COMPILED = (
     "mongottl/server/message_traits.py",
     "mongottl/server/replies.py",
     "mongottl/server/session_use.py",
+    "mongottl/server/transactions.py",
+    "mongottl/server/waits.py",
     "mongottl/storage/checksums.py",
     "mongottl/storage/forwarding.py",
     "mongottl/storage/interface.py",
