@@ -80,7 +80,7 @@ class StoreCounters:
         self.store_id = store_id
         self.record_count = record_count
         self.size_bytes = size_bytes
-        # Not restored by a rollback: a gap is harmless, an id that is used twice is not; `record_cache` relies on it, too.
+        # Not restored by a rollback: a gap is harmless, an id that is used twice is not. `record_cache` relies on it.
         self.next_record_id = next_record_id
         self.touched = False
         self.saved_count = 0
