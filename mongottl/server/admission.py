@@ -125,8 +125,8 @@ class Admission:
                 op.set_max_time_ms(generic.max_time_ms)
         elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(op.body):
             op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
-        if service.max_operation_s > 0.0:
-            op.bound_time(service.max_operation_s)
+        if service.bounds.max_operation_s > 0.0:
+            op.bound_time(service.bounds.max_operation_s)
         if generic.read_concern is not None:
             read_concern = parse_read_concern(spec, generic.read_concern, op.in_transaction)
             op.read_level = read_concern.level

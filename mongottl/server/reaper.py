@@ -39,8 +39,8 @@ class Reaper:
         self._must_refill = False
         # Collection and record id of each damaged record that was logged.
         self._damaged: set[tuple[str, int]] = set()
-        service.wake_reaper = self.wake
-        service.log_damaged_record = self._log_damaged
+        service.hooks.wake_reaper = self.wake
+        service.hooks.log_damaged_record = self._log_damaged
 
     def wake(self) -> None:
         self._wake.set()
@@ -93,7 +93,7 @@ class Reaper:
     async def _pause(self) -> None:
         """Waits until ttlMonitorSleepSecs have passed since the last deletion, and while fsync holds a lock."""
         passed_s = 1
-        while passed_s < self._service.ttl_monitor_sleep_s or self._service.fsync_locks:
+        while passed_s < self._service.expiry.sleep_s or self._service.fsync_locks:
             await trio.sleep(1.0)
             passed_s += 1
 
@@ -102,8 +102,8 @@ class Reaper:
 
     def _sleep_s(self) -> float:
         service = self._service
-        due_s = service.wheel.next_due_s()
-        if due_s is None or not service.ttl_monitor_enabled:
+        due_s = service.expiry.wheel.next_due_s()
+        if due_s is None or not service.expiry.is_enabled:
             return math.inf
         wait_s = service.clock.wait_s(due_s * 1000)
         # A frozen clock can be moved only by a command, which wakes the reaper.

@@ -125,7 +125,7 @@ class Replies:
             error = self._service.catalog.with_namespace(error)
             self._log.error("storage", "A stored record is damaged", command=name, error=str(error))
         elif isinstance(error, DiskFull):
-            self._service.note_full_disk()
+            self._service.hooks.note_full_disk()
         elif isinstance(error, EngineUnavailable):
             self._log.error("storage", "The storage engine failed", command=name, error=str(error))
         if isinstance(error, WRITE_CONFLICTS):

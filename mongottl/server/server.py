@@ -93,10 +93,10 @@ class Server:
         self.stopping = self.shell.stopping
         # Set by the command `shutdown`; whoever has opened the server then stops it.
         self.stop_requested = trio.Event()
-        self.service.request_stop = self.stop_requested.set
+        self.service.hooks.request_stop = self.stop_requested.set
         self._next_ended_log_s = 0.0
         if tls is not None:
-            self.service.rotate_certificates = tls.reload
+            self.service.hooks.rotate_certificates = tls.reload
         self.port = 0
         self._listeners: list[socket.socket] = []
         self._page: Page | None = None
@@ -106,15 +106,15 @@ class Server:
         self._accepted = 0
         self._last_connection_id = 0
         engine.set_commit_listener(self.durability.note_commit)
-        self.service.note_full_disk = self.durability.note_full_disk
+        self.service.hooks.note_full_disk = self.durability.note_full_disk
         self.service.compaction.wake = self.durability.note_commit
-        self.service.log_lines = log.lines
+        self.service.hooks.log_lines = log.lines
         self.service.log_settings = log.settings
-        self.service.log_invalid_document = self._log_invalid_document
-        self.service.log_ignored_sparse = self._log_ignored_sparse
-        self.service.log_login = self._log_login
-        self.service.log_ended_cursor = self._log_ended_cursor
-        self.service.log_script_output = self._log_script_output
+        self.service.hooks.log_invalid_document = self._log_invalid_document
+        self.service.hooks.log_ignored_sparse = self._log_ignored_sparse
+        self.service.hooks.log_login = self._log_login
+        self.service.hooks.log_ended_cursor = self._log_ended_cursor
+        self.service.hooks.log_script_output = self._log_script_output
 
     @property
     def uri(self) -> str:

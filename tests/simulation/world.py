@@ -284,7 +284,7 @@ class World:
         elif dice < 0.11:
             self._background_step()
         elif dice < 0.115:
-            self.service.ttl_monitor_enabled = not self.service.ttl_monitor_enabled
+            self.service.expiry.is_enabled = not self.service.expiry.is_enabled
         elif dice < 0.17:
             self._answer_of_disk()
         elif dice < 0.174 and self.folder is not None:
@@ -472,7 +472,7 @@ class World:
     async def settle(self) -> None:
         """Without further failures or commands: everything under way ends, then all that is due is purged."""
         self.engine.armed = False
-        self.service.ttl_monitor_enabled = True
+        self.service.expiry.is_enabled = True
         if self._reader is not None:
             self._read_beside()
         if self.engine.failed:
@@ -533,10 +533,10 @@ class World:
 
     def check_purge(self) -> None:
         """A purge that nothing disturbs leaves nothing behind that is expired: the wheel has forgotten nothing."""
-        if self.engine.failed or self.durability.holds_writers or self.service.arming:
+        if self.engine.failed or self.durability.holds_writers or self.service.expiry.arming:
             return
-        armed, enabled = self.engine.armed, self.service.ttl_monitor_enabled
-        self.engine.armed, self.service.ttl_monitor_enabled = False, True
+        armed, enabled = self.engine.armed, self.service.expiry.is_enabled
+        self.engine.armed, self.service.expiry.is_enabled = False, True
         while self._background is not None or not self._refilled:
             self._background_step()
         reap_due(self.service)
@@ -544,7 +544,7 @@ class World:
             left = count_expired(collection.store, collection, self.now_s)
             left -= self._expired_claimed(collection)
             assert left == 0, f"{left} expired documents of {collection.namespace} were forgotten by the wheel"
-        self.engine.armed, self.service.ttl_monitor_enabled = armed, enabled
+        self.engine.armed, self.service.expiry.is_enabled = armed, enabled
 
     def _expired_claimed(self, collection: Collection) -> int:
         """How many expired documents the reaper leaves, because open transactions have written them."""

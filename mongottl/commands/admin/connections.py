@@ -76,7 +76,7 @@ def rotate_certificates(op: OperationContext, request: RotateCertificatesRequest
     OperationFailed (96) for files that cannot be used; then the earlier certificate is used as before.
     """
     try:
-        op.service.rotate_certificates()
+        op.service.hooks.rotate_certificates()
     except OSError as error:
         raise CommandError(ErrorCode.OperationFailed, f"the certificates were not rotated: {error}") from error
     return {}

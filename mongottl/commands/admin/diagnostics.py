@@ -167,7 +167,7 @@ def get_log(op: OperationContext, request: GetLogRequest) -> Reply:
         return {"names": ["global", "startupWarnings"]}
     if not isinstance(request.command, str):
         raise CommandError(ErrorCode.TypeMismatch, "Argument to getLog must be of type String")
-    lines = op.service.log_lines(request.command)
+    lines = op.service.hooks.log_lines(request.command)
     if lines is None:
         raise CommandError(ErrorCode.OperationFailed, f"No log named '{request.command}'")
     return {"totalLinesWritten": len(lines), "log": list(lines)}

@@ -57,7 +57,7 @@ def fsync(op: OperationContext, request: FsyncRequest) -> Reply:
 def release_fsync_lock(op: OperationContext) -> None:
     op.service.fsync_locks -= 1
     if not op.service.fsync_locks:
-        op.service.wake_reaper()
+        op.service.hooks.wake_reaper()
 
 
 class FsyncUnlockRequest(NamedTuple):
@@ -121,7 +121,7 @@ def shutdown(op: OperationContext, request: ShutdownRequest) -> Reply:
     """
     if op.client.login is None and not op.client.remote.startswith(_LOCAL):
         raise CommandError(ErrorCode.Unauthorized, "shutdown must run from localhost when running db without auth")
-    op.service.request_stop()
+    op.service.hooks.request_stop()
     return {}
 
 

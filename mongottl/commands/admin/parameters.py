@@ -77,9 +77,9 @@ def _flag(name: str, value: Value) -> bool:
 
 
 def _set_ttl_monitor(op: OperationContext, value: Value) -> Value:
-    was = op.service.ttl_monitor_enabled
-    op.service.ttl_monitor_enabled = _flag("ttlMonitorEnabled", value)
-    op.service.wake_reaper()
+    was = op.service.expiry.is_enabled
+    op.service.expiry.is_enabled = _flag("ttlMonitorEnabled", value)
+    op.service.hooks.wake_reaper()
     return was
 
 
@@ -155,14 +155,14 @@ def _checked_limit(parameter: Parameter, value: Value, is_switch: bool) -> int:
 
 def _set_ttl_sleep(op: OperationContext, value: Value) -> Value:
     """Seconds, at least 1, between two TTL deletions."""
-    was = op.service.ttl_monitor_sleep_s
+    was = op.service.expiry.sleep_s
     number = None if isinstance(value, bool) or not is_number(value) else whole(value)
     if number is None or number < 1:
         raise CommandError(
             ErrorCode.BadValue,
             "Invalid value for parameter ttlMonitorSleepSecs: it must be a whole number of at least 1",
         )
-    op.service.ttl_monitor_sleep_s = number
+    op.service.expiry.sleep_s = number
     return was
 
 
@@ -390,9 +390,9 @@ SERVER_PARAMETERS: Final[dict[str, ServerParameter]] = {
     "scramIterationCount": _scram_iterations("scramIterationCount", SHA_1),
     "scramSHA256IterationCount": _scram_iterations("scramSHA256IterationCount", SHA_256),
     "ttlMonitorEnabled": ServerParameter(
-        lambda op: op.service.ttl_monitor_enabled, at_startup=True, write=_set_ttl_monitor
+        lambda op: op.service.expiry.is_enabled, at_startup=True, write=_set_ttl_monitor
     ),
-    "ttlMonitorSleepSecs": ServerParameter(lambda op: op.service.ttl_monitor_sleep_s, write=_set_ttl_sleep),
+    "ttlMonitorSleepSecs": ServerParameter(lambda op: op.service.expiry.sleep_s, write=_set_ttl_sleep),
 }
 
 

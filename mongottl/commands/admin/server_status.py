@@ -262,7 +262,7 @@ def _own(op: OperationContext) -> dict[str, Value]:
         "compiled": is_compiled(),
         "engine": service.engine.name,
         "dialect": service.dialect.name,
-        "wheel": dict(service.wheel.statistics()),
+        "wheel": dict(service.expiry.wheel.statistics()),
         "storage": dict(service.engine.statistics()),
         "expiredNotPurged": Int64(expired),
         # What running operations hold, the most that they held, and how often one was refused more.

@@ -314,7 +314,7 @@ def distinct(op: OperationContext, request: DistinctRequest) -> Reply:
 def _collect_distinct(
     op: OperationContext, source: DocumentSource, key: str, collation: Collation | None
 ) -> dict[str, Value]:
-    max_bytes = min(MAX_DISTINCT_BYTES, op.service.max_page_bytes)
+    max_bytes = min(MAX_DISTINCT_BYTES, op.service.bounds.max_page_bytes)
     advice = op.service.dialect.large_reply_advice() if max_bytes < MAX_DISTINCT_BYTES else ""
     values = DistinctValues(FieldPath(key), collation, max_bytes, advice)
     while (batch := source.next_batch()) is not None:

@@ -97,7 +97,7 @@ def failed_batch(op: OperationContext, counter: str, error: CommandError, count:
 
 def check_batch(op: OperationContext, size: int) -> None:
     """InvalidLength (16) for a batch without statements or with too many."""
-    limit = op.service.max_write_batch_size
+    limit = op.service.bounds.max_write_batch_size
     if size < 1 or size > limit:
         raise CommandError(
             ErrorCode.InvalidLength,

@@ -124,7 +124,7 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
 def log_ignored_sparse(op: OperationContext, collection: str, specs: list[bytes]) -> None:
     """Logs a warning for each specification whose `sparse` the dialect ignores."""
     for name in op.service.dialect.ignored_sparse(specs):
-        op.service.log_ignored_sparse(op.client, f"{op.database}.{collection}", name)
+        op.service.hooks.log_ignored_sparse(op.client, f"{op.database}.{collection}", name)
 
 
 def _check_version(features: Features, wanted: list[IndexDescriptor]) -> None:

@@ -187,7 +187,7 @@ def _log(op: OperationContext, mechanism: str, user: UserName | None, failure: s
     name = "" if user is None else str(user)[:_LOGGED_CHARACTERS]
     if mechanism in KNOWN_MECHANISMS:
         op.service.metrics.count_login(mechanism, not failure)
-    op.service.log_login(op.client, mechanism, name, failure)
+    op.service.hooks.log_login(op.client, mechanism, name, failure)
 
 
 def _reply(payload: bytes, done: bool) -> dict[str, Value]:

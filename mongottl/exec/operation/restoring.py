@@ -51,8 +51,6 @@ PLAIN_SETTINGS: Final = (
     "requires_api_version",
     "script_limit_ms",
     "transaction_lifetime_s",
-    "ttl_monitor_enabled",
-    "ttl_monitor_sleep_s",
 )
 RESTORED: Final = frozenset(
     {
@@ -64,25 +62,15 @@ RESTORED: Final = frozenset(
         "concern_defaults",
         "connection_rate",
         "databases",
-        "deep_bytes",  # this and `max_…` are limits of the dialect
+        "bounds",  # of the dialect
         "dialect",  # its configuration
+        "expiry",  # but for what runs: `purging`, `arming`
         "engine",
         "fail_points",
         "limits",
         "log_settings",
-        "max_depth",
-        "max_document_bytes",
-        "max_id_bytes",
-        "max_message_bytes",
-        "max_operation_s",
-        "max_page_bytes",
-        "max_shard_key_bytes",
-        "max_transaction_ms",
-        "max_write_batch_size",
         "profiler",
         "query_settings",
-        "unarmed",
-        "wheel",
         "write_block",
     }
 )
@@ -101,7 +89,6 @@ ENDED: Final = frozenset(
 )
 KEPT: Final = frozenset(
     {
-        "arming",
         "authorizes",
         "clients",
         "cluster_clock",
@@ -109,26 +96,16 @@ KEPT: Final = frozenset(
         "compaction",
         "config",
         "features",
-        "log_damaged_record",
-        "log_ignored_sparse",
-        "log_invalid_document",
-        "log_lines",
-        "log_login",
-        "log_ended_cursor",
-        "log_script_output",
+        "hooks",
         "metrics",
         "monotonic_s",
-        "note_full_disk",
         "object_ids",
         "observation",
         "operation_memory",
         "process_id",
-        "purging",
         "refuses_dollar_fields",
-        "request_stop",
         "request_units",
         "restoring",
-        "rotate_certificates",
         "saved_states",
         "spill_space",
         "started_monotonic_s",
@@ -138,7 +115,6 @@ KEPT: Final = frozenset(
         "stop_due_s",
         "stopping",
         "timestamps",
-        "wake_reaper",
         "_script_processes",
     }
 )
@@ -215,8 +191,8 @@ def _saved_as(service: ServiceContext, name: str | None) -> SavedServer:
 
 def _saved(service: ServiceContext) -> SavedServer:
     clock = service.clock
-    unarmed: set[int] | None = set(service.unarmed)
-    if service.purging or service.arming:
+    unarmed: set[int] | None = set(service.expiry.unarmed)
+    if service.expiry.purging or service.expiry.arming:
         unarmed = None  # what the wheel has returned, or is being filled with, is not in it
     elif unarmed is not None:
         for transaction in service.transactions.open():
@@ -225,7 +201,7 @@ def _saved(service: ServiceContext) -> SavedServer:
         service.engine.save_state(),
         _settings(service),
         clock.setting() if isinstance(clock, VirtualClock) else None,
-        service.wheel.saved(),
+        service.expiry.wheel.saved(),
         unarmed,
     )
 
@@ -246,7 +222,7 @@ def _have_ended(service: ServiceContext, op: OperationContext | None) -> bool:
     for running in others:
         if not running.op.killed:
             running.op.kill(f"operation was interrupted because {_WHY}")
-    return not others and not service.purging and not service.arming
+    return not others and not service.expiry.purging and not service.expiry.arming
 
 
 def _put_back(service: ServiceContext, state: SavedServer) -> None:
@@ -267,12 +243,10 @@ def _put_back(service: ServiceContext, state: SavedServer) -> None:
     clock = service.clock
     if isinstance(clock, VirtualClock) and state.clock is not None:
         clock.restore(state.clock)
-    service.wheel.restore(state.wheel)
-    service.unarmed.clear()
-    if state.unarmed is None:
-        service.unarmed.update(collection.number for collection in service.catalog.all_collections())
-    else:
-        service.unarmed.update(state.unarmed)
+    unarmed = state.unarmed
+    if unarmed is None:
+        unarmed = {collection.number for collection in service.catalog.all_collections()}
+    service.expiry.restore(state.wheel, unarmed)
     # Resume tokens may be one increment ahead of the cluster time.
     floor: Timestamp = service.cluster_clock.tick(clock.now_ms())
     service.oplog.begin_again(floor)
@@ -294,6 +268,7 @@ def _settings(service: ServiceContext) -> ServerSettings:
     settings.concerns = (concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at)
     settings.connection_rate = service.connection_rate.setting()
     settings.scram_iterations = dict(service.accounts.iterations)
+    settings.expiry = service.expiry.setting()
     settings.dialect = service.dialect.saved()
     return settings
 
@@ -313,5 +288,6 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at = settings.concerns
     service.connection_rate.restore(settings.connection_rate)
     service.accounts.iterations = dict(settings.scram_iterations)
+    service.expiry.restore_setting(settings.expiry)
     service.dialect.restore(settings.dialect)
     service.apply_dialect()

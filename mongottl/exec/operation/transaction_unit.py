@@ -37,7 +37,7 @@ def begin(service: ServiceContext, session_key: bytes, number: int) -> Transacti
     transaction.started_ms = service.clock.now_ms()
     transaction.read_at = service.cluster_clock.operation_time
     transaction.deadline_s = now_s + service.transaction_lifetime_s
-    lifetimes_ms = [service.max_transaction_ms] if service.max_transaction_ms else []
+    lifetimes_ms = [service.bounds.max_transaction_ms] if service.bounds.max_transaction_ms else []
     if isinstance(service.clock, VirtualClock):
         # Tests let the time pass by moving the clock.
         lifetimes_ms.append(int(service.transaction_lifetime_s * MS_PER_S))
@@ -89,8 +89,8 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     for collection in transaction.collections.values():
         if not collection.dropped and (collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes):
             # The reaper has passed over what the transaction had written.
-            service.wheel.arm(collection.number, service.now_s())
-            service.wake_reaper()
+            service.expiry.wheel.arm(collection.number, service.now_s())
+            service.hooks.wake_reaper()
     transaction.collections.clear()
     transaction.ready_indexes.clear()
     transaction.pending.clear()

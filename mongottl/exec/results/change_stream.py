@@ -119,7 +119,7 @@ class ChangeStream:
             self._number < oplog.end
             and not self.ended
             and examined < _EVENTS_AT_ONCE
-            and size < op.service.max_page_bytes
+            and size < op.service.bounds.max_page_bytes
         ):
             if len(made) >= most:
                 break

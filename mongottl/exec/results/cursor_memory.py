@@ -29,7 +29,7 @@ def make_room(op: OperationContext) -> None:
             break
         registry.close(cursor)
         registry.ended_total += 1
-        op.service.log_ended_cursor(cursor)
+        op.service.hooks.log_ended_cursor(cursor)
         op.give_way()
 
 
@@ -53,7 +53,7 @@ def _spill(op: OperationContext, cursor: OpenCursor) -> None:
         if failed:  # the disk is full, or too many files are open
             registry.close(cursor)
             registry.ended_total += 1
-            op.service.log_ended_cursor(cursor)
+            op.service.hooks.log_ended_cursor(cursor)
             return
         registry.recount(cursor)
         if not moved:

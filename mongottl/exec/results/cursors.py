@@ -208,7 +208,7 @@ class ClientCursor(OpenCursor):
 
     def next_page(self, op: OperationContext, wanted: int) -> Page:
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
-        page = Page(wanted, op.service.max_page_bytes, op.service.dialect)
+        page = Page(wanted, op.service.bounds.max_page_bytes, op.service.dialect)
         op.step_records = min(op.step_records, self.step_records)
         while True:
             conflict: ClaimedByTransaction | None = None

@@ -217,10 +217,10 @@ def publish_output(op: OperationContext, database: str, temporary: str, name: st
     settings = _ttl_settings(made)
     if settings:
         op.catalog.finish_indexes(made, settings)
-        op.service.unarmed.add(made.number)
+        op.service.expiry.unarmed.add(made.number)
     op.catalog.rename_collection(made, database, name, target)
     if settings:
-        op.service.wake_reaper()
+        op.service.hooks.wake_reaper()
 
 
 def _specs(collection: Collection) -> list[bytes]:

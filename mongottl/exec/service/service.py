@@ -10,12 +10,15 @@ from mongottl.clock import Clock
 from mongottl.config import LogSettings, MemoryLimits, ServerConfig
 from mongottl.dialect import Dialect, dialect_of
 from mongottl.document.build import encode
-from mongottl.document.types import MAX_DOCUMENT_BYTES, Int64, Timestamp
+from mongottl.document.types import Int64, Timestamp
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.registry import OperationRegistry, RunningOperation
 from mongottl.exec.running.stack import Stacks, StepTimes
+from mongottl.exec.service.bounds import Bounds
 from mongottl.exec.service.commit_log import CommitLog
-from mongottl.exec.sessions.cursor_registry import CursorRegistry, OpenCursor
+from mongottl.exec.service.expiry import Expiry
+from mongottl.exec.service.hooks import ServerHooks
+from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.sessions.snapshots import KEPT_S, SnapshotRegistry
 from mongottl.exec.sessions.stored_sessions import StoredSessions
@@ -44,10 +47,9 @@ from mongottl.oplog.rows import OplogRows
 from mongottl.query.memory import MemoryBudget
 from mongottl.query.timestamps import TimestampClock
 from mongottl.security.accounts import Accounts
-from mongottl.storage.interface import DamagedRecord, StorageEngine
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
-from mongottl.ttl.wheel import TimingWheel
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 if TYPE_CHECKING:
@@ -64,9 +66,6 @@ _OPERATION_SHARE: Final = 4
 # The same of the documents that the storage engine keeps.
 _CACHE_SHARE: Final = 8
 _MS_PER_HOUR: Final = 3_600_000
-# What a reply may have besides the documents of its page.
-_AROUND_PAGE_BYTES: Final = 64 * 1024
-_LEVEL_BYTES: Final = 7
 
 
 class ConcernDefaults:
@@ -126,7 +125,7 @@ class ServiceContext:
         self.operations = OperationRegistry()
         # The connected clients, by connection id.
         self.clients: dict[int, ClientInfo] = {}
-        self.wheel = TimingWheel(clock.now_ms() // MS_PER_S)
+        self.expiry = Expiry(config.ttl_monitor_enabled, clock.now_ms() // MS_PER_S)
         self.object_ids = ObjectIdGenerator()
         self.timestamps = TimestampClock()
         self.cluster_clock = ClusterClock(self.catalog, self.started_ms, engine.persistent)
@@ -152,12 +151,6 @@ class ServiceContext:
         # Of the dialect `cosmos`; in another there are none.
         self.databases = ProvisionedDatabases(self.catalog)
         self.spill_space = TemporaryFiles(engine.folder, self._end_cursor_with_files)
-        self.ttl_monitor_enabled = config.ttl_monitor_enabled
-        self.purging = False
-        # Numbers of collections whose expiry times are not all in the wheel; see `exec.write.expiry`.
-        self.unarmed: set[int] = set()
-        # How many tasks are filling the wheel with the expiry times of a collection.
-        self.arming: int = 0
         self.saved_states = SavedStates()
         # Whether a saved state is about to be restored: new commands wait, and what runs ends.
         self.restoring = False
@@ -165,38 +158,15 @@ class ServiceContext:
         self.exclusive: set[str] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
-        # For getLog: the latest lines of the log of this name, None for an unknown name.
-        self.log_lines: Callable[[str], list[str] | None] = _no_log
-        # Logs a document that fails its collection's validator: client, namespace, document, errInfo.
-        self.log_invalid_document: Callable[[ClientInfo, str, str, str], None] = _no_warning
-        # Logs that `sparse` has no effect, in the dialect `cosmos`: client, namespace, name of the index.
-        self.log_ignored_sparse: Callable[[ClientInfo, str, str], None] = _no_sparse_warning
-        # Logs a login: client, mechanism, user, and why it failed, "" if it has not.
-        self.log_login: Callable[[ClientInfo, str, str, str], None] = _no_login
-        # Logs that a cursor was closed to make room.
-        self.log_ended_cursor: Callable[[OpenCursor], None] = _no_ended_cursor
-        # Logs a line that a script has printed.
-        self.log_script_output: Callable[[str], None] = _no_script_output
+        self.hooks = ServerHooks()
         # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.
         self.fsync_locks: int = 0
-        # Seconds from one TTL deletion to the next (`ttlMonitorSleepSecs`).
-        self.ttl_monitor_sleep_s: int = 1
         # How many connections are established per second.
         self.connection_rate = ConnectionRate()
         # The parameter requireApiVersion: whether every command has to name the Stable API's version.
         self.requires_api_version = False
         # The parameter automationServiceDescriptor.
         self.automation_descriptor = ""
-        # Reads the files of the server's certificate again. OSError, with a text, if they cannot be used.
-        self.rotate_certificates: Callable[[], None] = _nothing
-        # Stops the server, as a signal does.
-        self.request_stop: Callable[[], None] = _nothing
-        # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
-        self.wake_reaper: Callable[[], None] = _nothing
-        # Called when a command has found the disk full.
-        self.note_full_disk: Callable[[], None] = _nothing
-        # Called when a purge has found a damaged record, which is left where it is.
-        self.log_damaged_record: Callable[[DamagedRecord], None] = _no_damaged_record
         self._script_processes: ScriptProcesses | None = None
         self.script_limit_ms: int = _SCRIPT_LIMIT_MS
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
@@ -207,29 +177,14 @@ class ServiceContext:
     def apply_dialect(self) -> None:
         """Takes over the limits and the rules for names of the dialect: at the start, and after its configuration has
         changed."""
-        limits = self.dialect.limits()
-        # Bounds on a stored document, its levels, on an `_id` and a shard key's value (0 for none). The length from
-        # which on a document may have too many levels, each of which takes seven bytes: type, empty name, length and
-        # end.
-        self.max_document_bytes: int = limits.max_document_bytes
-        self.max_depth: int = limits.max_depth
-        self.deep_bytes: int = _LEVEL_BYTES * limits.max_depth
-        self.max_id_bytes: int = limits.max_id_bytes
-        self.max_shard_key_bytes: int = limits.max_shard_key_bytes
-        # Bounds on the array of documents in a reply, on a message, and on the writes of a command.
-        self.max_message_bytes: int = limits.max_message_bytes
-        self.max_page_bytes: int = min(MAX_DOCUMENT_BYTES, self.max_message_bytes - _AROUND_PAGE_BYTES)
-        self.max_write_batch_size: int = limits.max_write_batch_size
-        # Bounds on the time of an operation, and of a transaction besides its lifetime, 0 for none.
-        self.max_operation_s: float = limits.max_operation_s
-        self.max_transaction_ms: int = limits.max_transaction_ms
+        self.bounds = Bounds(self.dialect.limits())
         self.catalog.naming = self.dialect.naming()
         self.catalog.large_documents = self.dialect.has_large_documents()
         self.dialect.wake_waiting()
 
     def note_clock_change(self) -> None:
         """Called after the clock was moved, stopped or started: wakes what waits for a time."""
-        self.wake_reaper()
+        self.hooks.wake_reaper()
         self.dialect.wake_waiting()
 
     def script_opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause, AwaitTurn], Scripts]":
@@ -253,7 +208,7 @@ class ServiceContext:
         elapsed = self.clock.monotonic_s
         limit_ms = self.script_limit_ms
         return lambda pause, await_turn: Scripts(
-            processes, pause, await_turn, elapsed, self.log_script_output, now_ms, version, limit_ms, owner
+            processes, pause, await_turn, elapsed, self.hooks.log_script_output, now_ms, version, limit_ms, owner
         )
 
     def why_no_scripts(self) -> str:
@@ -309,7 +264,7 @@ class ServiceContext:
             return False
         self.cursors.close(cursor)
         self.cursors.ended_total += 1
-        self.log_ended_cursor(cursor)
+        self.hooks.log_ended_cursor(cursor)
         return True
 
     def close_idle(self) -> bool:
@@ -326,35 +281,3 @@ class ServiceContext:
     def now_s(self) -> int:
         """Current wall time in whole seconds: the `_ts` of what is written now."""
         return self.clock.now_ms() // MS_PER_S
-
-
-def _nothing() -> None:
-    pass
-
-
-def _no_damaged_record(error: DamagedRecord) -> None:
-    pass
-
-
-def _no_sparse_warning(client: ClientInfo, namespace: str, index: str) -> None:
-    pass
-
-
-def _no_warning(client: ClientInfo, namespace: str, document: str, info: str) -> None:
-    pass
-
-
-def _no_ended_cursor(cursor: OpenCursor) -> None:
-    pass
-
-
-def _no_script_output(line: str) -> None:
-    pass
-
-
-def _no_login(client: ClientInfo, mechanism: str, user: str, failure: str) -> None:
-    pass
-
-
-def _no_log(name: str) -> list[str] | None:
-    return None

@@ -39,6 +39,8 @@ class ServerSettings:
         self.concerns: tuple[bytes | None, bytes | None, int, Timestamp | None] = (None, None, 0, None)
         self.connection_rate: tuple[bool, int, float, int] = (False, 0, 0.0, 0)
         self.scram_iterations: dict[str, int] = {}
+        # Of TTL deletion: `service.Expiry.setting`.
+        self.expiry: tuple[bool, int] = (True, 1)
         # What commands have changed in the dialect: `Dialect.saved`.
         self.dialect: object = None
 

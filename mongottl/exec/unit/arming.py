@@ -17,8 +17,8 @@ _MS_PER_S: Final = 1000
 def _arm_record(service: ServiceContext, collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
     """Arms the wheel for a record that was just written."""
     due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
-    if due_s != NEVER_AT_S and service.wheel.arm(collection.number, due_s):
-        service.wake_reaper()
+    if due_s != NEVER_AT_S and service.expiry.wheel.arm(collection.number, due_s):
+        service.hooks.wake_reaper()
     for index in collection.date_ttl_indexes:
         arm_date(service, collection, index, document)
 
@@ -36,8 +36,8 @@ def note_written(service: ServiceContext, collection: Collection, rows: list[New
 def arm_date(service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes) -> None:
     """Arms the wheel for a document in a date-field TTL index."""
     due_s = date_due_s(index, document, numbers_are_dates(service))
-    if due_s is not None and service.wheel.arm(collection.number, due_s):
-        service.wake_reaper()
+    if due_s is not None and service.expiry.wheel.arm(collection.number, due_s):
+        service.hooks.wake_reaper()
 
 
 def numbers_are_dates(service: ServiceContext) -> bool:

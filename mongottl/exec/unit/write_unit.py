@@ -170,7 +170,7 @@ class WriteUnit:
         """What to raise for a unit that found no room: WriteConflict, so that it is repeated, if it only deletes and
         the engine has made room for that."""
         if not any(change.rows for change in self.changes) and self.service.engine.make_room():
-            self.service.note_full_disk()
+            self.service.hooks.note_full_disk()
             return WriteConflict(str(error))
         return error
 

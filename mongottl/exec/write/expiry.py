@@ -90,23 +90,23 @@ def reap_due(service: ServiceContext) -> int:
     Waits for a purge that is already running, so that afterwards nothing that was due at the start is left. Ends
     early if a saved state is about to be restored.
     """
-    while service.purging:
+    while service.expiry.purging:
         service.stacks.wait(Wait(_PURGE_POLL_S))
-    if not service.ttl_monitor_enabled:
+    if not service.expiry.is_enabled:
         return 0
     deleted = 0
-    service.purging = True
+    service.expiry.purging = True
     purged_all = True
     numbers: list[int] = []
     try:
-        for number in list(service.unarmed):
+        for number in list(service.expiry.unarmed):
             _arm_all(service, number)
             if _must_end(service):
                 return deleted
-            service.unarmed.discard(number)
-        while service.ttl_monitor_enabled and not _must_end(service):
+            service.expiry.unarmed.discard(number)
+        while service.expiry.is_enabled and not _must_end(service):
             now_s = service.clock.now_ms() // _MS_PER_S
-            due = service.wheel.advance_to(now_s)
+            due = service.expiry.wheel.advance_to(now_s)
             if not due:
                 break
             service.metrics.ttl_passes += 1
@@ -121,10 +121,10 @@ def reap_due(service: ServiceContext) -> int:
                 break
             purged_all = True
     finally:
-        service.purging = False
+        service.expiry.purging = False
         if not purged_all:
             # The wheel no longer contains what it has returned.
-            service.unarmed.update(numbers)
+            service.expiry.unarmed.update(numbers)
     return deleted
 
 
@@ -133,7 +133,7 @@ def reap_after_clock_change(service: ServiceContext) -> int:
     everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
     keep_clock(service)
     abort_expired(service)
-    while service.arming and service.stacks.present is not None:
+    while service.expiry.arming and service.stacks.present is not None:
         service.stacks.wait(Wait(_PURGE_POLL_S))  # until the wheel has all that may be due
     before = service.metrics.ttl_deleted_documents
     reap_due(service)
@@ -147,18 +147,18 @@ def _reap_dates(service: ServiceContext) -> None:
 
     The wheel returns them at the end of that second, to which a clock that stands still does not come.
     """
-    while service.purging:
+    while service.expiry.purging:
         service.stacks.wait(Wait(_PURGE_POLL_S))
-    service.purging = True
+    service.expiry.purging = True
     try:
         for collection in service.catalog.all_collections():
-            if not service.ttl_monitor_enabled or _must_end(service):
+            if not service.expiry.is_enabled or _must_end(service):
                 break
             if collection.date_ttl_indexes:
                 _purge_collection(service, collection.number)
                 service.stacks.give_way()
     finally:
-        service.purging = False
+        service.expiry.purging = False
 
 
 def _must_end(service: ServiceContext) -> bool:
@@ -204,7 +204,7 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
                         recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers
                     )
                 except DamagedRecord as error:
-                    service.log_damaged_record(error)
+                    service.hooks.log_damaged_record(error)
                     return deleted  # nothing else is due here
                 if not records:
                     return deleted
@@ -490,27 +490,27 @@ def rearm_collection(service: ServiceContext, number: int) -> None:
         pass
     finally:
         if not complete:
-            service.unarmed.add(number)
-    service.wake_reaper()
+            service.expiry.unarmed.add(number)
+    service.hooks.wake_reaper()
 
 
 def _arm_all(service: ServiceContext, number: int) -> None:
     """Fills the wheel with one collection's expiry times; not with all if a saved state is about to be restored."""
-    service.arming += 1
+    service.expiry.arming += 1
     try:
         _arm_collection(service, number)
     finally:
-        service.arming -= 1
+        service.expiry.arming -= 1
 
 
 def _arm_collection(service: ServiceContext, number: int) -> None:
-    service.wheel.disarm_all(number)
+    service.expiry.wheel.disarm_all(number)
     unit = RecoveryUnit(service)
     after_s = NO_CUTOFF_S
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s > 0:
         seconds = unit.records(collection).due_seconds(ExpiryIndex.BY_DEFAULT, after_s, REFILL_BATCH)
         for ts_s in seconds:
-            service.wheel.arm(number, expires_at_s(ts_s, NO_TTL, collection.default_ttl_s))
+            service.expiry.wheel.arm(number, expires_at_s(ts_s, NO_TTL, collection.default_ttl_s))
         if len(seconds) < REFILL_BATCH:
             break
         after_s = seconds[-1]
@@ -521,7 +521,7 @@ def _arm_collection(service: ServiceContext, number: int) -> None:
     while (collection := service.catalog.by_number(number)) is not None and collection.default_ttl_s != NO_TTL:
         seconds = unit.records(collection).due_seconds(ExpiryIndex.BY_OWN, after_s, REFILL_BATCH)
         for due_s in seconds:
-            service.wheel.arm(number, due_s)
+            service.expiry.wheel.arm(number, due_s)
         if len(seconds) < REFILL_BATCH:
             break
         after_s = seconds[-1]
@@ -554,7 +554,7 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> No
                 if batch:
                     position = (batch[-1][0], batch[-1][1])
             except DamagedRecord as error:
-                service.log_damaged_record(error)
+                service.hooks.log_damaged_record(error)
                 batch, position, more = _undamaged(entries, stored, key_range, position, REFILL_BATCH)
             for _, _, document, _, _ in batch:
                 arm_date(service, collection, index, document)

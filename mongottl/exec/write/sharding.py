@@ -22,7 +22,7 @@ def check_has_shard_key(op: OperationContext, shard_key: ShardKey, document: byt
         missing = op.service.dialect.missing_shard_key(shard_key.path.dotted)
         if missing is not None:
             raise missing
-    elif 0 < op.service.max_shard_key_bytes < len(value) - _AROUND_STRING:
+    elif 0 < op.service.bounds.max_shard_key_bytes < len(value) - _AROUND_STRING:
         raise op.service.dialect.shard_key_too_long()
 
 

@@ -36,7 +36,7 @@ def check_document(op: OperationContext, collection: Collection, document: bytes
     identifier = get_value(document, "_id")
     info = _info(identifier, details)
     if validator.logs:
-        op.service.log_invalid_document(
+        op.service.hooks.log_invalid_document(
             op.client, collection.namespace, render_document(document), render_document(info)
         )
     if validator.refuses:

@@ -70,11 +70,11 @@ def prepare_document(op: OperationContext, collection: Collection | None, docume
     """
     if op.service.refuses_dollar_fields:
         _check_root_names(op, document)
-    if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
+    if len(document) > op.service.bounds.max_document_bytes and not _takes_large_document(op, collection, document):
         text = f"object to insert too large. size in bytes: {len(document)}, max size: {MAX_DOCUMENT_BYTES}"
         error = WriteError(ErrorCode.BSONObjectTooLarge, text)
         raise op.service.dialect.document_too_large(len(document), error)
-    if len(document) > op.service.deep_bytes:
+    if len(document) > op.service.bounds.deep_bytes:
         _check_levels(op, document)
     # As a number: a search for bytes by `in` costs an exception inside the interpreter.
     if TIMESTAMP in document and _EMPTY_TIMESTAMP in document and not op.keeps_empty_timestamps:
@@ -139,7 +139,7 @@ def _with_id_first(document: bytes) -> bytes:
 def _check_levels(op: OperationContext, document: bytes) -> None:
     """Overflow (15) beyond 180 levels of documents and arrays, or the error of a dialect that takes fewer."""
     try:
-        check_depth(document, op.service.max_depth)
+        check_depth(document, op.service.bounds.max_depth)
     except CommandError as error:
         raise op.service.dialect.document_too_deep(document, error) from None
 
@@ -154,7 +154,7 @@ def check_size(op: OperationContext, collection: Collection, document: bytes) ->
     """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels; or the errors
     of the dialect."""
     _check_levels(op, document)
-    if len(document) > op.service.max_document_bytes and not _takes_large_document(op, collection, document):
+    if len(document) > op.service.bounds.max_document_bytes and not _takes_large_document(op, collection, document):
         text = (
             f"BSONObj size: {len(document)} (0x{len(document):X}) is invalid. Size must be between 0 and"
             f" {MAX_DOCUMENT_BYTES}({MAX_DOCUMENT_BYTES // 1024 // 1024}MB)"
@@ -165,7 +165,7 @@ def check_size(op: OperationContext, collection: Collection, document: bytes) ->
 
 def check_new_id(op: OperationContext, document: bytes, type_code: int, pos: int) -> None:
     """`Dialect.id_too_long` for a string that is too long for an `_id`. type_code, pos: of its value."""
-    most = op.service.max_id_bytes
+    most = op.service.bounds.max_id_bytes
     if type_code == STRING and most > 0:
         length = int.from_bytes(document[pos : pos + 4], "little") - 1
         if length > most:

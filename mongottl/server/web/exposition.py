@@ -189,8 +189,8 @@ def _read_server(shell: Shell, snapshot: Snapshot) -> None:
     add("mongodb_oplog_stats_maxSize", config.oplog_size_mb * _MB)
     add("mongodb_ss_metrics_ttl_deletedDocuments", service.metrics.ttl_deleted_documents)
     add("mongodb_ss_metrics_ttl_passes", service.metrics.ttl_passes)
-    add("mongottl_ttl_monitor_enabled", service.ttl_monitor_enabled)
-    entries = service.wheel.statistics()["entries"]
+    add("mongottl_ttl_monitor_enabled", service.expiry.is_enabled)
+    entries = service.expiry.wheel.statistics()["entries"]
     assert isinstance(entries, int)
     add("mongottl_ttl_wheel_entries", entries)
     storage = service.engine.statistics()

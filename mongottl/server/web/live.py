@@ -217,7 +217,7 @@ class Live:
                 for failure in observation.failures()[:_MAX_FAILURES]
             ],
             "deletedDocuments": metrics.ttl_deleted_documents,
-            "monitorEnabled": service.ttl_monitor_enabled,
+            "monitorEnabled": service.expiry.is_enabled,
             "charges": None if report is None else _charges(report),
             "throughput": service.dialect.throughput_mode(),
             "slowMs": service.profiler.slow_ms,

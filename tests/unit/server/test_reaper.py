@@ -123,7 +123,7 @@ def test_it_fills_the_wheel_from_the_beginning_after_a_failure(setup: Setup) -> 
     """Nothing would be deleted by what was armed before the failure."""
     collection = setup.service.catalog.lookup("test", "c")
     assert collection is not None
-    setup.service.wheel.disarm_all(collection.number)
+    setup.service.expiry.wheel.disarm_all(collection.number)
     setup.engine.method = "due_seconds"
     setup.engine.error = ValueError("simulated")
     setup.engine.times = 2

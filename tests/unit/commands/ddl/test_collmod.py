@@ -68,7 +68,7 @@ def test_changing_the_default_ttl(running: Running) -> None:
     assert running.ids() == []
     assert running.run(change(name="_ts_1", expireAfterSeconds=-1))["expireAfterSeconds_new"] == -1
     assert running.ids() == [1]
-    assert running.service.wheel.next_due_s() is None
+    assert running.service.expiry.wheel.next_due_s() is None
     running.run(change(name="_ts_1", expireAfterSeconds=1))
     assert running.reap() == 1
 

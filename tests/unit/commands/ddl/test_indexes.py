@@ -359,7 +359,7 @@ def test_dropping_the_default_switches_ttl_off(running: Running) -> None:
         assert running.ids() == []
         running.run({"dropIndexes": "c", "index": index})
         assert running.ids() == [str(index)]  # not purged yet, so it becomes visible again
-        assert running.service.wheel.next_due_s() is None
+        assert running.service.expiry.wheel.next_due_s() is None
         assert running.reap() == 0
         running.run({"delete": "c", "deletes": [{"q": {}, "limit": 0}]})
 
@@ -371,7 +371,7 @@ def test_dropping_the_default_leaves_a_date_index_at_work(running: Running) -> N
     now = datetime.fromtimestamp(running.clock.now_ms() / 1000, tz=UTC)
     running.insert({"_id": 1, "when": now})
     running.run({"dropIndexes": "c", "index": "_ts_1"})
-    assert running.service.wheel.next_due_s() is not None
+    assert running.service.expiry.wheel.next_due_s() is not None
     running.advance(6)
     assert running.reap() == 1
 

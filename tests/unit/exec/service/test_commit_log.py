@@ -103,7 +103,7 @@ def test_an_insert_that_displaces_expired_documents_is_remembered() -> None:
     running.run({"create": "c", "capped": True, "size": 4096})
     running.index({"_ts": 1}, expireAfterSeconds=5)
     insert_into_capped(running, 1, 1)
-    running.service.ttl_monitor_enabled = False
+    running.service.expiry.is_enabled = False
     running.advance(6)
     insert_into_capped(running, 2, 2)
     assert running.service.metrics.ttl_deleted_documents == 1
