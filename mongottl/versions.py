@@ -46,7 +46,7 @@ EVENT_FIELD: Final = "changeEventField"
 # What drivers decide by: fields of the reply to `hello` and its older names, labels of errors, mechanisms of logins,
 # and compressors.
 HELLO_FIELD: Final = "hello field"
-# Fields of other replies, by their paths behind the name of the command, or of "cursor" for those of cursors.
+# Fields of other replies, by their paths after the name of the command, or of "cursor" for those of cursors.
 REPLY_FIELD: Final = "reply field"
 ERROR_LABEL: Final = "error label"
 MECHANISM: Final = "login mechanism"
@@ -255,12 +255,12 @@ OLDEST: Final[Version] = (3, 6)
 
 
 def unknown_command(name: str, advice: str = "") -> CommandError:
-    """CommandNotFound (59). advice: what the text has behind the name."""
+    """CommandNotFound (59). advice: what the text has after the name."""
     return CommandError(ErrorCode.CommandNotFound, f"no such command: '{shortened(name)}'{advice}")
 
 
 def described(kind: str, name: str) -> str:
-    """A name as a sentence tells of it."""
+    """A name as it stands in a sentence."""
     return _SPELLED_OUT.get(name, name) if kind in (SYNTAX, OPTION) else f"the {kind} {name}"
 
 

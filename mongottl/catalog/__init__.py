@@ -2,7 +2,7 @@
 
     namespace       the rules for names of databases and collections
     catalog         all databases and collections, loaded from and written to the storage engine
-    entries         the catalog as the engine stores it; change_kinds: what its listener is told
+    entries         the catalog as the engine stores it; change_kinds: the kinds of changes that its listener gets
     collection      one collection: its records, its indexes, its TTL default
     options         the options of a collection; validator, time_series, engine_options: some of them
     view            views

@@ -17,7 +17,7 @@ MAX_PATHS: Final = 512
 
 
 class ArrayPaths:
-    """The dotted paths at which there was an array. Immutable, so `is` tells whether paths were added."""
+    """The dotted paths at which there was an array. Immutable: paths were added if it `is` another object."""
 
     def __init__(self, paths: frozenset[str]) -> None:
         self.paths = frozenset([SOMEWHERE]) if SOMEWHERE in paths or len(paths) > MAX_PATHS else paths

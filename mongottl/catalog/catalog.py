@@ -555,7 +555,7 @@ class Catalog:
             self._put(collection, collection.entry_document(indexes=stored))
             if replaced is not None:
                 self.engine.drop_ident(replaced.ident)
-            else:  # a replacement is told as a change of the index
+            else:  # a replacement is reported as a change of the index
                 self._drop_in(work, collection, dropped)
                 self._tell(work, CREATE_INDEXES, collection, _described(built))
             work.commit()
@@ -579,7 +579,7 @@ class Catalog:
         self._changed(collection)
 
     def _drop_in(self, work: WriteUnitOfWork, collection: Collection, removed: Sequence[IndexEntry]) -> None:
-        """Drops what is stored of indexes, and tells of those that were ready."""
+        """Drops the stored data of indexes, and reports the drop of those that were ready."""
         for index in removed:
             if index.data is not None:
                 self.engine.drop_ident(index.ident)
@@ -699,12 +699,12 @@ class Catalog:
 
 
 def _created(collection: Collection) -> bytes:
-    """What a create event tells of a new collection."""
+    """The details of a new collection in its `create` event."""
     index = collection.id_index
     described: list[tuple[str, Value]] = [] if index is None else [("idIndex", index.descriptor.spec)]
     return encode_fields([*described, *fields(collection.options.listed)])
 
 
 def _described(indexes: list[IndexEntry]) -> bytes:
-    """What an event tells of indexes that were created or dropped."""
+    """The details of indexes in the event of their creation or drop."""
     return encode({"indexes": [index.descriptor.spec for index in indexes]})

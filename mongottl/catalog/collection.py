@@ -30,7 +30,7 @@ class IndexEntry:
 
     data: its entries; None for the TTL setting on `_ts`, which has none.
     arrays: where documents have or had arrays on the index's paths, so that one document may have several keys.
-    type_bits: the BSON types of the indexed values, where keys do not tell them (`document.key_reader`); -1: not known.
+    type_bits: the BSON types of the indexed values, where keys do not have them (`document.key_reader`); -1: not known.
     ready: False while it is being built. Plans do not use it then, and writes maintain it only for records that the
     build has read, up to `built_through`, and for those that it will not read, above `build_end`. Record ids ascend, so
     the latter were inserted after the build began; the build ends, however many are inserted.
@@ -183,7 +183,7 @@ class Collection:
     shard_key: None for a collection that is not sharded; never changed.
     id_index: the index on `_id`, by which a record is found by one key; None if `_id` is not unique.
     partition_index: then the index on (shard key, `_id`), which is unique.
-    writes: changes each time that records were written, so that a long operation can tell whether any was.
+    writes: changes each time that records were written, so that a long operation can notice it.
     purged_documents: how many expired documents were deleted since the server started.
     changed_at: the version of the catalog with its latest change of name or indexes. pending: whether it was created by
     a transaction that has not committed, and is in no database yet.

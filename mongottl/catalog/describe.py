@@ -10,7 +10,7 @@ from mongottl.document.walk import ElementCursor
 
 
 def with_namespace(spec: bytes, namespace: str) -> bytes:
-    """The specification of an index as it was before MongoDB 4.4, with `ns` behind its name."""
+    """The specification of an index as it was before MongoDB 4.4, with `ns` after its name."""
     named = DocumentBuilder()
     cursor = ElementCursor(spec, 0)
     while cursor.next():

@@ -1,4 +1,4 @@
-"""The shard key of a collection of Cosmos DB: one path, whose value tells to which partition a document belongs.
+"""The shard key of a collection of Cosmos DB: one path, whose value decides to which partition a document belongs.
 
 `_id` is unique within a logical partition (the documents of one value), not in the collection. So the `_id` index of a
 sharded collection is not unique. An index on (shard key, `_id`) is, which clients do not see and no plan uses. One by

@@ -22,7 +22,7 @@ _NAME: Final = "backup"
 _INCOMPLETE: Final = 3
 # How long to look for the server. Making the copy may take any time.
 _CONNECT_S: Final = 5.0
-# Windows has no SIGHUP, which tells that the terminal is gone.
+# Windows has no SIGHUP, the signal for a terminal that is gone.
 _ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 

@@ -20,7 +20,7 @@ _NAME: Final = "completion"
 # The commands that take the server's options.
 _SERVERS: Final = ("serve", "run", "emulator", "container")
 _SHELLS: Final = ("bash", "zsh", "fish")
-# What the first word behind a command can be.
+# What the first word after a command can be.
 _WORDS: Final = {"help": tuple(SUBCOMMANDS), "completion": _SHELLS, "trust": tuple(RECIPES)}
 
 

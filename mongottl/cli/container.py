@@ -128,7 +128,7 @@ def use_folders_that_can_be_written(environment: MutableMapping[str, str]) -> No
 
 
 def _keep_certificate(ca_file: str) -> None:
-    """Puts the certificate where the emulator has it, as far as that can be written."""
+    """Puts the certificate where the emulator has it, if that can be written."""
     with suppress(OSError):
         EMULATOR_CERTIFICATE.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ca_file, EMULATOR_CERTIFICATE)

@@ -17,7 +17,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0, or 2 for what there is no help for."""
+    """Exit status 0, or 2 for a word without help."""
     if not arguments:
         print(help_text())
         return 0

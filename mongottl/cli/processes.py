@@ -22,7 +22,7 @@ class Process(NamedTuple):
 
 
 def process_tree(pid: int) -> list[Process]:
-    """The process of that id and all that come from it, as far as those in between still run; none if it has ended."""
+    """The process of that id and its descendants whose ancestors up to it still run; none if it has ended."""
     parents = _parents()
     children: dict[int, list[Process]] = {}
     for process, parent in parents.items():
@@ -78,8 +78,8 @@ def _from_ps() -> Iterable[tuple[int, int, str, str]]:
 def from_terminal(code: int | None) -> bool:
     """Whether a signal comes from the terminal, which has sent it to all processes in its foreground.
 
-    code: `si_code` of the signal, None if the system does not tell; then it is taken to come from the terminal if this
-    process is in its foreground.
+    code: `si_code` of the signal, None if the system does not give it; then it is taken to come from the terminal if
+    this process is in its foreground.
     """
     if code is not None:
         return code > 0  # SI_KERNEL; what processes send has 0 or less

@@ -17,7 +17,7 @@ _REFUSALS: Final[dict[int, str]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 if the server has told it, 1 if not, 2 for wrong arguments."""
+    """Exit status 0 if the server has answered, 1 if not, 2 for wrong arguments."""
     parser = ArgumentParser(_NAME)
     add_server_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the reply of getRequestUnits as JSON")

@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
     if os.name != "posix":
         raise UsageError("needs a POSIX system; start `mongottl` beside the tests")
     if not command or not command[0]:
-        raise UsageError("needs a command behind --" if dashes else "needs a command: mongottl run -- npm test")
+        raise UsageError("needs a command after --" if dashes else "needs a command: mongottl run -- npm test")
     others: dict[str, list[str]] = {"--env": [], "--database": [], _PER_WORKER: []}
     config = configuration(own, os.environ, others, for_tests=True)
     for name in others["--env"]:
@@ -95,7 +95,7 @@ def _number_of_workers(text: str, config: ServerConfig) -> int:
 def split(arguments: list[str]) -> tuple[list[str], bool, list[str]]:
     """The arguments before the `--` that ends the options, whether there is one, and the command.
 
-    Without it the command begins at the first word that is no option and no option's value; a `--` behind that is the
+    Without it the command begins at the first word that is no option and no option's value; a `--` after that is the
     command's own, as in `npm test -- --watch`. UsageError if that word may have been meant as the value of a switch,
     since `true` would succeed without a test.
     """
@@ -213,7 +213,7 @@ class _Child:
 
 
 class _ServerChild(_Child):
-    """A process that serves. read_uri: from where its URI comes. write_end: of the pipe by which it is told."""
+    """A process that serves. read_uri: reads its URI. write_end: of the pipe to which the command's id is written."""
 
     def __init__(self, pid: int, read_uri: int, write_end: int) -> None:
         super().__init__(pid)
@@ -241,7 +241,7 @@ def _started(config: ServerConfig, database: str | None, before: list[_ServerChi
 
 
 def _run_command(command: list[str], environment: dict[str, str], servers: list[_ServerChild]) -> int:
-    """Runs the command, and tells the servers' processes its id; passes on the signals that come."""
+    """Runs the command, and sends its id to the servers' processes; passes on the signals that come."""
     signal.signal(signal.SIGCHLD, _do_nothing)  # some systems drop it where it would be ignored
     awaited = (*_PASSED_ON, signal.SIGCHLD)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -329,7 +329,7 @@ def _do_nothing(number: int, frame: object) -> None:
 
 
 def _next_signal(awaited: tuple[int, ...]) -> tuple[int, int | None]:
-    """Waits for the next signal; its number, and its `si_code` where the system tells it."""
+    """Waits for the next signal; its number, and its `si_code` where the system gives it."""
     if sys.platform == "darwin":
         return signal.sigwait(awaited), None
     info = signal.sigwaitinfo(awaited)
@@ -339,7 +339,7 @@ def _next_signal(awaited: tuple[int, ...]) -> tuple[int, int | None]:
 def _tell(servers: list[_ServerChild], pid: int) -> None:
     """Tells the servers' processes which command runs: its id, or 0 for none any more."""
     for server in servers:
-        with suppress(BrokenPipeError):  # the server has ended, of which the user is told
+        with suppress(BrokenPipeError):  # the server has ended, which is reported to the user
             os.write(server.write_end, f"{pid}\n".encode())
 
 
@@ -376,14 +376,14 @@ async def _until_run_ends(read_end: int) -> None:
     import trio
 
     os.set_blocking(read_end, False)
-    told = b""
+    received = b""
     while True:
         await trio.lowlevel.wait_readable(read_end)
         chunk = os.read(read_end, 1024)
         if not chunk:
             break
-        told += chunk
-    command = int(told.split()[-1]) if told else 0
+        received += chunk
+    command = int(received.split()[-1]) if received else 0
     if not command:
         return
     tree = process_tree(command)

@@ -4,7 +4,7 @@ A command is a row of `SUBCOMMANDS` and a module with
 
     def main(arguments: list[str]) -> int: ...
 
-which gets what stands behind the command's name, and gives the exit status. UsageError for wrong arguments. The module
+which gets what stands after the command's name, and gives the exit status. UsageError for wrong arguments. The module
 is imported when the command is used, so none of them makes the others start more slowly.
 """
 
@@ -44,7 +44,7 @@ class Subcommand:
     @property
     def see(self) -> str:
         """The last line of its help."""
-        return f"`mongottl help {self.page.removesuffix('.md')}` tells more."
+        return f"`mongottl help {self.page.removesuffix('.md')}` shows its page."
 
 
 _ROWS: Final = (

@@ -1,8 +1,8 @@
 """`mongottl trust [LANGUAGE]`: how clients in a language trust the server's certificate.
 
 A certificate that the server has made (`--tls-self-signed`, the emulator) is signed by an authority of its own, which
-no client trusts by itself. Drivers differ in how they are told: the table `RECIPES` has one way for each language, and
-a test of each language that is installed uses it.
+no client trusts by itself. Drivers take authorities from different places: the table `RECIPES` has one for each
+language, and a test of each language that is installed uses it.
 """
 
 import os

@@ -57,7 +57,7 @@ class CommandTraits:
     test_only: bool = False
     # Whether it changes data or metadata.
     writes: bool = False
-    # For a command that may write, tells by its body whether it does.
+    # For a command that may write: whether it does, by its body.
     writes_if: Callable[[bytes], bool] | None = None
     # Whether it accepts `writeConcern` though it does not write.
     takes_write_concern: bool = False

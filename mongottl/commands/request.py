@@ -137,7 +137,7 @@ class GenericArguments:
         self.start_transaction = None
 
 
-# Generic arguments, as `RequestParser` tells them apart.
+# Generic arguments, by the way in which `RequestParser` reads them.
 _IGNORED_ARGUMENT: Final = 0
 _DB: Final = 1
 _LSID: Final = 2

@@ -111,7 +111,7 @@ VARIANTS: Final = {
         "microsoft/vscode-cosmosdb#1341 (2020)",
     ),
     "silent-nested-index": Variant(
-        "A compound or unique index on nested paths is not made, and no error tells of it.",
+        "A compound or unique index on nested paths is not made, and the reply has no error.",
         (),
         "formio/formio#1716 (2024)",
     ),

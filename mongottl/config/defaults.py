@@ -6,10 +6,10 @@ from typing import Any, Final
 from mongottl.config.names import did_you_mean
 from mongottl.config.server_config import DEFAULTS, SETTINGS, ServerConfig
 
-# The settings of a server for one test suite, unless it is told otherwise: `start_server()` and `mongottl run`. Time
+# The settings of a server for one test suite, unless others are given: `start_server()` and `mongottl run`. Time
 # stands still, so that no test depends on how fast it runs.
 _FOR_TESTS: Final[dict[str, object]] = {"port": 0, "enable_test_commands": True, "freeze_clock": True, "quiet": True}
-# The settings of a server in the place of Cosmos DB's emulator, unless it is told otherwise.
+# The settings of a server in the place of Cosmos DB's emulator, unless others are given.
 # Source: Microsoft's "Develop locally using the Azure Cosmos DB emulator", which publishes account, key and ports.
 _FOR_EMULATOR: Final[dict[str, object]] = {
     "port": 10_255,

@@ -125,7 +125,7 @@ class ServerConfig:
         None,
         "network",
         "address",
-        "Address that drivers are told to connect to, in `hello`; by default the one that the client has used.",
+        "Address in the reply of `hello`, to which drivers connect; by default the one that the client has used.",
     )
     refresh_on_noop: bool = setting_field(
         True,

@@ -28,7 +28,7 @@ CHECK_EVERY_S: Final = 0.001
 LOOKED_WORK: Final[i64] = 512
 _FIRST_WORK: Final[i64] = 32
 _GROWTH: Final[i64] = 4
-# It looks sooner where it has worked so long.
+# It looks sooner if it has worked for this time.
 _LONG_S: Final = 0.0005
 
 _checks: Final[dict[int, Callable[[], None]]] = {}

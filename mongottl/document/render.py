@@ -52,7 +52,7 @@ def render_value(value: Value) -> str:
 
 
 def render_double(number: float) -> str:
-    """A double with the `.0` that tells it from an int: `1.0`, `1.5`, `nan.0`, `inf.0`."""
+    """A double with the `.0` by which it differs from an int: `1.0`, `1.5`, `nan.0`, `inf.0`."""
     if number != number:
         return "nan.0"
     if number in (float("inf"), float("-inf")):

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mongottl.document.interrupt import give_way
 
-# Sorting so many values takes about a millisecond.
+# Number of values that are sorted in about a millisecond.
 _PART: Final = 8192
 # So many of a sample are between two that divide the values; with more the parts are more alike.
 _SAMPLED: Final = 16

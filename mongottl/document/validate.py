@@ -66,7 +66,7 @@ def validate_document(buf: bytes, max_depth: int = MAX_DEPTH) -> None:
 def validate_documents(documents: list[bytes], start: int = 0, max_bytes: int = _NO_LIMIT) -> int:
     """Checks documents from position `start` on, as `validate_document` does; the position after the last one checked.
 
-    Ends behind the document that reaches `max_bytes`, and before one that is longer than that.
+    Ends after the document that reaches `max_bytes`, and before one that is longer than that.
     """
     limit: i64 = max_bytes
     left = limit

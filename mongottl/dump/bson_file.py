@@ -1,4 +1,4 @@
-"""The documents of a .bson file: one behind the other, as `mongodump` writes them."""
+"""The documents of a .bson file: one after the other, as `mongodump` writes them."""
 
 from collections.abc import Iterator
 from typing import Final

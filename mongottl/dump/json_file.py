@@ -1,4 +1,4 @@
-"""The documents of a JSON file: one behind the other, usually one a line (`mongoexport`), or the elements of one array
+"""The documents of a JSON file: one after the other, usually one a line (`mongoexport`), or the elements of one array
 (`mongoexport --jsonArray`). They may be laid out over several lines (`--pretty`)."""
 
 import codecs
@@ -77,7 +77,7 @@ def json_documents(file: DumpFile) -> Iterator[tuple[bytes, int]]:
 
 
 class _Text:
-    """The text of a file from the present place on, as far as it has been read."""
+    """The text of a file from the present place on, up to what has been read."""
 
     def __init__(self, file: DumpFile) -> None:
         self._file = file

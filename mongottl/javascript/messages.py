@@ -25,7 +25,7 @@ _END: Final = bytes((END,))
 # Elements of a run, and about how many bytes of them: what is encoded or decoded at once, in less than a millisecond.
 _RUN_VALUES: Final = 512
 _RUN_BYTES: Final = 64 << 10
-# Values of which the size counts. Others are counted as so many bytes.
+# Values of which the size counts. Others are counted as this number of bytes.
 _SIZED: Final = (bytes, str)
 _OTHER_BYTES: Final = 16
 # Elements of a list that is not long, those of lists in it included.

@@ -18,11 +18,11 @@ MAX_IDLE: Final = 2
 MAX_PROCESSES: Final = 32
 # How many of them one user may have at once, or one machine where clients do not log in: others find some free.
 MAX_OF_ONE: Final = 16
-# The part of the machine's memory that scripts may use, each up to `MEMORY_BYTES`: one of so many. Where that is too
+# Scripts may use one part of this number of the machine's memory, each up to `MEMORY_BYTES`. Where that is too
 # little for MAX_PROCESSES there are fewer, but LEAST_PROCESSES.
 MEMORY_SHARE: Final = 8
 LEAST_PROCESSES: Final = 4
-# After so many seconds processes that nobody uses end.
+# Seconds after which processes that nobody uses end.
 IDLE_S: Final = 5.0
 # Memory of the scripts of one operation.
 MEMORY_BYTES: Final = 64 * 1024 * 1024
@@ -90,7 +90,7 @@ class Spawner:
 
 
 class ScriptProcess:
-    """A process that runs scripts, one call at a time. No method waits longer than it is told."""
+    """A process that runs scripts, one call at a time. No method waits longer than its argument allows."""
 
     def __init__(self, spawner: Spawner) -> None:
         self._socket, theirs = socket.socketpair()

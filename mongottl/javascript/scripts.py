@@ -30,8 +30,8 @@ CROWDED_LIMIT_MS: Final = 5_000
 # Of a message, how many bytes are encoded or decoded before other operations may run: about a millisecond.
 _SLICE_BYTES: Final = 16 << 10
 
-# Lets other operations run for so many seconds, or until a file can be read, or be written to; no file if it is
-# negative. False, at once, if that is not possible.
+# Lets other operations run for some seconds (the first argument), or until a file can be read, or be written to; no
+# file if it is negative. False, at once, if that is not possible.
 Pause: TypeAlias = Callable[[float, int, bool], bool]
 # The same until a turn has come.
 AwaitTurn: TypeAlias = "Callable[[float, Turn], bool]"
@@ -220,7 +220,7 @@ class Scripts:
     def _wait(self, process: "ScriptProcess", limit_ms: int) -> None:
         """Waits until the reply is there, while other operations run if that is possible.
 
-        limit_ms: JSInterpreterFailure (139) after so much time.
+        limit_ms: JSInterpreterFailure (139) after this time.
         """
         start_s = self._monotonic_s()
         if process.proceed(_AT_ONCE_S if self._is_prompt else 0):

@@ -64,7 +64,7 @@ class FolderCopy(NamedTuple):
 
 
 def back_up_folder(folder: str, target: str) -> FolderCopy:
-    """Copies the data directory of a stopped server, as far as a start of the server would read it.
+    """Copies those files of a stopped server's data directory that its start would read.
 
     DataDirectoryError, EngineUnavailable or BackupError if it cannot be done.
     """

@@ -1,7 +1,7 @@
 """Whether everything in a data directory is as it should be: `mongottl check`.
 
     pages         SQLite's own check, which covers the expiry indexes, too
-    log           commits behind a damaged place, where SQLite stops reading
+    log           commits after a damaged place, where SQLite stops reading
     stores        their tables and counters, and the checksums of their records
     catalog       collections, options, indexes, and the stores that they name
     collections   every document is BSON, and every index has the entries of its records and no others

@@ -109,7 +109,7 @@ def _names(database: str, collection: str, uuid: Value) -> bytes:
 
 
 def _add_documents(parts: list[bytes], head: bytes, documents: Iterable[bytes]) -> None:
-    """Adds a field of binary data: documents behind each other."""
+    """Adds a field of binary data: one document after another."""
     joined = b"".join(documents)
     parts += [head, _pack_binary(len(joined), 0), joined]
 

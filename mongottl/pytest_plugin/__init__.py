@@ -15,7 +15,7 @@ The mark `mongottl` chooses settings for a test, a class or a module, and pytest
 [tool.pytest.ini_options]
 mongottl = ["dialect = cosmos", "server_version = 6.0"]
 
-With --mongottl-request-units the summary tells what the requests to servers of the dialect `cosmos` would have cost, by
+With --mongottl-request-units the summary has what the requests to servers of the dialect `cosmos` would have cost, by
 command and namespace; --mongottl-max-request-units fails a run that costs more. Both can be set in the configuration
 file, with underscores.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _SPENT = pytest.StashKey[SpentUnits]()
 _SERVERS = pytest.StashKey[Servers]()
-_TOLD = "mongottl_request_units"
+_SENT = "mongottl_request_units"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -63,10 +63,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     spent = session.config.stash[_SPENT]
-    # In a process of pytest-xdist that runs a part of the tests: what it tells the one that has started it.
-    told: dict[str, object] | None = getattr(session.config, "workeroutput", None)
-    if told is not None:
-        told[_TOLD] = spent.rows()
+    # In a process of pytest-xdist that runs a part of the tests: what it sends to the one that has started it.
+    output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[_SENT] = spent.rows()
     elif exitstatus == pytest.ExitCode.OK and spent.excess():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -74,7 +74,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Called by pytest-xdist when a process that runs tests has ended."""
-    rows = getattr(node, "workeroutput", {}).get(_TOLD)
+    rows = getattr(node, "workeroutput", {}).get(_SENT)
     if rows:
         node.config.stash[_SPENT].add_rows(rows)
 

@@ -117,7 +117,7 @@ def _ports(settings: dict[str, object]) -> set[object]:
 
 
 def _shown(value: object) -> object:
-    """A value whose `repr` tells it from others, also one that hides secrets."""
+    """A value whose `repr` differs from those of other values, also one that hides secrets."""
     return vars(value) if is_dataclass(value) else value
 
 

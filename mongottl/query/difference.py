@@ -1,7 +1,7 @@
-"""What an update has changed, as the `updateDescription` of a change event tells it.
+"""What an update has changed, in the form of a change event's `updateDescription`.
 
-With the paths that the modifiers name, a changed value is told at its path, whole; without (updates by a pipeline),
-documents are compared down to the values that differ, and arrays element by element.
+With the paths that the modifiers name, a changed value is described at its path, whole; without (updates by a
+pipeline), documents are compared down to the values that differ, and arrays element by element.
 
 Source: MongoDB's "update" event of change streams.
 """

@@ -25,9 +25,9 @@ UNCOUNTED_BYTES: Final = 256 << 10
 LEAST_BYTES: Final = 1 << 20
 MODEST_BYTES: Final = 4 << 20
 STEP_BYTES: Final = 64 << 10
-# A share gives memory back when it needs so much less, or nothing.
+# A share gives memory back when it needs this much less, or nothing.
 GIVEN_BACK_BYTES: Final = 1 << 20
-# The part of the budget that the operations of one user may use, so that others find some: one of so many.
+# The operations of one user may use one part of this number of the budget, so that others find some.
 PARTS: Final = 2
 
 

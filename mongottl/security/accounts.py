@@ -6,7 +6,7 @@
                           roles: [{role, db}], authenticationRestrictions}
 
 They are ordinary documents: `mongodump` and `mongorestore` copy them. What a user may do is computed once and kept
-until either collection changes, which `generation` tells.
+until either collection changes, and `generation` with it.
 """
 
 import ipaddress

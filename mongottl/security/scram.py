@@ -240,7 +240,7 @@ def _parsed_first(first: bytes) -> tuple[bytes, bytes, str, bytes]:
     """(header, message without its header, user name as it is escaped, nonce) of a client's first message.
 
     The header is `n,,` or `y,,`, since this server binds no channel; between its commas may be `a=`, the user to log in
-    as, who must be the same. Extensions behind the nonce are signed and have no other effect.
+    as, who must be the same. Extensions after the nonce are signed and have no other effect.
     """
     parts = first.split(b",", 4) if len(first) <= MAX_MESSAGE_BYTES else []
     if len(parts) < 4 or parts[0] not in (b"n", b"y"):

@@ -1,4 +1,4 @@
-"""Which command a message names, as far as the announced version has it; and what a refused one says of itself."""
+"""Finds the command that a message names, if the announced version has it, and what the log needs of a refused one."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.versions import COMMAND, NOT_SUPPORTED, Features, unknown_command
 
-# Of a refused command at most so many fields are looked at. No command has as many that mean something.
+# Number of fields of a refused command that are looked at. No command has as many that mean something.
 _MOST_FIELDS: Final = 100
 
 
@@ -74,7 +74,7 @@ def asks_help(body: bytes) -> bool:
 
 def _early_field(body: bytes, name: bytes) -> ElementCursor | None:
     """The field of this name, if it is among the first ones: the millions that a command may have are not looked at
-    once more, nor is any of them decoded, only to tell of its refusal. Anyone may send them, before a login, too."""
+    once more, nor is any of them decoded, only to log its refusal. Anyone may send them, before a login, too."""
     cursor = ElementCursor(body, 0)
     for _ in range(_MOST_FIELDS):
         if not cursor.next():

@@ -53,9 +53,9 @@ STRANGER_RECEIVE_SIZE: Final = 16 * 1024
 LOOK_EVERY_S: Final = 0.00025
 # A command that ends within this time is answered by the poller, and never gets to the connection's task.
 AT_ONCE_S: Final = 0.0005
-# The client has so long for its TLS handshake.
+# Time limit of the TLS handshake.
 HANDSHAKE_S: Final = 10.0
-# The client has so long to read the answer to its HTTP request and to close the connection, and may send so much more.
+# After the reply to an HTTP request: seconds to wait for the client to close, and bytes to discard meanwhile.
 HTTP_CLOSE_S: Final = 1.0
 _HTTP_DROPPED_BYTES: Final = 16 << 20
 # The text with which mongod answers HTTP requests.
@@ -267,7 +267,7 @@ class Connection:
             raise self._error from None
 
     def answer_ready(self) -> bool:
-        """Answers what the client has sent, as far as that can be done at once; for the poller.
+        """Answers those messages that the client has sent and that can be answered at once; for the poller.
 
         False: the connection's task has to go on.
         """
@@ -368,7 +368,7 @@ class Connection:
         self._incoming = None
 
     def _may_receive(self) -> bool:
-        """Counts what there is of a message that is not whole; whether more of it may be received at once."""
+        """Counts the received bytes of a message that is not whole; whether more of it may be received at once."""
         messages = self._server.incoming
         wire = self._wire
         size_bytes = wire.unread_size
@@ -411,7 +411,7 @@ class Connection:
     def _pauses(self, message: Request, outcome: bytes | Steps[bytes]) -> bool:
         """Whether a command waits for a signal, which it then does in the poller.
 
-        Its client has sent nothing behind it, and may leave without the command's result.
+        Its client has sent nothing after it, and may leave without the command's result.
         """
         step = self._step
         if isinstance(outcome, bytes) or not isinstance(step, Wait) or step.signal is None:

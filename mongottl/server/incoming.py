@@ -49,8 +49,8 @@ class Incoming:
     """The message that one connection has begun.
 
     name: of the connection. close: ends the connection. is_sending: whether bytes of its client have arrived that were
-    not read yet, because the server was busy; then the client is not what is slow. received_bytes: what there is of the
-    message. whole_bytes: what it takes when it is whole. owner: whose turn it is when its connection waits.
+    not read yet, because the server was busy; then the client is not what is slow. received_bytes: of the
+    message, so far. whole_bytes: what it takes when it is whole. owner: whose turn it is when its connection waits.
     waiting_since_s: monotonic time since which it does. reserved_bytes: what is set aside.
     """
 
@@ -164,7 +164,7 @@ class IncomingMessages:
         incoming.reserved_bytes = incoming.whole_bytes
 
     def _give_turns(self) -> None:
-        """Sets memory aside for those who wait, an owner after the other, as far as there is room."""
+        """Sets memory aside for those who wait, an owner after the other, until there is no more."""
         while self._queues:
             owner = next(iter(self._queues))
             first = self._queues[owner][0]

@@ -1,4 +1,4 @@
-"""What getLastError tells of the request before it: kept for each connection, where the server has getLastError."""
+"""The replies of getLastError about the request before it: kept for each connection, if the server has the command."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _NAME: Final = "getLastError"
 
 
 class LastErrors:
-    """Keeps for each connection what a getLastError would tell; after another getLastError it is the same."""
+    """Keeps for each connection the error that a getLastError would return; another getLastError does not change it."""
 
     def note_reply(self, op: OperationContext, spec: CommandSpec, reply: Reply) -> None:
         if spec.name != _NAME:
@@ -25,22 +25,22 @@ class LastErrors:
 
 
 def _write_error(spec: CommandSpec, reply: dict[str, Value]) -> LastError:
-    """What a getLastError after a write tells, by the reply to the write. Of several failed statements the last one
-    counts."""
+    """The error that a getLastError after a write returns, by the reply to the write. Of several failed statements the
+    last one counts."""
     error, code = None, 0
     failed = reply.get("writeErrors")
     if isinstance(failed, list) and failed:
         error, code = str(_field(failed[-1], "errmsg")), int(str(_field(failed[-1], "code")))
     if spec.counter == "insert":
         return LastError(error, code, 0, None, MISSING)
-    told: Value = reply.get("lastErrorObject", MISSING)
-    upserted = _field(told, "upserted")
-    count = _field(told, "n") if told is not MISSING else reply.get("n", 0)
+    found: Value = reply.get("lastErrorObject", MISSING)
+    upserted = _field(found, "upserted")
+    count = _field(found, "n") if found is not MISSING else reply.get("n", 0)
     inserted = reply.get("upserted")
     if isinstance(inserted, list) and inserted:
         upserted = _field(inserted[-1], "_id")
     number = count if isinstance(count, int) else 0
-    if spec.counter != "update" and _field(told, "updatedExisting") is MISSING:
+    if spec.counter != "update" and _field(found, "updatedExisting") is MISSING:
         return LastError(error, code, number, None, MISSING)
     return LastError(error, code, number, number > 0 and upserted is MISSING, upserted)
 

@@ -8,7 +8,7 @@ from mongottl.exec.state.open_files import OTHER_FILES
 
 
 def raise_file_limit(connections: int) -> str | None:
-    """Raises the limit of open files as far as `connections` need it, or as far as it may be raised.
+    """Raises RLIMIT_NOFILE to what `connections` need, at most to the hard limit.
 
     The text of a warning if that is not enough for them, else None.
     """
@@ -24,7 +24,7 @@ def raise_file_limit(connections: int) -> str | None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     except (OSError, ValueError):
-        most = soft  # macOS refuses more than a limit that it does not tell
+        most = soft  # macOS refuses more than a limit that it does not show
     if most >= wanted:
         return None
     spare = most - OTHER_FILES

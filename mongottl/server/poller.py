@@ -29,7 +29,7 @@ from mongottl.clock import Clock
 from mongottl.exec.running.signal import Signal
 from mongottl.exec.running.stack import Stacks, Steps
 
-# After so long other tasks run before the next connection is answered.
+# Seconds after which other tasks run before the next connection is answered.
 SLICE_S: Final = 0.001
 # Sockets asked for at once.
 _MAX_EVENTS: Final = 256

@@ -232,7 +232,7 @@ def _examined(op: OperationContext, single: bool) -> dict[str, Value]:
 
 
 def _counts(spec: CommandSpec, reply: bytes, single: bool) -> dict[str, Value]:
-    """The numbers of documents that MongoDB's profiler reports, as far as the reply tells them."""
+    """The numbers of documents that MongoDB's profiler reports: those that the reply has."""
     n = get_value(reply, "n")
     modified = get_value(reply, "nModified")
     counts: dict[str, Value] = {}

@@ -1,6 +1,6 @@
 """Which refusals are logged, so that a test suite that repeats one ten thousand times does not fill the log.
 
-    a refusal ──► note: the same one within a minute?  counted, and told by its next line
+    a refusal ──► note: the same one within a minute?  counted, and logged with its next line
                         too many lines in a minute?    counted, too; one line says that lines are left out
 
 Whoever mends a refusal and runs the program again a minute later sees in the log whether it has gone. The page has all

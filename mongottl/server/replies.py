@@ -65,9 +65,9 @@ class Replies:
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
             if op.snapshot_time is not None:
-                told = reply.get("cursor", reply)
-                assert isinstance(told, dict)
-                told["atClusterTime"] = op.snapshot_time
+                holder = reply.get("cursor", reply)
+                assert isinstance(holder, dict)
+                holder["atClusterTime"] = op.snapshot_time
             reply = encode(self._dialect.with_reply_type(spec.name, reply))
         if op.in_transaction and self._service.config.is_sharded:
             # A mongos names the shard that knows the outcome; drivers send the document back as it is.

@@ -4,8 +4,8 @@ Each `resetState` removes what the other has written, whose test then fails by a
 says so, once. A program that only writes, as the application under test does beside the tests, is no sign of it: both
 have to reset, and both have to be connected, unlike processes that run one after another.
 
-A program is the process at the other end of a connection of this machine, which Linux tells, or else the other machine.
-So threads of one process are one program, and what cannot be told apart is not warned of.
+A program is the process at the other end of a connection of this machine, which Linux shows, or else the other machine.
+So threads of one process are one program: the log has no warning of them.
 """
 
 import os
@@ -59,7 +59,7 @@ class ResetWatch:
 
 
 def program_of(client: ClientInfo) -> str | None:
-    """The program at the other end of a connection, None if that cannot be told."""
+    """The program at the other end of a connection, None if that cannot be found out."""
     host = client.host.strip("[]")
     if not host.removeprefix("::ffff:").startswith("127.") and host != "::1":
         return f"address {host}"
@@ -73,7 +73,7 @@ def _port(address: str) -> int:
 
 def _process_at(port: int, peer_port: int) -> int | None:
     """The process of this machine whose TCP socket has these two ports; None if there is none that we may see, or the
-    system does not tell.
+    system does not show it.
 
     Source: Linux' proc_pid_fd(5) and Documentation/networking/proc_net_tcp.rst.
     """

@@ -370,7 +370,7 @@ class Server:
                 await trio.lowlevel.checkpoint()
 
     async def _serve(self, sock: socket.socket, address: tuple[str, int], wait_s: float) -> None:
-        """Serves a connection, after so many seconds if the server limits the rate of new ones."""
+        """Serves a connection, after `wait_s` if the server limits the rate of new ones."""
         if wait_s > 0.0:
             try:
                 with trio.move_on_after(wait_s):

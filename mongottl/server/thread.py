@@ -322,7 +322,7 @@ class ServerThread:
 
     @property
     def runs(self) -> bool:
-        """Whether the server was started, and has neither ended since nor been told to."""
+        """Whether the server was started, and has neither ended since nor been asked to stop."""
         thread, running = self._thread, self._running
         if thread is None or not thread.is_alive() or self._stopping.requested:
             return False

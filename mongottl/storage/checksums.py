@@ -8,7 +8,7 @@ So a changed bit in any of the four is found, and a record that stands in anothe
 google-crc32c computes CRCs by the processor's own instruction, several times faster than a table. Where it is missing,
 or has no compiled code, `wire.crc32c` does it.
 
-A sum is one of two kinds. A *tail* is 20 bytes, and what SQLite writes one behind the other for many rows, documents
+A sum is one of two kinds. A *tail* is 20 bytes, and what SQLite writes one after the other for many rows, documents
 and tails, is checked by one CRC and cut into records again, without a call for each row:
 
     document │ record id   │ `_ts`   │ ttl    │ end        little-endian
@@ -23,8 +23,8 @@ register to another one: a record whose sum is wrong always changes the end, and
 CRCs are equal, once in 2**32.
 
 A *number* is of 32 bits, signed, which SQLite keeps in 4 bytes: the CRC of the document, begun with a word that the
-other three give. It is the sum of records that a tail cannot tell or cut: whose document does not begin with its own
-length, or is long, which gains nothing by being written behind others; and of all that were written by format 2.
+other three give. It is the sum of records that a tail cannot identify or cut: whose document does not begin with its
+own length, or is long, which gains nothing by being written after others; and of all that were written by format 2.
 
 A call costs four times what the CRC of 300 bytes does, so the sums of rows that are read one by one are checked
 together as well (`_Chain`), by one CRC over all documents. Numbers have eight bytes before each document:
@@ -89,7 +89,7 @@ _extend: Final = _fastest()
 
 
 def crc32c_after(before: int, data: bytes) -> int:
-    """The CRC-32C of some bytes and `data` behind them. before: that of these bytes, 0 if there are none."""
+    """The CRC-32C of some bytes and `data` after them. before: that of these bytes, 0 if there are none."""
     return _extend(before, data)
 
 
@@ -183,7 +183,7 @@ def records_of(joined: bytes, count: int, ascends: bool) -> tuple[list[Record], 
 
 
 class _Chain:
-    """Whether the sums of several records are right, told by one CRC over all of them (see the module)."""
+    """Whether the sums of several records are right, by one CRC over all of them (see the module)."""
 
     def __init__(self) -> None:
         self._crc: int = _ZERO
@@ -298,7 +298,7 @@ def _are_right(rows: list[StoredRow]) -> bool:
             if stored is not None:
                 chain.add(record_id, document, ts, ttl, stored)
     except TypeError:
-        return False  # who looks at each row tells which it is
+        return False  # the caller then checks each row and finds which it is
     return chain.is_right()
 
 

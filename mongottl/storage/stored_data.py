@@ -10,7 +10,7 @@ class StoredData(ABC):
     """Stored data that is opened to be read; nothing in it is changed, and no server can use it meanwhile.
 
     engine: reads it; None before `structure_faults` has ended, and if that has found that it cannot be read.
-    unreadable: idents of the stores with values of wrong types, which `structure_faults` has told.
+    unreadable: idents of the stores with values of wrong types, which `structure_faults` has found.
     """
 
     engine: StorageEngine | None

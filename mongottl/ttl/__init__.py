@@ -1,5 +1,5 @@
 """Expiry: whether a document has expired (`policy`, pure functions), and when documents will (`wheel`, due seconds).
 
 Neither reads a clock, stores anything or depends on commands: the caller passes the time. Every read and write asks
-`policy`, which decides alone; the wheel only tells the reaper when there may be documents to delete.
+`policy`, which decides alone; the wheel only gives the reaper the times at which documents may have expired.
 """

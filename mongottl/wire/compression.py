@@ -91,7 +91,7 @@ def compress(compressor: int, data: bytes) -> bytes:
 def decompress(compressor: int, data: bytes, size: int) -> bytes:
     """`data` decompressed to exactly `size` bytes, which the caller has checked against the message limit.
 
-    ProtocolError when the data is damaged, gives fewer or more bytes, has bytes behind it, or when the compressor is
+    ProtocolError when the data is damaged, gives fewer or more bytes, has bytes after it, or when the compressor is
     unknown or not installed.
     """
     if compressor == COMPRESSOR_ZLIB:

@@ -112,8 +112,8 @@ class ReceiveBuffer(Generic[Other]):
 
     @property
     def next_whole_size(self) -> int:
-        """Bytes of the next message when it is whole, and of what it has when it is decompressed, as far as its header
-        tells; 0 before that is there, and for an impossible one."""
+        """Bytes of the next message when it is whole, and of its content when it is decompressed, if its header
+        has that; 0 before the header is there, and for an impossible one."""
         have = len(self._buffer) - self._pos
         if have < HEADER_SIZE:
             return 0
@@ -145,7 +145,7 @@ class ReceiveBuffer(Generic[Other]):
 
     @property
     def next_is_long(self) -> bool:
-        """Whether the next message is here as a whole, is not compressed, and is so long that `prepare_next` pays."""
+        """Whether the next message is here as a whole, not compressed, and long enough for `prepare_next` to pay."""
         if self.unread_size < LONG_MESSAGE_BYTES or self._error:
             return False
         pos = self._pos

@@ -38,7 +38,7 @@ def registers_before() -> bytes:
     """Four tables of 256 int64: entry (k, b) is what the register was before four zero bytes if afterwards it has byte
     b in its place k, and else zeros. It is also the four bytes that bring the register from 0 to there."""
     first = _first_table()
-    # The highest bytes of the entries differ, so the entry that a step has taken can be told.
+    # The highest bytes of the entries differ, so they identify the entry that a step has taken.
     taken = [0] * 256
     for byte, crc in enumerate(first):
         taken[crc >> 24] = byte
@@ -63,7 +63,7 @@ def crc32c(data: bytes) -> int:
 
 
 def crc32c_of_part(data: bytes, start: i64, end: i64, before: i64) -> int:
-    """The CRC-32C of some bytes and `data[start:end]` behind them. before: that of these bytes, 0 if there are none."""
+    """The CRC-32C of some bytes and `data[start:end]` after them. before: that of these bytes, 0 if there are none."""
     table = _TABLES
     crc: i64 = before ^ 0xFFFFFFFF
     pos: i64 = start

@@ -88,7 +88,7 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
 
 
 def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str, list[bytes]]]) -> int:
-    """Appends the document sequence at `pos` (size, identifier, documents) and returns the offset behind it."""
+    """Appends the document sequence at `pos` (size, identifier, documents) and returns the offset after it."""
     if end - pos < 5:
         raise ProtocolError("OP_MSG: a document sequence is truncated")
     size: int = read_i32_le(buffer, pos)

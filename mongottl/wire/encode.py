@@ -142,7 +142,7 @@ def encode_op_reply(
 
 
 def _finish(request_id: int, response_to: int, opcode: int, parts: list[bytes], flags: int, compressor: int) -> bytes:
-    """The message whose contents behind the header are `parts`, with checksum and compression where asked for."""
+    """The message whose contents after the header are `parts`, with checksum and compression where asked for."""
     size = HEADER_SIZE
     for part in parts:
         size += len(part)

@@ -1,9 +1,9 @@
-"""Text indexes: {a: "text", b: "text"}, {"$**": "text"}, optionally with ordinary paths before and behind.
+"""Text indexes: {a: "text", b: "text"}, {"$**": "text"}, optionally with ordinary paths before and after.
 
     {x: 1, a: "text", b: "text", y: 1}    is stored as    {x: 1, _fts: "text", _ftsx: 1, y: 1}, weights {a: 1, b: 1}
 
 One key for each term of a document: the values of the paths before, the term, its score (eight bytes of a double, so
-that it can be read out of the key), the values of the paths behind. Documents without terms have no keys.
+that it can be read out of the key), the values of the paths after. Documents without terms have no keys.
 
 Source: MongoDB's pages "Text Indexes" and "Specify Weights for a Text Index".
 """
@@ -181,7 +181,7 @@ def _fields_of(spec: bytes) -> TextFields:
 class TextKeyGenerator(KeyGenerator):
     """Makes a key for each term of a document.
 
-    fields: the indexed fields. before, behind: the ordinary paths before the term, and behind its score.
+    fields: the indexed fields. before, after: the ordinary paths before the term, and after its score.
     CannotBuildIndexKeys (201) for an array at one of these; 17261 and 17262 for an invalid language in a document.
     """
 
@@ -192,18 +192,18 @@ class TextKeyGenerator(KeyGenerator):
         while paths[at].dotted != TERM_FIELD:
             at += 1
         self.before = paths[:at]
-        self.behind = paths[at + 2 :]
+        self.after = paths[at + 2 :]
         self._before_descending = descending[:at]
-        self._behind_descending = descending[at + 2 :]
+        self._after_descending = descending[at + 2 :]
 
     def keys_of(self, document: bytes) -> list[bytes]:
         self.begin()
         before = _components(document, self.before, self._before_descending)
-        behind = _components(document, self.behind, self._behind_descending)
+        after = _components(document, self.after, self._after_descending)
         scores = self.fields.scores(document)
         if len(scores) > 1:
             self.note_array(TERM_FIELD)
-        return [self.term_prefix(before, term) + struct.pack(">d", score) + behind for term, score in scores.items()]
+        return [self.term_prefix(before, term) + struct.pack(">d", score) + after for term, score in scores.items()]
 
     def term_prefix(self, before: bytes, term: str) -> bytes:
         """The prefix of a term's keys, which its score follows. before: the encoded values of the paths before the
@@ -222,12 +222,12 @@ class TextKeyGenerator(KeyGenerator):
 
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
         before: list[Value] = [_value_at(document, path) for path in self.before]
-        behind: list[Value] = [_value_at(document, path) for path in self.behind]
+        after: list[Value] = [_value_at(document, path) for path in self.after]
         encoded = _components(document, self.before, self._before_descending)
         for term, score in self.fields.scores(document).items():
             if key.startswith(self.term_prefix(encoded, term)):
-                return [*before, term, score, *behind]
-        return [*before, None, None, *behind]
+                return [*before, term, score, *after]
+        return [*before, None, None, *after]
 
 
 def _components(document: bytes, paths: list[FieldPath], descending: list[bool]) -> bytes:

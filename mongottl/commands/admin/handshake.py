@@ -135,7 +135,7 @@ def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> 
 def _mechanisms(op: OperationContext, user: UserName) -> list[Value] | None:
     """The mechanisms by which `hello` says that a user can log in; None if it says nothing of the user.
 
-    Where users are checked it tells of every name, so that nobody can tell which users exist; elsewhere, as mongod
+    Where users are checked every name has an answer, so that nobody learns which users exist; elsewhere, as mongod
     does, only of those that exist.
     """
     mechanisms = op.service.accounts.mechanisms(user)
@@ -174,7 +174,7 @@ def _begin_login(op: OperationContext, request: bytes, reply: dict[str, Value]) 
 
     If the login cannot begin, the reply has no answer, and the client then begins it by a command of its own. It has
     none either for a user of whom `saslSupportedMechs` says nothing: .NET's driver takes no conversation of a mechanism
-    that it was not told.
+    that the reply did not have.
     """
     if len(request) > MAX_LOGIN_BYTES:
         return reply

@@ -39,7 +39,7 @@ class ReplSetInitiateRequest(NamedTuple):
 
 
 def _name(op: OperationContext) -> str:
-    """The member's name, as `hello` tells it."""
+    """The member's name, as in the reply of `hello`."""
     return op.service.config.advertise_host or op.client.local
 
 
@@ -186,7 +186,7 @@ def repl_set_get_config(op: OperationContext, request: ReplSetGetConfigRequest) 
 
 
 def _replica_set_id(op: OperationContext) -> ObjectId:
-    """An id that is the same for each set of this name, since nothing else tells sets of one member apart."""
+    """An id that is the same for each set of this name, since sets of one member differ in nothing else."""
     return ObjectId(encode_text(op.service.config.replica_set)[:12].ljust(12, b"\0"))
 
 

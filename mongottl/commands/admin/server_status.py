@@ -43,7 +43,7 @@ class ServerStatusRequest(NamedTuple):
     strict=False,
 )
 def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
-    """mongod's sections as far as supported, and `mongottl`: engine, dialect, timing wheel.
+    """Those of mongod's sections that are supported, and `mongottl`: engine, dialect, timing wheel.
 
     Other fields of the command name sections: false omits a section, `mirroredReads: 1` includes that one.
     """
@@ -319,7 +319,7 @@ def _extra_info() -> dict[str, Value]:
 
 
 def _memory() -> dict[str, Value]:
-    """Memory of this process in MB; 0 where the system does not tell."""
+    """Memory of this process in MB; 0 where the system does not give it."""
     virtual = resident = 0
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:

@@ -249,7 +249,7 @@ def _with_uuid(op: OperationContext, database: str, operation: Operation) -> Col
 
 
 def _of_collection(request: Any, collection: Collection) -> Any:
-    """The request of a command of the oplog for this collection, as far as it is for one that exists."""
+    """Redirects a logged command to this collection, unless it creates one or drops a database."""
     if isinstance(request, CreateRequest | DropDatabaseRequest):
         return request
     if isinstance(request, RenameCollectionRequest):

@@ -60,8 +60,8 @@ def file_md5(op: OperationContext, request: FileMd5Request) -> Reply:
                 raise CommandError(ErrorCode.BadValue, f"chunk {count} of the file has no binary data")
             digest.update(data.data)
             count += 1
-        behind = _chunk(op, collection, request.file, encode({"$gt": count}))
-        if behind is not None:
+        further = _chunk(op, collection, request.file, encode({"$gt": count}))
+        if further is not None:
             raise CommandError(_OUT_OF_ORDER, "chunks out of order")
     return {"numChunks": count, "md5": digest.hexdigest()}
 

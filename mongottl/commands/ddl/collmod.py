@@ -170,10 +170,10 @@ def _log_change(
     request: CollModRequest,
     reply: dict[str, Value],
 ) -> None:
-    """Adds the change to the oplog, as a `modify` event tells it. before: the options that the collection had."""
+    """Adds the change to the oplog, in the form of a `modify` event. before: the options that the collection had."""
     if not is_logged(collection):
         return
-    told: list[tuple[str, Value]] = [
+    described: list[tuple[str, Value]] = [
         ("validator", request.validator),
         ("validationLevel", request.validation_level),
         ("validationAction", request.validation_action),
@@ -183,15 +183,15 @@ def _log_change(
         ("cappedSize", request.capped_size),
         ("cappedMax", request.capped_max),
     ]
-    told = [(name, value) for name, value in told if value is not None]
+    described = [(name, value) for name, value in described if value is not None]
     state: list[tuple[str, Value]] = [
         ("collectionOptions", encode_fields([("uuid", collection.uuid), *fields(before)]))
     ]
     if change is not None:
-        told.insert(0, ("index", encode_fields([("name", change.found_name), *change.options])))
+        described.insert(0, ("index", encode_fields([("name", change.found_name), *change.options])))
         old = [(name[: -len("_old")], value) for name, value in reply.items() if name.endswith("_old")]
         state.append(("indexOptions", encode_fields(old)))
-    detail = encode({"operationDescription": encode_fields(told), "stateBeforeChange": encode_fields(state)})
+    detail = encode({"operationDescription": encode_fields(described), "stateBeforeChange": encode_fields(state)})
     op.service.commit_log.log_alone(
         LoggedChange(MODIFY, collection.database, collection.name, collection.uuid, detail=detail)
     )

@@ -301,7 +301,7 @@ def _check_range(field: EncryptedField, query: FieldQuery) -> None:
 
 
 def _bits_between(query: FieldQuery, bits: int) -> int:
-    """The number of bits that tell the values between the bounds apart: all of the type's without two bounds."""
+    """The number of bits in which values between the bounds differ: all of the type's without two bounds."""
     if isinstance(query.minimum, int) and isinstance(query.maximum, int):
         return (query.maximum - query.minimum).bit_length()
     return bits

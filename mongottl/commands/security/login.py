@@ -24,7 +24,7 @@ from mongottl.versions import MECHANISM
 X509: Final = "MONGODB-X509"
 # The ways to log in that this server has.
 KNOWN_MECHANISMS: Final = (X509, *scram.MECHANISMS)
-# Bytes of a document that tells of a login. A message of the conversation has at most half of it, as base64, too.
+# Bytes of a document that describes a login. A message of the conversation has at most half of it, as base64, too.
 MAX_LOGIN_BYTES: Final = 2 * scram.MAX_MESSAGE_CHARACTERS
 # A connection has one conversation at a time.
 _CONVERSATION_ID: Final = 1
@@ -67,7 +67,7 @@ def start(op: OperationContext, mechanism: str, payload: Value, skip_empty_excha
         user = op.service.accounts.named(conversation.user, op.database)
         mechanisms = op.service.accounts.mechanisms(user)
         if mechanisms is not None and mechanism not in mechanisms:
-            raise authentication_failed()  # `hello` tells it as well, and clients then try the other mechanism
+            raise authentication_failed()  # `hello` shows it as well, and clients then try the other mechanism
         accounts = op.service.accounts
         second = accounts.second_credentials.get((user, mechanism))
         answer = conversation.set_first(accounts.credential(user, mechanism), second)
@@ -114,7 +114,7 @@ def proceed(op: OperationContext, conversation_id: Value, payload: Value) -> Rep
 
 
 def _unknown(op: OperationContext, user: UserName | None) -> str:
-    """Why a user cannot log in whatever its password is, for the log alone: clients are not told which names exist.
+    """Why a user cannot log in whatever its password is, for the log alone: clients do not learn which names exist.
 
     Empty for a user that there is.
     """

@@ -58,7 +58,7 @@ def _refused() -> CommandError:
 
 def without_operation_types(pipeline: list[Value]) -> list[Value]:
     """The pipeline, with no conditions on `operationType` in its `$match` stages: as users report, such a condition
-    does not select, and insertions, updates and replacements cannot be told apart."""
+    does not select, and insertions, updates and replacements look the same."""
     selected: list[Value] = []
     for stage in pipeline:
         filter = get_value(stage, "$match") if isinstance(stage, bytes) else None

@@ -65,7 +65,7 @@ def upsert_error(account: Account, error: CommandError) -> CommandError:
             ErrorCode.ConflictingOperationInProgress,
             "Error=117, Details='",
             advice=advice(
-                "The _id is taken, which some accounts tell so",
+                "The _id is taken, which some accounts answer so",
                 f"to get DuplicateKey, {allow_variant(account, _UPSERT_CONFLICT)}",
             ),
         )

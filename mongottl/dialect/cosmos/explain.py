@@ -1,4 +1,4 @@
-"""What explain tells of a find in Cosmos DB: the stages, which paths of the filter have an index, and what was read.
+"""Explain of a find in Cosmos DB: the stages, which paths of the filter have an index, and what was read.
 
     {command, stages: [{stage: "$query", …, details: {query, indexUsage, shardInformation, queryMetrics}}],
      estimatedDelayFromRateLimitingInMilliseconds, retriedDueToRateLimiting, totalRequestCharge, continuation}
@@ -7,7 +7,7 @@ In 3.6 there are neither `command`, `dependency` nor the charge, and `pathsIndex
 
 Source: for 3.6 Microsoft's "Troubleshoot query issues when using Azure Cosmos DB for MongoDB"; for later versions what
 an account of 2023 has answered (github.com/cjoakim/azure-cosmos-db, apis/mongo/java); that all of them answer so is
-assumed. Neither shows what `compoundIndexes` has, which is left empty, nor what explain tells of other commands.
+assumed. Neither shows what `compoundIndexes` has, which is left empty, nor explain of other commands.
 """
 
 from typing import Final, NamedTuple

@@ -1,9 +1,9 @@
-"""Change streams as Cosmos DB tells them: from its change feed, which has the latest version of each document.
+"""Change streams of Cosmos DB: events from its change feed, which has the latest version of each document.
 
     {_id: <token>, fullDocument, ns: {db, coll}, documentKey: {_id}}
 
-A document that was changed several times is told once, in its latest version, if it was not read in between; one that
-is gone, deleted or expired, is not told. All events that were read at once have the same token, that behind the last.
+Each document that was changed since the last read yields one event, with its latest version; deleted and expired
+documents yield none. All events that were read at once have the same token, that after the last.
 No source shows the documentKey of a sharded collection; that it is without the shard key, which MongoDB's has, is
 assumed.
 
@@ -39,10 +39,10 @@ _GONE = ("drop", "rename", "dropDatabase", "invalidate")
 
 
 def is_of_feed(account: Account, named: Value) -> bool:
-    """Whether a change stream is told as Cosmos DB tells it: those of a collection. named: the `aggregate` field.
+    """Whether a change stream has the events of the change feed: those of a collection. named: the `aggregate` field.
 
     TypeMismatch (14; the code is assumed) for a stream of a database or of the deployment, which the feed does not
-    have. If that is allowed, it is told as in MongoDB.
+    have. If that is allowed, it has MongoDB's events.
     """
     if not isinstance(named, str) and account.refuses(_DATABASE_WATCH):
         found = type_name(type_code_of(named))

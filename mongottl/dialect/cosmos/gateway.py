@@ -72,7 +72,7 @@ class Request:
         self.is_throttled = is_throttled
 
     def throttle(self, wait_ms: int) -> None:
-        """Refuses the command because its budget is used up for so many milliseconds."""
+        """Refuses the command because its budget is used up for `wait_ms`."""
         self.refuse(throttled(self.operation, self.form, wait_ms), 0, True)
 
 
@@ -148,7 +148,7 @@ class CosmosGateway(Gateway):
         op.client.last_request = LastRequest(request.spec.name, total, duration_ms, delay_ms, waited)
 
     def _admit(self, request: Request) -> Reply:
-        """Runs a command as far as it is not refused."""
+        """Runs a command until it ends or is refused."""
         budget = request.budget
         meter = request.meter
         if request.is_batch and (request.refusal is not None or budget is not None):

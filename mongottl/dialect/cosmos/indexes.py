@@ -134,7 +134,7 @@ def ignored_sparse(account: Account, specs: list[bytes]) -> list[str]:
 
 def check_requested(account: Account, wanted: list[IndexDescriptor]) -> list[IndexDescriptor]:
     """Checks each index of a request by itself; those that are made. In some accounts unique and compound indexes on
-    nested paths are not, and no error tells of it (`silent-nested-index` in `cosmos_choices.VARIANTS`).
+    nested paths are not, and the reply has no error (`silent-nested-index` in `cosmos_choices.VARIANTS`).
 
     CannotCreateIndex (67) beyond the limits of an index, and for a wildcard index that is compound, unique or TTL;
     CommandNotSupported (115) for a nested path in a unique or compound index, and for a partial index, unless the

@@ -39,7 +39,7 @@ _MAX_SHARD_KEY_BYTES: Final = 2048
 # Microsoft's page has 128 levels of embedded documents and arrays. That the document itself is not among them is
 # assumed.
 _MAX_DEPTH: Final = 129
-# Both as an account of 3.2 has told them in its `hello`; of later versions nothing is known.
+# Both as in the `hello` of an account of 3.2; of later versions nothing is known.
 _MAX_WRITE_BATCH_SIZE: Final = 1000
 # Pages of replies are smaller, as Microsoft's page has it (4 MB).
 _SMALL_MESSAGE_BYTES: Final = 4_194_304

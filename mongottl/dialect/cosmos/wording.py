@@ -34,7 +34,7 @@ def activity_id() -> str:
 def wrapped(code: int, reason: str, status: str = "BadRequest (400)", substatus: int = 0, hint: str = "") -> str:
     """The text of an error that Cosmos DB's storage gives to its MongoDB gateway.
 
-    reason: the words themselves. status, substatus: of HTTP. hint: what stands behind the code, with its comma.
+    reason: the words themselves. status, substatus: of HTTP. hint: what stands after the code, with its comma.
     """
     return f"Error={code}, {hint}Details='{_failed_response(status, substatus, activity_id(), reason)}"
 
@@ -81,7 +81,7 @@ def not_authenticated() -> str:
 
 
 def duplicate_key(namespace: str) -> str:
-    """The text of DuplicateKey (11000): it tells neither the index nor the value."""
+    """The text of DuplicateKey (11000): it has neither the index nor the value."""
     return f"E11000 duplicate key error collection: {namespace}. Failed _id or unique index constraint."
 
 

@@ -40,7 +40,7 @@ MICROS_PER_S: Final = 1_000_000
 LONG_REQUEST_BYTES: Final = 32 * 1024
 # Records (or index entries) that a scan examines in one step at most: a fraction of a millisecond's work.
 MAX_STEP_RECORDS: Final = 256
-# How long a step may take, as far as that depends on the number of records that scans examine in it.
+# Target duration of a step; the number of records that scans examine in a step is set by it.
 STEP_S: Final = 0.002
 
 # Plans of one command that the profiler sums up.
@@ -281,7 +281,7 @@ class OperationContext(OperationState):
 
     @property
     def is_long(self) -> bool:
-        """Whether the request is so long that parsing and planning it take long."""
+        """Whether the request has at least LONG_REQUEST_BYTES: parsing and planning it take long."""
         return self.request_bytes >= LONG_REQUEST_BYTES
 
     def compute(self, function: Callable[[], T], check: Callable[[], None] | None = None) -> T:
@@ -385,7 +385,7 @@ class OperationContext(OperationState):
         self.await_s = max_time_ms / MS_PER_S
 
     def limit_time(self, seconds: float) -> None:
-        """Sets the deadline, so many seconds from now; the operation fails at its next step after it.
+        """Sets the deadline to `seconds` from now; the operation fails at its first step after it.
 
         MaxTimeMSExpired (50) at once if `seconds` is not positive, or if the fail point maxTimeAlwaysTimeOut is on.
         """
@@ -394,7 +394,7 @@ class OperationContext(OperationState):
         self.deadline_s = self.service.clock.monotonic_s() + seconds
 
     def bound_time(self, seconds: float) -> None:
-        """Lets the operation take so many seconds of the server's clock, which tests may move or stop."""
+        """Limits the operation to `seconds` of the server's clock, which tests may move or stop."""
         self.latest_ms = self.now_ms + int(seconds * MS_PER_S)
 
     def time_left_s(self) -> float:

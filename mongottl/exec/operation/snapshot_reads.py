@@ -1,11 +1,11 @@
 """Reads with read concern `snapshot` outside transactions: several reads of one point in time.
 
-    find {…, readConcern: {level: "snapshot"}}                    reads the present; the reply tells its atClusterTime
+    find {…, readConcern: {level: "snapshot"}}                    reads the present; the reply has its atClusterTime
     find {…, readConcern: {level: "snapshot", atClusterTime: T}}  reads what was committed at T
 
 A snapshot is kept for 300 seconds after its last use, mongod's minSnapshotHistoryWindowInSeconds, for further reads at
 its time and for getMore. Only times at which a snapshot was taken can be read again, and the time of the latest write:
-mongod keeps the history of all times. Drivers' snapshot sessions always ask for a time that they were told.
+mongod keeps the history of all times. Drivers' snapshot sessions always ask for a time from an earlier reply.
 """
 
 from typing import Final

@@ -96,7 +96,7 @@ class IndexBounds:
     ranges: ascending by key. single_points: number of leading components with one point; points: of leading ones with
     points only. covered: conjuncts that are true for every document with a key in the ranges; covered_by_trailing: if
     the key is within the trailing bounds too; covered_nulls, nulls_covered_by_trailing: equalities to null of which
-    the same holds, though documents tell null from a missing field. void: whether nothing can match.
+    the same holds, although null and a missing field differ in documents. void: whether nothing can match.
     """
 
     def __init__(self, index: IndexEntry, components: list[BoundComponent]) -> None:
@@ -307,14 +307,14 @@ def shared_prefix(a: str, b: str) -> str:
     return ".".join(common)
 
 
-def _cut(end: Value, behind: bool, descending: bool) -> bytes:
-    """The key bytes of an interval's end in one component. behind: whether keys equal to the end are before the cut."""
+def _cut(end: Value, after: bool, descending: bool) -> bytes:
+    """The key bytes of an interval's end in one component. after: whether keys equal to the end are before the cut."""
     if isinstance(end, BracketStart):
         return bracket_range(end.bracket, descending)[1 if descending else 0]
     if isinstance(end, BracketEnd):
         return bracket_range(end.bracket, descending)[0 if descending else 1]
     key = encode_value(end, descending)
-    return successor(key) if behind != descending else key
+    return successor(key) if after != descending else key
 
 
 def component_range(interval: Interval, descending: bool) -> ComponentRange:

@@ -35,7 +35,7 @@ class DistinctPath(IndexPath):
         self.type_bits = type_bits
         # Whether it gives the order of the query's sort.
         self.gives_sort = False
-        # Whether each value is at one place of the index only, behind components bound to one point each.
+        # Whether each value is at one place of the index only, after components bound to one point each.
         self.returns_once = place <= bounds.single_points and nulls is not NullRule.ALL
 
     def open(self, wanted: int, trial: bool = False) -> DistinctScan:

@@ -61,7 +61,7 @@ def is_watched(spec: ChangeStreamSpec, change: LoggedChange) -> bool:
 
 
 def _is_shown(spec: ChangeStreamSpec, change: LoggedChange) -> bool:
-    """Whether a stream that is not on one collection tells of the collection of a change."""
+    """Whether a stream that is not on one collection has events for the collection of a change."""
     if not change.collection.startswith("system."):
         return True
     return spec.system_events or (spec.expanded and _is_of_view(change))
@@ -263,7 +263,7 @@ class EntryEvents:
 
 
 def _view_options(view: bytes) -> bytes:
-    """What is told of a view: its document without `_id`."""
+    """The options of a view in its events: its document without `_id`."""
     return encode_fields([(name, value) for name, value in fields(view) if name != "_id"])
 
 

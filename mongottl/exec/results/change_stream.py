@@ -33,7 +33,7 @@ class ChangeStream:
     """The position of one stream in the oplog.
 
     watched: what it watches, as in `OplogEntry.watched_as`. resume_data: the `_data` of the token with which to go on
-    behind all that was read. ended: whether the stream has given its `invalidate` event.
+    after all that was read. ended: whether the stream has given its `invalidate` event.
     """
 
     def __init__(self, op: OperationContext, spec: ChangeStreamSpec, splits: bool) -> None:
@@ -49,9 +49,9 @@ class ChangeStream:
         self._at_invalidation = False
         # The events of the entry at the position, once one of them was looked at.
         self._events: EntryEvents | None = None
-        # Identifies the event behind which a resumed stream begins; empty once it is found.
+        # Identifies the event after which a resumed stream begins; empty once it is found.
         self._sought = b""
-        # The fragment of that event behind which the stream begins, and how many fragments are therefore left out.
+        # The fragment of that event after which the stream begins, and how many fragments are therefore left out.
         self._sought_fragment: int | None = None
         self._left_out: int = 0
         self.resume_data = ""
@@ -149,11 +149,11 @@ class ChangeStream:
         return made
 
     def _watches(self, entry: OplogEntry) -> bool:
-        """Whether the stream tells of an entry."""
+        """Whether the stream has an event for an entry."""
         return is_watched(self._spec, entry.change)
 
     def _seek(self, events: EntryEvents) -> bool:
-        """Compares the event at the position with the one that is sought. Whether a part of it is still to be told."""
+        """Whether the event at the position is the resume point and has fragments left to return."""
         identity = events.identity(self._index, self._at_invalidation)
         if identity > self._sought:
             raise CommandError(
@@ -169,7 +169,7 @@ class ChangeStream:
         return True
 
     def split(self, event: bytes) -> list[bytes]:
-        """The fragments of an event that are to be told. BSONObjectTooLarge (10334)."""
+        """The fragments of an event that are left to return. BSONObjectTooLarge (10334)."""
         fragments = split_event(event)
         if self._left_out:
             fragments = fragments[self._left_out :]
@@ -177,7 +177,7 @@ class ChangeStream:
         return fragments
 
     def _step(self, events: EntryEvents) -> None:
-        """Goes behind the event at the position."""
+        """Moves past the event at the position."""
         if events.invalidates and not self._at_invalidation:
             self._at_invalidation = True
             return
@@ -192,14 +192,14 @@ class ChangeStream:
         self._events = None
 
     def skip_all(self, oplog: Oplog) -> None:
-        """Goes behind all entries, none of which tells the stream anything."""
+        """Moves past all entries, none of which produces an event of the stream."""
         if self._number >= oplog.end:
             return
         self._number = oplog.end
         self._pass(oplog.entry(oplog.end - 1))
 
     def _pass(self, entry: OplogEntry) -> None:
-        """Advances the token behind an entry that tells the stream nothing."""
+        """Moves the resume token past an entry that produces no event."""
         if not self._sought and (entry.at_s, entry.at_i) >= self._from:
             self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
 
@@ -286,12 +286,12 @@ class StreamPages(PageSource):
         return self.stream.has_more(op)
 
     def resume_token(self) -> bytes:
-        """The token behind all that the pages so far have given or left out."""
+        """The token after all that the pages so far have given or left out."""
         return self.stream.token(self._position >= len(self._waiting), token_in(self._last_given))
 
 
 class StreamTail(Tail):
-    """The state of a change stream's cursor: it waits for the oplog, and is closed behind an `invalidate`."""
+    """The state of a change stream's cursor: it waits for the oplog, and is closed after an `invalidate`."""
 
     def __init__(self, pages: StreamPages) -> None:
         super().__init__(pages.stream.watched, True, True)
@@ -328,7 +328,7 @@ def checked_spec(op: OperationContext, specs: list[StageSpec]) -> ChangeStreamSp
 def stream_cursor(
     op: OperationContext, namespace: str, stream: ChangeStream, rest: list[StageSpec], splits: bool = False
 ) -> ClientCursor:
-    """A cursor of a stream, with the stages behind `$changeStream`."""
+    """A cursor of a stream, with the stages after `$changeStream`."""
     pages = StreamPages(op, stream, rest, splits)
     cursor = ClientCursor(namespace, pages, op.session_key, op.service.monotonic_s())
     cursor.tail = StreamTail(pages)

@@ -3,7 +3,7 @@
 The cheapest exact method is used: without a filter the record store knows its number of records, minus the expired
 ones; if ranges of an index express the whole filter, index entries are counted, in a multikey index each record once
 (mongod: a COUNT_SCAN over one range, else an IXSCAN without FETCH); otherwise the plan is executed. Index entries do
-not tell which documents are expired, so they are not counted while the collection's TTL is on.
+not show which documents are expired, so they are not counted while the collection's TTL is on.
 """
 
 from typing import Final

@@ -168,7 +168,7 @@ class Tail(ABC):
         """Called when the source had no new data while a getMore waited."""
 
     def resume_token(self) -> bytes:
-        """A change stream's resume token behind what it has given; b"" for other cursors."""
+        """A change stream's resume token after what it has given; b"" for other cursors."""
         return b""
 
 

@@ -173,7 +173,7 @@ def _temporary(op: OperationContext, database: str, temporary: str) -> Collectio
 
 
 def stamp_output(op: OperationContext, database: str, temporary: str, after: int) -> int:
-    """Sets `_ts` of the records behind `after` to now, up to STAMPED_PER_STEP; the last one's id, 0 after the end.
+    """Sets `_ts` of the records after `after` to now, up to STAMPED_PER_STEP; the last one's id, 0 after the end.
 
     Without a TTL setting it does nothing: then documents count from when they were written.
     """

@@ -10,8 +10,8 @@
     number                 which fragment of a split event; only there
     04
 
-The hexadecimal digits of two tokens compare as their events follow each other. The type bits, which tell MongoDB the
-types of numbers in an identifier, are not written, and not needed: identifiers are compared, never decoded.
+The hexadecimal digits of two tokens compare as their events follow each other. The type bits, in which MongoDB has
+the types of numbers of an identifier, are not written, and not needed: identifiers are compared, never decoded.
 
 Source: tokens of MongoDB 7 and 8 in public examples; for what is refused, the DocumentDB functional tests.
 """
@@ -117,7 +117,7 @@ def identity_of(data: str) -> bytes:
 
 
 def parse_token(token: bytes) -> ResumePoint:
-    """The point that a token tells.
+    """The point at which a stream with this token resumes.
 
     40647 unless `_data` is a string, 40648 unless `_typeBits` is binary data or missing, 40649 for an empty `_data`,
     FailedToParse (9) for one that is not hexadecimal, 50811 for a type byte that KeyStrings do not have, Overflow (15)

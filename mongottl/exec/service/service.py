@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 MS_PER_S: Final = 1000
 # How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
 _SCRIPT_LIMIT_MS: Final = 60_000
-# The part of the memory that idle cursors may hold by default: one of so many.
+# Idle cursors may by default hold one part of this number of the memory.
 _CURSOR_SHARE: Final = 8
 # The same of running operations.
 _OPERATION_SHARE: Final = 4

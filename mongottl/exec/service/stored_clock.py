@@ -1,7 +1,7 @@
 """A clock that tests have moved, kept with the data so that the next run of the server goes on from there.
 
 Only if the engine keeps its data. Without test commands the clock is the machine's, and documents of a run whose clock
-was ahead have their `_ts` in its future: then they expire later than they should, which `ahead_s` tells.
+was ahead have their `_ts` in its future: then they expire `ahead_s` later than they should.
 """
 
 from typing import Final

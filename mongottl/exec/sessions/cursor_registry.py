@@ -26,7 +26,7 @@ class OpenCursor(ABC):
     last_used_s: monotonic time. in_use: whether a command is pulling from it now.
     why_dead: the message of the next getMore's error if what it reads is gone, else empty; dead_code: its code.
     killed: it was closed.
-    outlives_collection: whether it is a change stream, which tells that its collection is gone.
+    outlives_collection: whether it is a change stream, which has an event for the drop of its collection.
     signal: wakes the getMore that waits for documents now, or None.
     comment: of the command that opened it, which a getMore without one inherits.
     owner: the user who opened it, or None. needs: what each getMore must be allowed, as its command was.
@@ -34,7 +34,7 @@ class OpenCursor(ABC):
     concern `snapshot`.
     scripts: the scripts that it evaluates, or None. plans: what it reads from (`OperationContext.plans`).
     memory, files: of the operation that opened it, with which its getMores go on; files is None without any.
-    running_query: what `$queryStats` will tell of it, or None.
+    running_query: its entry for `$queryStats`, or None.
     time_left_s: the rest of `maxTimeMS`, which its command and all getMores share; -1.0 without a limit.
     """
 
@@ -141,7 +141,7 @@ class CursorRegistry:
         # Cursors that were closed to make room.
         self.ended_total = 0
         self._shares: dict[UserName | None, _Share] = {}
-        # The text for a cursor that there is not; `{id}` in it stands for its id.
+        # Message of CursorNotFound, with `{id}`.
         self._unknown = unknown
         self._cursors: dict[int, OpenCursor] = {}
         self._dead: dict[int, OpenCursor] = {}

@@ -220,7 +220,7 @@ class RetryableWrite:
 
     @property
     def statements(self) -> Statements:
-        """What was noted, for the entry of the oplog that tells of the open unit."""
+        """The statements of the open unit, to be stored with its entry in the oplog."""
         return Statements(self.history.lsid, self.history.txn_number, self.pending)
 
     def committed(self, now_ms: int, at: Timestamp) -> int:

@@ -1,4 +1,4 @@
-"""What sessions remember of their latest retryable writes, in a data directory: records, and the oplog behind them.
+"""Stores the latest retryable writes of sessions in a data directory: records, and the oplog after them.
 
     records    one for each session, as of entry `through` of the oplog     {lsid, txnNumber, …, e: <statements>}
     oplog      … through │ {…, s: lsid, q: 8, e: <0 to 4 INSERTED>} …       what was written since (`oplog.statements`)

@@ -33,7 +33,7 @@ from mongottl.storage.interface import Record
 def check_nameable(document: bytes) -> None:
     """50819 for a duplicate `_id` that is NaN, 50826 for an infinite one, instead of DuplicateKey (11000).
 
-    mongod decodes the value for its error message from the key, which does not tell the type of NaN and infinities.
+    mongod decodes the value for its error message from the key, in which NaN and infinities have no type.
     """
     value = get_value(document, "_id")
     if is_nan(value):

@@ -5,8 +5,8 @@
 
 A query can be covered if the projection includes only paths of the index, its expressions, the filter and the sort read
 no others, the index is not multikey, and the type bits of these components determine their values
-(`document.key_reader`). A dotted path that is included must also exist in every document: keys do not tell `{b: {}}`
-from `{}` where b.c is missing. Keys do not tell
+(`document.key_reader`). A dotted path that is included must also exist in every document: `{b: {}}` and
+`{}` have the same key for b.c. Keys do not show
 which documents are expired, so no query is covered while the collection's TTL is on. If one of these conditions ceases
 to hold during a scan, the scan continues by reading documents.
 """

@@ -15,7 +15,7 @@ LARGEST_CHUNK: Final = 256
 class RangePosition:
     """The position of a scan in ranges of keys, which it visits in its direction.
 
-    ranges: in the order of the scan. index: of the current range; behind the last one at the end. after: the last entry
+    ranges: in the order of the scan. index: of the current range; after the last one at the end. after: the last entry
     that was read in the range, None at its beginning. bound: where the rest of the range begins after a seek; for
     backward scans where it ends, exclusive; None without a seek.
     """
@@ -58,7 +58,7 @@ class RangePosition:
         self.bound = None
 
     def seek(self, bound: bytes) -> None:
-        """Moves on to `bound`; to the next range if it lies behind the current one."""
+        """Moves on to `bound`; to the next range if it lies after the current one."""
         whole = self.ranges[self.index]
         if bound >= whole.high if self.forward else bound <= whole.low:
             self.to_next_range()
@@ -67,7 +67,7 @@ class RangePosition:
             self.bound = bound
 
     def key(self) -> IndexEntry:
-        """The key and record id behind which the scan continues; at the beginning of a range not those of an entry."""
+        """The key and record id after which the scan continues; at the beginning of a range not those of an entry."""
         if self.after is not None:
             return self.after
         if self.index < len(self.ranges):
@@ -79,7 +79,7 @@ class RangePosition:
         return (last.high if self.forward else last.low), 0
 
     def begin_behind(self, position: IndexEntry) -> None:
-        """Begins behind the position (`key`) of another scan of the index."""
+        """Begins after the position (`key`) of another scan of the index."""
         key = position[0]
         ranges = self.ranges
         i = 0
@@ -94,7 +94,7 @@ class RangePosition:
 class KeyRangeReader:
     """Reads entries within the bounds of an index, without their records.
 
-    With trailing bounds it reads entries in chunks. If the next key that may match lies behind the chunk, it seeks
+    With trailing bounds it reads entries in chunks. If the next key that may match lies after the chunk, it seeks
     there. The more keys of a chunk had to be examined, the larger is the next chunk, so that short distances are read
     through rather than skipped by seeks. Once the index has new array paths, all entries of the ranges are returned: a
     key outside the trailing bounds may then belong to a document that matches by its other keys.
@@ -111,7 +111,7 @@ class KeyRangeReader:
         self.seeks = 0
 
     def read(self, data: SortedDataInterface, limit: int, max_bytes: int) -> list[IndexEntry]:
-        """The next entries within the bounds, up to `limit`, and moves the position behind them.
+        """The next entries within the bounds, up to `limit`, and moves the position after them.
 
         Reads one part of one range, which may have none. max_bytes: of keys; the last one may exceed it.
         """
@@ -172,7 +172,7 @@ class KeyRangeReader:
         return passing
 
     def _is_followed(self, data: SortedDataInterface) -> bool:
-        """Whether there is a key behind the last range: mongod examines it to detect the end, and counts it."""
+        """Whether there is a key after the last range: mongod examines it to detect the end, and counts it."""
         last = self._position.ranges[self._position.index]
         following = KeyRange(last.high, HIGHEST_KEY) if last.forward else KeyRange(LOWEST_KEY, last.low, False)
         return bool(data.scan(following, None, 1)[0])

@@ -5,8 +5,8 @@
     getMore             buffered records are checked by the `_ts` and `ttl` that are stored now, by record id
 
 A buffered record keeps the content with which it was read, as documents in a blocking sort of mongod do. Records that
-are no longer stored are left out: mongod would not have read them yet, and a deleted one cannot be told from an expired
-one.
+are no longer stored are left out: mongod would not have read them yet, and whether one was deleted or has
+expired is not known.
 
 The check needs no storage access unless the collection was written to since the records were read. It costs nothing
 then without a TTL, and with one as long as neither the second nor the collection's indexes have changed.

@@ -47,7 +47,7 @@ MANY: Final = 600
 MAX_PREFIXES: Final = 100
 # Bytes of documents that are read again in one call; the last document may exceed it.
 EMITTED_BYTES: Final = 4 << 20
-# The width of the first ring is the maximum distance halved at most so many times.
+# The width of the first ring is the maximum distance, halved at most this number of times.
 MAX_HALVINGS: Final = 40
 # The narrowest first ring, in the unit of the distances: a width of 0 would never reach a `$maxDistance` of 5e-324.
 MIN_WIDTH: Final = 1e-12

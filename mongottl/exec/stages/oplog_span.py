@@ -17,7 +17,7 @@ class OplogSpan:
         self._high = high
 
     def start(self, oplog: Oplog, forward: bool, default: int) -> int:
-        """The record id behind which a scan begins; default: of a scan of everything.
+        """The record id after which a scan begins; default: of a scan of everything.
 
         A forward scan begins with the record before the span, as in mongod, so that a tailing cursor that finds nothing
         has a position all the same.

@@ -23,7 +23,7 @@ class TailableScan(PlanStage):
 
     started: whether it has read a record that was not expired, so that there is a position to continue from.
 
-    span: the part of the oplog to read; with an upper bound, a scan reads on behind it all the same, as in mongod.
+    span: the part of the oplog to read; with an upper bound, a scan reads on after it all the same, as in mongod.
 
     A backward scan, which a hint can request, ends for good after the oldest record.
     """

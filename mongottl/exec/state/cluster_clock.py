@@ -123,7 +123,7 @@ class ClusterClock:
         """Advances to the time that a client has sent in `$clusterTime`, whose value is at `pos` of `body`.
 
         IDLFailedToParse (40414) or TypeMismatch (14) for another form than `{clusterTime: <timestamp>, …}`,
-        InvalidLength (16) for one that is so long that no server can have sent it,
+        InvalidLength (16) for one that is longer than any server's,
         ClusterTimeFailsRateLimiter (205) for a time more than MAX_DRIFT_S ahead of the wall clock.
         """
         if body[pos : pos + _VALUE_BYTES] == self._value:

@@ -21,7 +21,7 @@ class ConnectionRate:
         self.per_second: int = UNLIMITED_RATE
         self.burst_s: float = sys.float_info.max
         self.queue_depth: int = 0
-        # Below zero: so many tokens are promised to connections that wait.
+        # Below zero: the number of tokens promised to connections that wait.
         self._tokens: float = 0.0
         self._filled_s: float = 0.0
         self._full = True

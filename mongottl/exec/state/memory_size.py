@@ -6,7 +6,7 @@ from typing import Final
 
 # Where a container's limit stands: version 2 of Linux' control groups, and version 1.
 _LIMIT_FILES: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-# Taken where the system does not tell.
+# Assumed where the system does not give its memory.
 _UNKNOWN_BYTES: Final = 4 << 30
 
 

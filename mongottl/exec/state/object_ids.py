@@ -10,7 +10,7 @@ class ObjectIdGenerator:
 
     def __init__(self) -> None:
         self._random = os.urandom(5)
-        # What the command `features` tells of it: three bytes, as ObjectIds once had of the machine.
+        # `oidMachine` in the reply of `features`: three bytes, as old ObjectIds had of the machine.
         self.machine: int = int.from_bytes(self._random[:3], "big")
         self._counter = int.from_bytes(os.urandom(3), "big")
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from mongottl.exec.state.usage import Latency
 
-# Codes of errors that are told apart: fail points can answer any number.
+# Error codes with their own count: fail points can answer any number.
 _MAX_CODES: Final = 1000
 _OTHER_CODES: Final = -1
 # How many kinds of slow commands are kept.

@@ -11,7 +11,7 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.types import Date, Decimal128, Int64, Timestamp, Value
 
-# The part of the memory that entries may take by default: one of so many, as in MongoDB.
+# Entries may by default take one part of this number of the memory, as in MongoDB.
 STORE_SHARE: Final = 100
 # What an entry takes besides its key.
 _ENTRY_BYTES: Final = 2048

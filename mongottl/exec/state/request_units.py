@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 HUNDREDTHS: Final = 100
-# Pairs of command and namespace that are told apart; what comes later is summed up without a namespace.
+# Pairs of command and namespace with their own sum; pairs that come later are summed up without a namespace.
 _MAX_ROWS: Final = 10_000
 
 

@@ -67,7 +67,7 @@ def bucket_micros(micros: int) -> int:
 
 
 def next_bucket_micros(floor: int) -> int:
-    """The lower bound of the bucket behind that of `floor`, one of `bucket_micros`."""
+    """The lower bound of the bucket after that of `floor`, one of `bucket_micros`."""
     if floor < 2:
         return 2
     if floor < 2048:

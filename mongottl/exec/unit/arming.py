@@ -24,7 +24,7 @@ def _arm_record(service: ServiceContext, collection: Collection, document: bytes
 
 
 def note_written(service: ServiceContext, collection: Collection, rows: list[NewRecord]) -> None:
-    """What follows the commit of a unit of work that has changed a collection: scans are told to look again, and the
+    """What follows the commit of a unit of work that has changed a collection: scans must read again, and the
     wheel is armed for the records that it has stored."""
     collection.writes += 1
     if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:

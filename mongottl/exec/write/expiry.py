@@ -7,9 +7,9 @@ change pages of its own: of the records, and of the index on `_id`.
     expiry index     (9:00, 71) (9:00, 3008) (9:01, 15) …     the first batch: its ids are scattered
     backlog          15, 71, 98, 103, …, 3008                 up to 65,536 due ids, sorted; batches are taken from it
 
-`ttl.policy` decides from the `_ts` and `ttl` stored with each record whether it is expired; the wheel only tells when
-to look at which collection. MongoDB's own TTL indexes on date fields use the same wheel and purge; their documents stay
-visible until they are purged, as in MongoDB.
+`ttl.policy` decides from the `_ts` and `ttl` stored with each record whether it is expired; the wheel only has the
+times at which to look at a collection. MongoDB's own TTL indexes on date fields use the same wheel and purge; their
+documents stay visible until they are purged, as in MongoDB.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,7 @@ REFILL_BATCH: Final = 1000
 REFILL_BYTES: Final = 4 << 20
 _MS_PER_S: Final = 1000
 _PURGE_POLL_S: Final = 0.001
-# From this limit on, documents that are due behind claimed ones are searched without a limit on bytes.
+# From this limit on, documents that are due after claimed ones are searched without a limit on bytes.
 _MAX_CLAIMED_BYTES: Final = 512 << 20
 
 
@@ -377,7 +377,7 @@ def _unclaimed_batch(
     """A batch of due records that no open transaction has written; empty if there are none.
 
     first_due: gives the first records within a limit on their number and one on their bytes. The second is raised for
-    as long as all of them are claimed, so that the others are found behind them.
+    as long as all of them are claimed, so that the others are found after them.
     """
     claimed = 0 if claims is None else claims.count_records(stored.ident)
     if claims is None or claimed == 0:
@@ -388,7 +388,7 @@ def _unclaimed_batch(
         unclaimed = [record for record in found if claims.record_owner(stored.ident, record[0]) is None]
         if unclaimed or max_bytes == NO_BYTE_LIMIT:
             return unclaimed[:PURGE_BATCH]
-        # An engine may give less than the limit allows, so only a read without one tells that there are no others.
+        # An engine may return less than the limit allows; only a read without a limit proves that no others exist.
         max_bytes = 16 * max_bytes if max_bytes < _MAX_CLAIMED_BYTES else NO_BYTE_LIMIT
 
 

@@ -32,7 +32,7 @@ def expires(collection: Collection) -> bool:
 
 
 def first_due_s(service: ServiceContext, collection: Collection, after_s: int = NO_CUTOFF_S) -> int | None:
-    """The earliest second behind `after_s` at which a document of the collection expires, or has expired; None if none
+    """The earliest second after `after_s` at which a document of the collection expires, or has expired; None if none
     does."""
     unit = RecoveryUnit(service)
     default_s = collection.default_ttl_s
@@ -160,7 +160,7 @@ def _count_entries(
     total = 0
     position: tuple[bytes, int] | None = None
     skipped = per_step
-    # The entry behind so many others tells that these are there; if there are not so many, half of them may be.
+    # Skips ahead by `skipped` entries; if the rest of the range is shorter, halves the skip.
     while total < most and _is_usable(collection, index):
         found = unit.index(index).entry_at(key_range, position, skipped)
         if found is not None:

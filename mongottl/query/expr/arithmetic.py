@@ -467,7 +467,7 @@ def _round_to(name: str, values: list[Value], rounding: str) -> Value:
 
 
 def _quantize(number: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
-    """The number rounded to a multiple of 10**-digits, as far as 34 digits allow."""
+    """The number rounded to a multiple of 10**-digits, with at most 34 digits."""
     if not number.is_finite():
         return number
     exponent = max(-digits, -6176)

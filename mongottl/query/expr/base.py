@@ -96,7 +96,7 @@ class Expression:
         return True
 
 
-# After so many operands others may run, as a mask, and the work that they count as.
+# Operands after which others may run, as a mask, and the work that they count as.
 OPERANDS_MASK: Final = 63
 OPERANDS_WEIGHT: Final = 8
 

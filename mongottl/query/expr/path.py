@@ -17,8 +17,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr.base import UNBOUND, Constant, EvaluationContext, Expression, Scope
 from mongottl.versions import VARIABLE
 
-# Documents above this size count with what a field is searched through: so many bytes take a microsecond, as a power of
-# two.
+# The time to search a document above this size for a field is counted: bytes in a microsecond, as a power of two.
 _LONG_BYTES: Final = 64 * 1024
 _SEARCHED_BITS: Final = 12
 

@@ -232,7 +232,7 @@ def substr_cp(values: list[Value]) -> Value:
 
 
 def _after_code_points(data: bytes, position: int, count: int, code: int) -> int:
-    """The position after so many code points of a text that is no UTF-8: first bytes alone tell how long they are.
+    """The position after `count` code points of a text that is no UTF-8: the first byte of each has its length.
 
     The error `code` if there is a continuation byte where a code point should begin, and the next one for a byte with
     which none can begin.

@@ -39,7 +39,7 @@ def _diacritics() -> frozenset[str]:
     return frozenset([chr(code) for first, last in ranges(DIACRITICS) for code in range(first, last + 1)])
 
 
-# After so many it gives way: a single word may have millions.
+# Characters after which it gives way: a single word may have millions.
 _CHARACTERS: Final = 4096
 _folded: Final[dict[str, str]] = {}
 _bare: Final[dict[str, str]] = {}

@@ -92,7 +92,7 @@ class CompiledRegex:
             if pattern.startswith(b"^"):
                 self._anchored = True
                 self._literal = pattern[1:]
-            # The library tells what is wrong with a pattern that is no UTF-8.
+            # The library's message says what is wrong with a pattern that is no UTF-8.
             self._is_literal = is_valid_utf8(pattern) and not any(byte in _SPECIAL for byte in self._literal)
         if not self._is_literal:
             self._compile()

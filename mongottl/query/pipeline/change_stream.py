@@ -36,7 +36,7 @@ class ChangeStreamSpec(StageSpec):
 
     database, collection: what is watched; collection is "" for a database, both are "" for the deployment.
     resume: the token of `resumeAfter` or `startAfter`, as a document. start_at: `startAtOperationTime`.
-    expanded, system_events: whether events of `showExpandedEvents` and `showSystemEvents` are told. wall_time,
+    expanded, system_events: whether the stream has events of `showExpandedEvents` and `showSystemEvents`. wall_time,
     disambiguates: whether events have `wallTime`, and updates `disambiguatedPaths`.
     """
 

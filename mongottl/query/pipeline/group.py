@@ -532,7 +532,7 @@ def _group_error(error: CommandError) -> CommandError:
 def output_value(value: Value) -> Value:
     """A group's value as the next stage gets it, also in an array: MinKey and MaxKey become a document, code a string.
 
-    So it is in mongod 8, whose groups run in another engine than most stages behind them.
+    So it is in mongod 8, whose groups run in another engine than most stages after them.
     """
     if isinstance(value, (MinKey, MaxKey)):
         return encode({"": value})

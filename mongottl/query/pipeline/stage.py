@@ -132,7 +132,7 @@ class StageTraits:
     action_without: a field of its argument, and what is needed on the server besides where it is not given.
     target: for a stage that writes, finds database, collection and actions there, from the pipeline's database and the
     argument; None for an argument that is not valid.
-    in_transaction: allowed in a multi-document transaction. in_change_stream: allowed behind `$changeStream`,
+    in_transaction: allowed in a multi-document transaction. in_change_stream: allowed after `$changeStream`,
     only_in_change_stream: and nowhere else.
     """
 

@@ -215,7 +215,7 @@ def replace_document(doc: bytes, replacement: bytes, allow_dollar: bool) -> Upda
 
 def check_storable(buf: bytes, start: i64, path: str, advice: str) -> None:
     """DollarPrefixedFieldName (52) for a field that begins with `$` in the document or array at `start`, but for those
-    of a DBRef: what updates could not store before MongoDB 5.0. path: that of the document, with a dot behind it.
+    of a DBRef: what updates could not store before MongoDB 5.0. path: that of the document, with a dot after it.
     advice: of the error, but for fields of the root, of which MongoDB takes only some."""
     cursor = ElementCursor(buf, start)
     while cursor.next():

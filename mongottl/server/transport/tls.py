@@ -136,8 +136,8 @@ class TlsTransport:
         while not self._ended:
             chunk = self._socket.recv(size)
             if not chunk:
-                # OpenSSL is not told: it would take an end without close_notify for an attack and end the connection
-                # with an alert, but replies may still be sent.
+                # OpenSSL does not get this end: it would take an end without close_notify for an attack and end the
+                # connection with an alert, but replies may still be sent.
                 self._ended = True
                 break
             self._incoming.write(chunk)

@@ -8,13 +8,13 @@ Everything is read by the commands that drivers send, as the client that has log
 the dialect's refusals and request units are those of every client, and what a command refuses is answered with its
 text. Nothing is kept between two requests: no cursor stays open.
 
-A page begins behind an `_id` in the order of `_id`, so documents that are written, deleted or expire meanwhile do not
+A page begins after an `_id` in the order of `_id`, so documents that are written, deleted or expire meanwhile do not
 shift it:
 
-    {after: 7}     {_id: {$gt: 7}}, then what other types that come behind numbers have   (a comparison of a query
+    {after: 7}     {_id: {$gt: 7}}, then what other types that come after numbers have   (a comparison of a query
                                                                                          selects one type only)
 
-What has no index on `_id` (views, time series, the oplog) is read in its own order, and pages begin behind so many
+What has no index on `_id` (views, time series, the oplog) is read in its own order, and pages begin after a number of
 documents; so they do within documents whose `_id` is not unique, or too long to be asked for again.
 """
 
@@ -71,7 +71,7 @@ MAX_LISTED: Final = 2000
 # An `_id` that takes more bytes is not part of the text that names the next page, which has to fit into a request.
 _MAX_ID_BYTES: Final = 4096
 _MAX_SKIP: Final = 2**53
-# What runs scripts, which a page that only shows what there is does not.
+# Operators that run scripts, which a page that only shows documents does not do.
 _SCRIPTS: Final = ("$where", "$function", "$accumulator")
 # Types of which an `_id` has one value, and those that no `_id` has.
 _SINGLE: Final = (MIN_KEY, UNDEFINED, NULL, REGEX, ARRAY, MAX_KEY)
@@ -90,7 +90,7 @@ class RefusedError(Exception):
 
 
 class Place(NamedTuple):
-    """Where a page begins: so many documents behind this `_id`. MISSING: from the first document on."""
+    """Where a page begins: `skip` documents after this `_id`. MISSING: from the first document on."""
 
     after: Value = MISSING
     skip: int = 0
@@ -119,7 +119,7 @@ class Documents:
             return text(refused.status, refused.message)
 
     async def documents(self, request: Request, client: ClientInfo) -> Response:
-        """One page of documents. next: names the page behind it, null for the last one. ordered: whether pages are
+        """One page of documents. next: names the page after it, null for the last one. ordered: whether pages are
         those of the order of `_id`. dueMs: when a document expires, null for never."""
         try:
             asked = _parse(request.body)
@@ -201,7 +201,7 @@ class Documents:
         return None if index is None or key is None else unit.index(index).fetch_exact(unit.records(collection), key)
 
     def first_behind(self, collection: Collection, index: IndexEntry, type_code: int) -> bytes | None:
-        """The first document, by `_id`, whose `_id` is of a type that comes behind this one; None if there is none."""
+        """The first document, by `_id`, whose `_id` is of a type that comes after this one; None if there is none."""
         unit = RecoveryUnit(self._shell.service)
         low = bracket_range(bracket_of_type(type_code))[1]
         rows, _ = unit.index(index).scan_fetch(unit.records(collection), KeyRange(low, HIGHEST_KEY), None, 1)
@@ -241,7 +241,7 @@ class Documents:
 
 
 class _Batch(NamedTuple):
-    """Raw documents, and whether there may be more behind them."""
+    """Raw documents, and whether there may be more after them."""
 
     documents: list[bytes]
     has_more: bool
@@ -260,7 +260,7 @@ class _Reading:
         self.is_ordered = self._collection is not None
 
     async def batch(self) -> _Batch:
-        """The documents of the page, and one behind it if it is there."""
+        """The documents of the page, and one after it if it is there."""
         place = self._asked.place
         if self._collection is None:
             return await self._find({}, place.skip, PAGE_DOCUMENTS + 1)
@@ -271,7 +271,7 @@ class _Reading:
         return await self._by_type(place.after)
 
     async def _by_type(self, after: Value) -> _Batch:
-        """What comes behind an `_id`: first of its own type, then of those behind it, each by a query of its own that
+        """What comes after an `_id`: first of its own type, then of those after it, each by a query of its own that
         uses the bounds of the index."""
         found: list[bytes] = []
         condition = _same_type_behind(after)
@@ -303,12 +303,12 @@ class _Reading:
         return await self._source.read(self._client, asked, command, self._end_s)
 
     def following(self, documents: list[bytes]) -> Place:
-        """Where the page behind these documents begins; there is at least one."""
+        """Where the page after these documents begins; there is at least one."""
         place = self._asked.place
         collection = self._collection
         if collection is None:
             return Place(MISSING, place.skip + len(documents))
-        # Documents at the end that cannot be named by their `_id`: it is too long, or the one behind it may be equal.
+        # Documents at the end that cannot be named by their `_id`: it is too long, or the one after it may be equal.
         unnamed = 0 if collection.has_unique_ids else _run_length(collection, documents)
         while unnamed < len(documents):
             named = documents[len(documents) - 1 - unnamed]
@@ -336,7 +336,7 @@ def _run_length(collection: Collection, documents: list[bytes]) -> int:
 
 
 def _same_type_behind(after: Value) -> dict[str, Value] | None:
-    """The condition for an `_id` behind this one that a query can compare with it; None if there is none."""
+    """The condition for an `_id` after this one that a query can compare with it; None if there is none."""
     if type_code_of(after) in _SINGLE:
         return None
     if _is_nan(after):  # the first of the numbers, than which a query finds none greater
@@ -362,12 +362,12 @@ def _is_nan(value: Value) -> bool:
 
 
 def _all_behind(after: Value) -> dict[str, Value]:
-    """The condition for any `_id` behind this one."""
+    """The condition for any `_id` after this one."""
     bracket = bracket_of(after)
-    behind = [type_name(code) for code in BSON_TYPES if bracket_of_type(code) > bracket]
+    later_types = [type_name(code) for code in BSON_TYPES if bracket_of_type(code) > bracket]
     conditions = [condition for condition in (_same_type_behind(after),) if condition is not None]
-    if behind:
-        conditions.append({"_id": {"$type": behind}})
+    if later_types:
+        conditions.append({"_id": {"$type": later_types}})
     return {"$or": conditions} if conditions else {"_id": {"$in": []}}
 
 

@@ -43,7 +43,7 @@ from mongottl.server.web.figures import (
 # Collections in one scrape: each has some ten lines.
 MAX_COLLECTIONS: Final = 500
 MAX_PENDING: Final = 1_000_000
-# Pairs of command and namespace whose request units are told apart.
+# Pairs of command and namespace whose request units have a series of their own.
 _MAX_CHARGES: Final = 500
 _MICROS_PER_S: Final = 1_000_000
 _MB: Final = 1 << 20

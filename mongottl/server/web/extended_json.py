@@ -1,8 +1,8 @@
 """Documents as text for people: relaxed Extended JSON, laid out over lines, and shortened where they are long.
 
 What `dump.extended_json` reads again gives the same values, except that the width of numbers is not written, unless the
-text was shortened. Then it has an ellipsis in place of each part that is missing, and behind a text or binary data that
-was cut the length of the whole. Raw documents are read only as far as they are shown, so a long one costs no more time.
+text was shortened. Then it has an ellipsis in place of each part that is missing, and after a text or binary data that
+was cut the length of the whole. Only the shown part of a raw document is read, so a long one costs no more time.
 
 Source: MongoDB's specification "Extended JSON".
 """
@@ -56,7 +56,7 @@ _REORDERING: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
 
 def shown(document: bytes, max_characters: int) -> tuple[str, bool]:
-    """A raw document as text of hardly more than so many characters, and whether something is missing in it."""
+    """A raw document as text of hardly more than `max_characters`, and whether something is missing in it."""
     writer = _Writer(max_characters)
     text = writer.container(document, 0, 0, is_array=False)
     return text, writer.shortened
@@ -70,7 +70,7 @@ class _Writer:
         self.shortened = False
 
     def container(self, buf: bytes, start: int, indent: int, is_array: bool) -> str:
-        """The document or array at `start`, whose first line is indented by so many characters."""
+        """The document or array at `start`, whose first line is indented by `indent` characters."""
         items: list[str] = []
         cursor = ElementCursor(buf, start)
         while cursor.next():

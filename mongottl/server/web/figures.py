@@ -101,7 +101,7 @@ def lag_s(service: ServiceContext, due_s: int | None) -> float:
 
 
 def memory_bytes() -> tuple[int, int]:
-    """Memory of this process that is in use, and its virtual memory; 0 where the system does not tell."""
+    """Memory of this process that is in use, and its virtual memory; 0 where the system does not give them."""
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
             pages = statm.read().split()

@@ -24,7 +24,7 @@ from mongottl.exec.state.request_units import HUNDREDTHS
 from mongottl.server.web.figures import is_frozen
 
 KEPT_S: Final = 600
-# Budgets that are told apart. Another one takes the place of one of which nothing was spent in KEPT_S.
+# Budgets with points of their own. Another one takes the place of one of which nothing was spent in KEPT_S.
 MAX_BUDGETS: Final = 20
 # The name under which all others are summed up.
 OTHERS: Final = ""
@@ -32,7 +32,7 @@ INTERVAL_S: Final = 1.0
 # How many seconds there are between two snapshots of latencies, and how many of them are kept: a minute.
 _LATENCIES_S: Final = 5
 _LATENCIES: Final = 13
-# A point is added so long before a whole second of the server's clock, in which budgets of request units begin afresh:
+# Seconds by which a point precedes a whole second of the server's clock, when budgets of request units begin afresh:
 # what is spent at once in a second is in its point then, although points come some milliseconds late.
 _EARLY_MS: Final = 100
 # The seconds between two points at least.
@@ -53,7 +53,7 @@ class Series:
         self._values = array("d")
 
     def add(self, value: float, seconds: int) -> None:
-        """Adds the same value for so many seconds."""
+        """Adds the same value for a number of seconds."""
         self._values.extend([round(value, 2)] * seconds)
         del self._values[:-KEPT_S]
 
@@ -150,7 +150,7 @@ class History:
         number: of the newest one. operations, deleted and what a budget has: how much there was in a second, for each
         second, the newest at the end.
         """
-        told: dict[str, object] = {
+        description: dict[str, object] = {
             "number": self.points,
             "keptS": KEPT_S,
             "operations": self._operations.values(),
@@ -165,7 +165,7 @@ class History:
             }
             for holder, budget in self._budgets.items()
         ]
-        return told, budgets
+        return description, budgets
 
     def last_point(self) -> dict[str, object] | None:
         """The newest point, `{number, seconds, operations, deleted, budgets: [{holder, …}]}`, with numbers where

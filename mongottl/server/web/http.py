@@ -3,7 +3,7 @@
     client ── head, body ──►  Request ──► answer() ──► Response ──►  whole, or a stream of parts
 
 It is for a page and for monitoring: short requests, few connections, no uploads. Everything that a client can make
-large or slow has a limit; a client that exceeds it is answered with the status for that, as far as there is one, and
+large or slow has a limit; a client that exceeds it is answered with the status for that, if HTTP has one, and
 disconnected. Where there are as many connections as there may be, a new one takes the place of the one that has waited
 longest without sending a whole request. This module knows nothing of the server that it shows.
 
@@ -26,10 +26,10 @@ MAX_HEAD_BYTES: Final = 16 * 1024
 # Of a filter, which may list some hundred values.
 MAX_BODY_BYTES: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 64
-# A client has so long for a whole request, for its TLS handshake, and to take a whole response or one part of a stream.
+# Time limits of a whole request, of the TLS handshake, and of sending a whole response or one part of a stream.
 REQUEST_S: Final = 10.0
 SEND_S: Final = 10.0
-# After a refusal so much of what a client still sends is read, and for so long, so that it gets to read the refusal.
+# Bytes and seconds of input to drain after an error reply, so that the client can read the reply before the reset.
 MAX_DROPPED_BYTES: Final = 16 << 20
 DROP_S: Final = 5.0
 # So long a connection is kept without a request.
@@ -263,7 +263,7 @@ class _Connection:
         return Request(head.method.decode("ascii"), path, headers, body, self._local, self._remote)
 
     async def _refuse(self, refusal: Response) -> None:
-        """Sends a refusal, and reads what the client still sends, as far as the limits allow.
+        """Sends a refusal, and reads what the client still sends, within the limits.
 
         A connection that is closed with data that nobody has read is reset, and its client may not get to read what
         was sent to it.

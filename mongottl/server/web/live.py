@@ -175,12 +175,12 @@ class Live:
 
     async def all_history(self) -> str:
         """All points of the history. It lets other tasks run in between, since each budget takes a millisecond."""
-        told, budgets = self.history.described()
+        description, budgets = self.history.described()
         texts: list[str] = []
         for budget in budgets:
             texts.append(_as_json(budget))
             await trio.lowlevel.checkpoint()
-        return f'{_as_json(told)[:-1]},"budgets":[{",".join(texts)}]}}'
+        return f'{_as_json(description)[:-1]},"budgets":[{",".join(texts)}]}}'
 
     def _described(self) -> dict[str, object]:
         service = self._shell.service
@@ -341,7 +341,7 @@ def _charges(report: UnitsReport) -> dict[str, object]:
 
 
 def percentile_ms(counts: dict[int, int], percent: int) -> float:
-    """The time that so many percent of operations did not exceed, in milliseconds: an estimate, as if the times in a
+    """The time that `percent` of operations did not exceed, in milliseconds: an estimate, as if the times in a
     bucket were spread evenly over it.
 
     counts: by the lower bound of the histogram's buckets in microseconds, ascending; not all zero.

@@ -29,7 +29,7 @@ from mongottl.server.web.command import run_command
 from mongottl.versions import MECHANISM
 
 _DATABASE: Final = "admin"
-# A login is used so long without asking for the password again; how many are kept.
+# Seconds for which a login is valid without checking the password again; the number of logins that are kept.
 KEPT_S: Final = 60.0
 _MAX_KEPT: Final = 64
 _MAX_AT_ONCE: Final = 2

@@ -10,7 +10,7 @@
 
 What else there is shows names and figures of what is stored. Where users are checked it asks for one who may run
 `serverStatus`, as a user with the role clusterMonitor may. The page itself and its documents view are for every user:
-they show what the user may read by a driver. `/live` tells those who may not run `serverStatus` the time alone.
+they show what the user may read by a driver. `/live` sends only the time to those who may not run `serverStatus`.
 
 A page of another origin could make its reader's browser send requests here. So every request has to name a host that
 nobody else can own (an address, `localhost`, a name without dots, or the advertised one), because a name of others may

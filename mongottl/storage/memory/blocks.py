@@ -5,7 +5,7 @@
     rids   [1, 4, 5, 2]  [7, 8, 89]  [90, 3, 9]  ...      an array of 8-byte numbers a block
 
 An entry is found by two binary searches, and inserted by moving the rest of its block, which is short. If the last
-block is full, a new one is added behind it, so that ascending keys fill blocks completely; any other full block is
+block is full, a new one is added after it, so that ascending keys fill blocks completely; any other full block is
 split. Neighbouring entries of a batch are inserted or removed together, so that a batch of ascending keys costs little
 more than copying it. Record ids are stored in arrays because Python number objects would take four times the memory.
 
@@ -28,7 +28,7 @@ BLOCK: Final = 256
 _SPLIT: Final = 192
 # A block with fewer entries is merged with its neighbour if both together have no more than _SPLIT.
 _SMALL: Final = 32
-# How far behind an entry the next one of a batch is looked for first.
+# How far after an entry the next one of a batch is looked for first.
 _NEAR: Final = 24
 # Entries up to which comparing one by one costs no more than comparing slices.
 _LOOP: Final = 4
@@ -164,13 +164,13 @@ class SortedBlocks:
                 held = self._keys[number]
                 held_rids = self._rids[number]
             end = start + _equal_run(held, held_rids, place, keys, rids, start)
-            behind = place + end - start
+            stop = place + end - start
             if end == start + 1:
                 del held[place]
                 del held_rids[place]
             else:
-                del held[place:behind]
-                del held_rids[place:behind]
+                del held[place:stop]
+                del held_rids[place:stop]
             self.length -= end - start
             near = len(held) >= _SMALL
             if not near:
@@ -181,7 +181,7 @@ class SortedBlocks:
     def slice(
         self, low: bytes, high: bytes, after: tuple[bytes, int] | None, limit: int, forward: bool
     ) -> tuple[list[bytes], list[int]]:
-        """Keys and record ids of up to `limit` entries with low <= key < high, behind `after`, as parallel lists."""
+        """Keys and record ids of up to `limit` entries with low <= key < high, after `after`, as parallel lists."""
         if not self._keys or limit <= 0:
             return [], []
         if forward:
@@ -287,7 +287,7 @@ class SortedBlocks:
         return total
 
     def entry_behind(self, key: bytes, rid: int, high: bytes, entries: int) -> tuple[bytes, int] | None:
-        """The entry `entries` places behind the first one at or above (key, rid), if its key is below `high`."""
+        """The entry `entries` places after the first one at or above (key, rid), if its key is below `high`."""
         if not self._keys or key >= high:
             return None
         number, place = self._seek(key, rid)
@@ -366,7 +366,7 @@ class SortedBlocks:
         self.length = sum([len(keys) for keys in self._keys])
 
     def _seek(self, key: bytes, rid: int) -> tuple[int, int]:
-        """Block and place of the first entry at or behind (key, rid); the place may be one behind the block's last."""
+        """Block and place of the first entry at or after (key, rid); the place may be one after the block's last."""
         number = self._block_of(key, rid)
         return number, _place(self._keys[number], self._rids[number], key, rid)
 
@@ -383,7 +383,7 @@ class SortedBlocks:
         return number
 
     def _is_ahead(self, keys: list[bytes], rids: list[int], start: int, number: int, place: int) -> bool:
-        """Whether entry `start` is above the one before, and stands at or behind `place` of the block if anywhere."""
+        """Whether entry `start` is above the one before, and stands at or after `place` of the block if anywhere."""
         held = self._keys[number]
         if place >= len(held):
             return False
@@ -395,7 +395,7 @@ class SortedBlocks:
         )
 
     def _run_end(self, keys: list[bytes], rids: list[int], end: int, number: int, place: int) -> int:
-        """How far the entries from `end` - 1 on ascend before the entry that is at `place`, or behind it."""
+        """How far the entries from `end` - 1 on ascend before the entry that is at `place`, or after it."""
         count = len(keys)
         held = self._keys[number]
         if place < len(held):
@@ -485,7 +485,7 @@ class SortedBlocks:
 
 
 def _place(keys: list[bytes], rids: "array[int]", key: bytes, rid: int) -> int:
-    """The place in a block of the first entry at or behind (key, rid)."""
+    """The place in a block of the first entry at or after (key, rid)."""
     if keys[0] == key and keys[-1] == key:
         return bisect_left(rids, rid)
     place = bisect_left(keys, key)
@@ -495,7 +495,7 @@ def _place(keys: list[bytes], rids: "array[int]", key: bytes, rid: int) -> int:
 
 
 def _place_behind(keys: list[bytes], rids: "array[int]", key: bytes, rid: int, place: int) -> int:
-    """The place in a block of the first entry at or behind (key, rid), which is at or behind `place` and probably
+    """The place in a block of the first entry at or after (key, rid), which is at or after `place` and probably
     near."""
     near = place + _NEAR
     if keys[place] == key and keys[-1] == key:

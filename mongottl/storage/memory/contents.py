@@ -13,7 +13,7 @@ Saving and restoring are therefore a matter of references, whatever the number o
 from abc import ABC, abstractmethod
 from typing import Final
 
-# What has up to so many rows, and bytes of documents, is freed at once rather than by `StorageEngine.drop_some`.
+# A store with at most these rows, and bytes of documents, is freed at once rather than by `StorageEngine.drop_some`.
 SMALL_ROWS: Final = 1000
 SMALL_BYTES: Final = 1 << 20
 

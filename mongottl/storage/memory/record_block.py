@@ -101,7 +101,7 @@ class RecordBlock:
         slots[place] = record
 
     def extend(self, place: i64, records: list[object]) -> None:
-        """Adds records from a place on, which is behind all records of the block."""
+        """Adds records from a place on, which is after all records of the block."""
         slots = self.slots
         if len(slots) < place:  # ids that a rollback has left out, or that went with the block
             _lengthen(slots, place)

@@ -37,7 +37,7 @@ class MemoryUnits(UnitOfWorkState):
         self.released: list[Contents] = []
 
     def next_epoch(self) -> i64:
-        """A number that tells the blocks of a store from those that it had before it was last saved or restored."""
+        """A new number for the blocks of a store that are not shared with what was saved or restored before."""
         self._last_epoch += 1
         return self._last_epoch
 

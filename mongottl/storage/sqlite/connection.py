@@ -45,7 +45,7 @@ _PACKED_SUM: Final = struct.Struct("<I")
 IS_NO_PACKED_COUNTERS: Final = (
     f"(typeof(counters) <> 'blob' OR length(counters) % {_PACKED_COUNTERS.size} NOT IN (0, {_PACKED_SUM.size}))"
 )
-# After how many units that have added to the log the counters are settled: so many rows are read after a crash.
+# Units that have added to the log until the counters are settled: the rows that are read after a crash.
 _UNITS_UNTIL_SETTLED: Final = 4096
 # A store of up to this size is taken to stay in memory, in SQLite's cache or the system's, once it was read to the end.
 _KEPT_IN_MEMORY_BYTES: Final = 1 << 30
@@ -117,7 +117,7 @@ class StoreCounters:
             self.checked_through = last
 
     def note_unchecked(self, count: int) -> None:
-        """Notes that so many records were read without a look at their checksums."""
+        """Counts records that were read without a look at their checksums."""
         self._unchecked_reads += count
         if self._unchecked_reads > _READS_UNTIL_CHECKED_AGAIN * (self.record_count + _FEW_RECORDS):
             self._unchecked_reads = 0

@@ -38,7 +38,7 @@ INCREMENTAL: Final = 2
 # (sqlite.org/walformat.html, section 2).
 SHM_FRAMES_AT: Final = 16
 
-# Beginnings of the names of SQLite's errors that tell of no damage: of permissions, locks, room, memory, the disk.
+# Beginnings of the names of SQLite's errors that mean no damage: of permissions, locks, room, memory, the disk.
 _NO_DAMAGE: Final = (
     "SQLITE_AUTH",
     "SQLITE_BUSY",

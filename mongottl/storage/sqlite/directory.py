@@ -225,7 +225,7 @@ def _lock(descriptor: int, shared: bool = False) -> bool:
         import msvcrt
 
         try:
-            # A byte far behind the process id, which others must be able to read.
+            # A byte far after the process id, which others must be able to read.
             os.lseek(descriptor, 1 << 20, os.SEEK_SET)
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError:

@@ -63,7 +63,7 @@ class DiskRoom:
                 found = os.statvfs(self._directory)
                 total_bytes, free_bytes = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
         except OSError:
-            return  # the folder is gone; writes will tell
+            return  # the folder is gone; writes will fail
         self.free_bytes = free_bytes
         self.reserve_bytes = min(_MAX_RESERVE_BYTES, total_bytes // _DISK_PART)
 

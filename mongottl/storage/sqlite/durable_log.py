@@ -15,8 +15,8 @@ The salts are those of the log's header, which SQLite changes when it begins the
                                                    program that has copied the log to the database, and removed it or
                                                    begun it anew. It does not: the log was removed, or is damaged
 
-The rows tell, since commits reach the database in their order. Where no row is noted, only a header that is damaged
-tells of a loss. So a note may be of an earlier log, as it is from when the log begins anew until the next flush. A
+The rows show it, since commits reach the database in their order. Where no row is noted, only a header that is damaged
+shows a loss. So a note may be of an earlier log, as it is from when the log begins anew until the next flush. A
 server that stops removes the file before the log.
 
 Source: SQLite's file formats, of the log (section 4), and of the header of its index (walformat.html, section 2.1).
@@ -134,8 +134,8 @@ def noted_state(path: str) -> DurableState | None:
 
 
 def loss(noted: DurableState, wal_path: str, frames: int, newest: Place) -> str:
-    """What has become of a log of which less is there than was on disk; empty if nothing is missing, as far as is
-    known. OSError.
+    """Describes what is missing of a log of which more was on disk; empty if nothing is known to be
+    missing. OSError.
 
     frames: how many SQLite reads. newest: the place of the last row of a log in the database, as SQLite reads it.
     """

@@ -20,8 +20,8 @@ would report success at the next attempt.
 Checkpoints wait for the disk, so SQLite must not run them on the thread of the connection: `maintain` runs them on a
 second connection, and only in the mode that blocks no writer (PASSIVE). If a checkpoint has copied the whole log, the
 next write starts at the beginning of the log again, which costs half as much as extending it. That write waits for the
-disk, because the log's new header must be there before anything behind it; so `maintain` makes one itself, on its own
-connection. Under steady writing the whole log is never copied. So `writers_should_wait` tells the server when the log
+disk, because the log's new header must be there before anything after it; so `maintain` makes one itself, on its own
+connection. Under steady writing the whole log is never copied. So `writers_should_wait` is true when the log
 has grown long; the server then begins no unit of work during the next `maintain`, and continues with everything else.
 Log and database are synchronised before that, so that it takes little time. If `maintain` is not called, the unit of
 work that finds the log too long runs the checkpoint itself.
@@ -109,7 +109,7 @@ _FRAME_BYTES: Final = PAGE_BYTES + 24
 # Stores and sorted data up to this size are freed at once rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000
 _SMALL_BYTES: Final = 1 << 20
-# A checkpoint is due to cut the database file when so much of it is given back, or at the end of giving back.
+# A checkpoint is due to cut the database file when this much of it is given back, or at the end of giving back.
 _CUT_BYTES: Final = 64 << 20
 # A full disk: a log's file of this length is worth cutting off.
 _LEAST_CUT_BYTES: Final = 64 * 1024
@@ -274,7 +274,7 @@ class SqliteEngine(StorageEngine):
         return has_now + max(0, self._available_bytes(room) - room.reserve_bytes // 2) // 2 // PAGE_BYTES
 
     def _has_room(self, room: DiskRoom, wanted_bytes: int) -> bool:
-        """Whether so much is free or unused in the database file, and enough of it outside for the log."""
+        """Whether `wanted_bytes` are free or unused in the database file, and enough of it outside for the log."""
         available_bytes = self._available_bytes(room)
         if available_bytes >= wanted_bytes:
             return True
@@ -660,7 +660,7 @@ class SqliteEngine(StorageEngine):
 
     def _restart_log(self, checkpointer: sqlite3.Connection, kept_bytes: int) -> None:
         """Writes the first page of the database, unchanged, at the beginning of the log, which has been copied, and
-        cuts its file off behind `kept_bytes`.
+        cuts its file off after `kept_bytes`.
 
         Units of work wait meanwhile before they begin. If one is open, the log is not restarted: it is about to become
         longer.
@@ -823,7 +823,7 @@ class SqliteEngine(StorageEngine):
             connection.committed_place = (newest.counters.store_id, newest.last_record_id())
 
     def _load_counters(self, log: SqliteLog) -> None:
-        """Corrects the counters of all stores by what the log has behind the place up to which they were settled."""
+        """Corrects the counters of all stores by what the log has after the place up to which they were settled."""
         try:
             ahead = log.counters_from(log.counters.next_record_id)
         except (ValueError, struct.error):

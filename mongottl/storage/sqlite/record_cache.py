@@ -7,7 +7,7 @@ database, and then make a block or become part of the one before or after them:
     ids       1 … 512          513 … 1024          1025 … 1536     1537 … 1803
     blocks    low 0, high 512  low 512, high 1024  none            low 1536, high 1803
 
-The largest id that was ever given bounds what there is, so a last block stays right when records are inserted, which
+No record is above the largest id that was ever given, so a last block stays right when records are inserted, which
 get larger ids. They are added to it if it reaches up to them.
 
 Writes change the blocks as they change the rows, after these, and a rollback forgets each block that the unit of work
@@ -30,7 +30,7 @@ from mongottl.storage.untracked import untrack
 
 # Records of a block, at most. Ranges without records can make it cover any number of ids.
 _MOST_RECORDS: Final = 512
-# Bytes of a block, unless one record has more: so much is given up at once.
+# Bytes of a block, unless one record has more: a block is given up at once.
 _MOST_BYTES: Final = 256 * 1024
 # What a record takes beside its document: the tuple, the number object of its id, the header of the bytes object and
 # the place in the list; measured with documents of 150 and 300 bytes.
@@ -103,7 +103,7 @@ class CacheBudget:
         self.shrink()
 
     def has_room(self, size_bytes: i64) -> bool:
-        """Whether so many more bytes may be kept; gives up blocks for them that were not used for long."""
+        """Whether `size_bytes` more may be kept; gives up blocks for them that were not used for long."""
         if size_bytes > self.max_bytes // _LARGEST_PART:
             return False
         while self.used_bytes + size_bytes > self.max_bytes:
@@ -173,7 +173,7 @@ class RecordCache:
         reached, `max_bytes` with the last record.
         """
         found: list[object] = []
-        # At most so many bytes.
+        # The bytes of `found`.
         length: i64 = 0
         at: i64 = self._number_of(position + 1 if forward else position - 1)
         while at >= 0 and len(found) < limit:
@@ -249,12 +249,12 @@ class RecordCache:
                 self._grow(before, length, len(kept))
                 return int(length)
         if at < len(self._blocks):
-            behind = self._blocks[at]
-            if behind.low == high and self._may_join(behind, len(kept), length):
-                behind.records[0:0] = kept
-                behind.low = low
+            next_block = self._blocks[at]
+            if next_block.low == high and self._may_join(next_block, len(kept), length):
+                next_block.records[0:0] = kept
+                next_block.low = low
                 self._lows[at] = int(low)
-                self._grow(behind, length, len(kept))
+                self._grow(next_block, length, len(kept))
                 return int(length)
         self._insert(at, CachedBlock(self, low, high, kept, length))
         return int(length)
@@ -469,7 +469,7 @@ class RecordCache:
         return at if at >= 0 and self._blocks[at].high >= record_id else -1
 
     def _may_join(self, block: CachedBlock, count: i64, document_bytes: i64) -> bool:
-        """Whether so many more records may become part of a block."""
+        """Whether `count` more records may become part of a block."""
         return (
             len(block.records) + count <= _MOST_RECORDS
             and block.size_bytes() + document_bytes + _RECORD_BYTES * count <= _MOST_BYTES
@@ -502,12 +502,12 @@ class RecordCache:
     def _join_empty(self, block: CachedBlock) -> None:
         """Makes the range of a block that has become empty a part of the next one, or of the one before."""
         at = bisect_left(self._lows, int(block.low))
-        behind = self._blocks[at + 1] if at + 1 < len(self._blocks) else None
+        next_block = self._blocks[at + 1] if at + 1 < len(self._blocks) else None
         before = self._blocks[at - 1] if at > 0 else None
-        if behind is not None and behind.low == block.high:
-            self._note_changed(behind)
+        if next_block is not None and next_block.low == block.high:
+            self._note_changed(next_block)
             self.forget(block)
-            behind.low = block.low
+            next_block.low = block.low
             self._lows[at] = int(block.low)
         elif before is not None and before.high == block.low:
             self._note_changed(before)

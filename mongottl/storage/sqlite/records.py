@@ -9,12 +9,12 @@ tail or a number. A scan reads the documents and tails of many rows as one value
 reading. For SQLite to hand over one value is half of what it is to hand over each row, so that a scan that checks takes
 less than one row by row without. Rows without a tail, of older folders or with long documents, are read one by one.
 
-What is read row by row is checked when it is read from the disk, as far as that can be told, since SQLite does not tell
-whether a page was in its cache: a store that was read to its end is taken to be in memory, in SQLite's cache or the
+What is read row by row is checked when it is read from the disk. SQLite does not show whether a
+page was in its cache: a store that was read to its end is taken to be in memory, in SQLite's cache or the
 system's (`StoreCounters.checked_through`). A reading that checks costs 1.25 times one that does not (measured with
 google-crc32c); of a store that fits in memory, one reading in about 64 checks.
 
-What a scan has read is kept in memory (`record_cache`), as far as there is room, and checked before. Scans and look-ups
+What a scan has read is kept in memory (`record_cache`) while there is room, and checked before. Scans and look-ups
 by record id take it from there, and look-ups by a key if all records of the store are kept. In memory, and for logs,
 nothing is kept.
 """
@@ -50,8 +50,8 @@ FEW: Final = 3
 # A prepared statement keeps a copy of what was bound last, and statements are kept for each store. From this length on
 # that is too much.
 _LONG_BYTES: Final = 64 * 1024
-# About so many bytes are read joined at once: they stay in the processor's caches until they are cut into records. And
-# so many rows, which takes a fraction of a millisecond; of fewer, to read each takes less.
+# Bytes that are read joined at once, about: they stay in the processor's caches until they are cut into records. And
+# rows, which takes a fraction of a millisecond; of fewer, to read each takes less.
 _JOINED_BYTES: Final = 128 * 1024
 _MOST_JOINED: Final = 512
 _LEAST_JOINED: Final = 16
@@ -126,7 +126,7 @@ class _JoinedQueries:
 
     Tails say what the columns rid, ts and ttl say, which are not read, so that damage in these is found by other reads.
 
-    forward, backward: parameters (id, limit); the rows behind or before an id. between: parameters (id, id); the rows
+    forward, backward: parameters (id, limit); the rows after or before an id. between: parameters (id, id); the rows
     between two ids, ascending. SQLite needs less for it, as it neither counts rows nor runs an inner query.
     """
 
@@ -333,7 +333,7 @@ class SqliteRecordStore(RecordStore):
 
     def _refusal(self, records: list[Record], message: str) -> Exception:
         """The WriteConflict to raise for records that are not stored as given; raises DamagedRecord for one whose
-        columns are not as it was written. A record that was read joined does not tell that (`_JoinedQueries`), and
+        columns are not as it was written. A record that was read joined does not show that (`_JoinedQueries`), and
         would not equal its row however often it is read again."""
         conflict = self._connection.conflict(message)
         for record in records:
@@ -534,13 +534,13 @@ class SqliteRecordStore(RecordStore):
         return found, more
 
     def _read_joined(self, position: int, wanted: int, forward: bool) -> tuple[list[Record], bool, int, int] | None:
-        """Up to `wanted` records behind or before an id; whether there may be more; the length of the longest document,
+        """Up to `wanted` records after or before an id; whether there may be more; the length of the longest document,
         and of all. None if they have to be read row by row: they are damaged, have other sums, or are long."""
         counters = self.counters
         is_short = counters.measured_through == MAX_RECORD_ID and wanted * counters.longest <= 4 * _JOINED_BYTES
         queries = self._joined_whole if is_short else self._joined_short
         if counters.is_dense and wanted >= _LEAST_BETWEEN:
-            # Bounds behind which there may be more rows.
+            # Bounds after which there may be more rows.
             low, high = (position, position + wanted + 1) if forward else (position - wanted - 1, position)
             if low >= 0 and high < counters.next_record_id:
                 part = self._joined(queries.between, low, high, True)

@@ -17,8 +17,8 @@ from mongottl.storage.interface import DiskFull
 from mongottl.storage.sqlite.database import INCREMENTAL, connect
 from mongottl.storage.sqlite.disk_room import DiskRoom
 
-# `rewrite_database` asks whether to go on after so many of SQLite's instructions, which copy a few hundred records, and
-# after it has written back so many pages, 1 MiB.
+# Instructions of SQLite after which `rewrite_database` asks whether to go on: they copy a few hundred records; and
+# pages that it writes back between two such questions, 1 MiB.
 _INSTRUCTIONS: Final = 2_000
 _PAGES: Final = 256
 

@@ -1,7 +1,7 @@
 """Sorted data in SQLite: one WITHOUT ROWID table of (key, rid) each, keyed by both, or by the key alone when unique.
 
 The position of a scan is the pair (key, rid) in both kinds, compared as a row value: `(low, 0)` is before every entry
-of `low` and `(high, 0)` is behind every entry below `high`, since record ids begin at 1. So the first batch and the
+of `low` and `(high, 0)` is after every entry below `high`, since record ids begin at 1. So the first batch and the
 following ones use the same statement.
 """
 

@@ -5,7 +5,7 @@
 
 A frame is one page, and its checksum goes on from that of the frame before it. Where a checksum is wrong, SQLite takes
 the log to end there: a process that was killed leaves the beginning of a transaction at its end. But it does not leave
-whole commits of the same log behind it. Those tell that the log was damaged, or that a power failure has taken a part
+whole commits of the same log after it. Those show that the log was damaged, or that a power failure has taken a part
 of it that was not yet on disk.
 
 Source: SQLite's file format, section 4 (the write-ahead log).
@@ -24,7 +24,7 @@ DAMAGED_HEADER: Final = b"damaged"
 
 
 def commits_behind_damage(path: str, frames: int) -> int:
-    """How many commits stand in a log behind those that SQLite reads; -1 if it reads none, as the header is damaged.
+    """How many commits stand in a log after those that SQLite reads; -1 if it reads none, as the header is damaged.
 
     frames: how many SQLite reads.
     """
@@ -54,8 +54,8 @@ def commits_behind_damage(path: str, frames: int) -> int:
 
 
 def header_salts(path: str) -> bytes:
-    """The salts in the header of a log, which tell one log from the next; empty if there is no header, DAMAGED_HEADER
-    if its checksum is wrong."""
+    """The salts in the header of a log, in which it differs from the next one; empty if there is no header,
+    DAMAGED_HEADER if its checksum is wrong."""
     try:
         with open(path, "rb", buffering=0) as log:
             head = log.read(_HEADER.size)

@@ -60,7 +60,7 @@ class StoredState(StoredData):
     """The stored state of a data directory. Raises DataDirectoryError if it cannot be opened, or if a server uses it.
 
     engine: for reading; None if what it needs first, the list of the stores, cannot be read. idents: by ids of stores.
-    unreadable: idents of the stores with values of wrong types, of which `structure_faults` tells.
+    unreadable: idents of the stores with values of wrong types, for each of which `structure_faults` has a line.
     """
 
     def __init__(self, path: str) -> None:
@@ -154,7 +154,7 @@ class StoredState(StoredData):
                 lost = commits_behind_damage(directory.wal_path, frames)
             noted = noted_state(directory.durable_path)
             if noted is not None:
-                with suppress(sqlite3.Error):  # the faults of the stores tell of it
+                with suppress(sqlite3.Error):  # reported among the faults of the stores
                     missing = loss(noted, directory.wal_path, frames, newest_place(self._raw))
         except OSError as error:
             yield f"log: it cannot be read: {error}"
@@ -244,7 +244,7 @@ class StoredState(StoredData):
             yield from self._integrity_faults("")
         except sqlite3.Error as error:
             yield f"pages: {error}"
-            # Some damage ends SQLite's check. One table at a time says where it is, and finds what is behind it.
+            # Some damage ends SQLite's check. One table at a time says where it is, and finds what is after it.
             for name in self._tables:
                 try:
                     yield from self._integrity_faults(name)

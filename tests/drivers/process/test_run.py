@@ -180,8 +180,8 @@ def test_settings_come_from_the_environment_too() -> None:
     [
         (["--", "no-such-command-here"], 127, "no-such-command-here"),
         (["--", "/etc"], 126, "/etc"),
-        (["--"], 2, "needs a command behind --"),
-        (["--", ""], 2, "needs a command behind --"),
+        (["--"], 2, "needs a command after --"),
+        (["--", ""], 2, "needs a command after --"),
         (["--quiet"], 2, "needs a command: mongottl run -- npm test"),
         (["false"], 1, ""),
         (["--dialect", "cosmos", "--quiet", "sh", "-c", "exit 7"], 7, ""),

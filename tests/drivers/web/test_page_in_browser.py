@@ -490,8 +490,8 @@ def test_what_cannot_be_told(
     with monkeypatch.context() as broken:
         broken.setattr(live, "read_collection", fail)
         broken.setattr(live, "oplog_window_s", fail)
-        lead.filter(has_text="What expires when cannot be told: disk I/O error.").wait_for()
-        state.filter(has_text="What runs cannot be told: disk I/O error.").wait_for()
+        lead.filter(has_text="What expires when cannot be read: disk I/O error.").wait_for()
+        state.filter(has_text="What runs cannot be read: disk I/O error.").wait_for()
     lead.filter(has_text="Nothing expires here.").wait_for()
     state.filter(has_text="Live, every second.").wait_for()
 

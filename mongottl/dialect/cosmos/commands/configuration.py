@@ -30,7 +30,7 @@ def account_of(op: OperationContext) -> Account:
     "configureCosmos",
     ConfigureCosmosRequest,
     access=on_cluster("setParameter"),
-    help="Changes the Cosmos DB account that the server stands for, and tells what it was before.",
+    help="Changes the Cosmos DB account that the server stands for, and returns what it was before.",
     admin_only=True,
     test_only=True,
 )
@@ -38,7 +38,7 @@ def configure_cosmos(op: OperationContext, request: ConfigureCosmosRequest) -> R
     """`{configureCosmos: {capabilities: […], allow: […], backup, throughput, refuse: […], batchText}}` → `{was: {…}}`.
 
     What is absent stays as it is. `was` has all of them, so that a test can restore them by `{configureCosmos: was}`.
-    BadValue (2) for a name that there is not, 40415 for an unknown field, TypeMismatch (14).
+    BadValue (2) for an unknown name, 40415 for an unknown field, TypeMismatch (14).
     """
     account = account_of(op)
     was = _described(account)

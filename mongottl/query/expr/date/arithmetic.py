@@ -271,7 +271,7 @@ class DateTruncExpression(NamedExpression):
 def truncated(utc_ms: int, unit: str, size: int, zone: TimeZone, first_day: int) -> int:
     """The start of the bin of `size` units that contains an instant.
 
-    5439002 to 5439006 if bins are so long that one of them, or the start of this one, is not within an int64.
+    5439002 to 5439006 if the length of a bin, or the start of this one, is not within an int64.
     """
     if unit in _MILLISECONDS:
         if not fits_long(size * _MILLISECONDS[unit]):

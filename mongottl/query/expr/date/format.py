@@ -38,7 +38,7 @@ from mongottl.query.expr.parser import type_of
 _TO_STRING: Final = Syntax(18629, 18534, [("date", 18628)], ["format", "timezone", "onNull"])
 _DEFAULT_UTC_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%LZ"
 _DEFAULT_LOCAL_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%L"
-# After so many characters others may run, as a mask, and the work that they count as.
+# Characters after which others may run, as a mask, and the work that they count as.
 _PARTS_MASK: Final = 127
 _PARTS_WEIGHT: Final = 16
 _LETTERS: Final = "dGHjLmMSUuVwYzZ%bB"

@@ -71,8 +71,8 @@ function chooseDocuments() {
   loadDocuments();
 }
 
-// Asks for the present page. told: what to say before what is said of the page.
-async function loadDocuments(told = "") {
+// Asks for the present page. notice: a text to show before the description of the page.
+async function loadDocuments(notice = "") {
   const shown = documentsShown;
   if (shown === null) return;
   const number = ++documentsAsked;
@@ -97,7 +97,7 @@ async function loadDocuments(told = "") {
   byId("documents-pages").hidden = page.next === null && shown.pages.length === 1;
   byId("documents-first").disabled = byId("documents-before").disabled = shown.pages.length === 1;
   byId("documents-next").disabled = page.next === null;
-  sayOfDocuments(`${told} ${describePage(page, shown)}`.trim());
+  sayOfDocuments(`${notice} ${describePage(page, shown)}`.trim());
 }
 
 function describePage(page, shown) {

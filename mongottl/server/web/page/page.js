@@ -1,4 +1,4 @@
-// Shows what the server tells by server-sent events, and sends what the clock's buttons ask for.
+// Shows what the server sends as server-sent events, and sends what the clock's buttons ask for.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
@@ -27,7 +27,7 @@ function say(id, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
-// A name that can be broken behind its separators.
+// A name that can be broken after its separators.
 function breakable(name) {
   return name.split(/(?<=[._-])/).flatMap((part, place) => place > 0 ? [element("wbr", {}), part] : [part]);
 }
@@ -106,7 +106,7 @@ function showPace(status) {
 
 function showSchedule(next) {
   if (next.error !== undefined) {
-    const why = `What expires when cannot be told: ${next.error}.`;
+    const why = `What expires when cannot be read: ${next.error}.`;
     const lead = byId("lead");
     lead.dataset.text = why;
     lead.textContent = why;
@@ -131,9 +131,9 @@ function showSchedule(next) {
   note.hidden = others.length === 0 && next.omitted === 0;
   const named = others.slice(0, 8).map((row) => `${nameOf(row)} (${count(row.documents, "document")})`);
   if (others.length > 8) named.push(`${others.length - 8} more`);
-  let told = others.length > 0 ? `Without time to live: ${named.join(", ")}.` : "";
-  if (next.omitted > 0) told += ` ${count(next.omitted, "collection")} ${next.omitted === 1 ? "is" : "are"} not shown.`;
-  say("others", told.trim());
+  let rest = others.length > 0 ? `Without time to live: ${named.join(", ")}.` : "";
+  if (next.omitted > 0) rest += ` ${count(next.omitted, "collection")} ${next.omitted === 1 ? "is" : "are"} not shown.`;
+  say("others", rest.trim());
   byId("to-next").disabled = nextDue() === null;
 }
 
@@ -309,7 +309,7 @@ function showCountdowns(now) {
 
 function showStatus(status) {
   byId("state").className = status.error === undefined ? "" : "lost";
-  say("state", status.error === undefined ? "Live, every second." : `What runs cannot be told: ${status.error}.`);
+  say("state", status.error === undefined ? "Live, every second." : `What runs cannot be read: ${status.error}.`);
   if (status.error !== undefined) return;
   clock = { nowMs: status.nowMs, frozen: status.frozen, at: performance.now() };
   showPace(status);
@@ -554,10 +554,10 @@ async function ask(action, seconds) {
       said.textContent = text.trim();
       return;
     }
-    const told = { freeze: "The clock stands still.", run: "The clock runs.", restore: "The clock is as it was at the start." };
+    const outcomes = { freeze: "The clock stands still.", run: "The clock runs.", restore: "The clock is as it was at the start." };
     const { deleted, deletedIn } = JSON.parse(text);
     const by = Math.abs(seconds) < 1 ? milliseconds(Math.abs(seconds) * 1000) : duration(seconds);
-    const moved = seconds === undefined ? told[action] : `Moved ${seconds < 0 ? "back " : ""}by ${by}.`;
+    const moved = seconds === undefined ? outcomes[action] : `Moved ${seconds < 0 ? "back " : ""}by ${by}.`;
     const gone = deleted === 0 ? "Nothing was deleted." : `${count(deleted, "document")} deleted: ${where(deletedIn)}.`;
     said.textContent = deleted === null ? moved : `${moved} ${gone}`;
   } catch {
