@@ -33,7 +33,7 @@ class Setup:
     def __init__(self) -> None:
         self.machine = Machine()
         self.clock = VirtualClock(self.machine)
-        self.service = ServiceContext(ServerConfig(), self.clock, open_engine("memory:"))
+        self.service = ServiceContext(ServerConfig(dialect="cosmos"), self.clock, open_engine("memory:"))
         self.observation = Observation()
         self.service.observation = self.observation
         self.history = History(self.service)
