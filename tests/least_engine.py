@@ -10,7 +10,7 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DueEntry,
     ExpiryIndex,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     NewRecord,
     Record,
@@ -120,16 +120,16 @@ class LeastEntries(SortedDataInterface):
         self.unique = kept.unique
         self._kept = kept
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         self._kept.insert(entries)
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         self._kept.remove(entries)
 
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
         return self._kept.scan(key_range, after, limit, max_bytes)
 
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         return self._kept.find_exact(keys)

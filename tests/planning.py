@@ -4,7 +4,7 @@ from typing import Any
 
 from bson import encode as bson_encode
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
@@ -52,7 +52,7 @@ class Bench:
         """A new command, at the instant that it is now."""
         return OperationContext(self.service, ClientInfo(1, "", ""), "db")
 
-    def index(self, pattern: Pattern, **options: Any) -> IndexEntry:
+    def index(self, pattern: Pattern, **options: Any) -> CollectionIndex:
         """An index named as drivers do; over an empty collection, since nothing is built."""
         name = "_".join(f"{path}_{direction}" for path, direction in pattern)
         # Not PyMongo's encoder, which moves `_id` to the front.

@@ -25,7 +25,7 @@ from mongottl.storage.interface import (
     DueEntry,
     ExpiryIndex,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     Record,
     RecordStore,
@@ -247,16 +247,16 @@ class SuspendingSortedData(ForwardingEntries):
         return records.inner if isinstance(records, SuspendingRecordStore) else records
 
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
-        empty: tuple[list[IndexEntry], bool] = ([], False)
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
+        empty: tuple[list[KeyEntry], bool] = ([], False)
         return self._read("scan of keys", empty, lambda: self.inner.scan(key_range, after, limit, max_bytes))
 
     def scan_fetch(
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -270,11 +270,11 @@ class SuspendingSortedData(ForwardingEntries):
         stored = self.inner_records(records)
         return self._read("fetch_exact", None, lambda: self.inner.fetch_exact(stored, key), records)
 
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         return self._read("find_exact", [], lambda: self.inner.find_exact(keys))
 
     def count_range(self, key_range: KeyRange) -> int:
         return self._read("count_range", 0, lambda: self.inner.count_range(key_range))
 
-    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         return self._read("entry_at", None, lambda: self.inner.entry_at(key_range, after, offset))

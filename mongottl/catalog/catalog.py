@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.change_kinds import CREATE, CREATE_INDEXES, DROP, DROP_INDEXES, RENAME
-from mongottl.catalog.collection import Collection, IndexEntry, index_ident, record_store_ident
+from mongottl.catalog.collection import Collection, CollectionIndex, index_ident, record_store_ident
 from mongottl.catalog.entries import (
     OPLOG_IDENT,
     SESSIONS_IDENT,
@@ -125,7 +125,7 @@ class Catalog:
         self._dropped = other._dropped
         self.change_listener = None
 
-    def _tell(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value = None) -> None:
+    def _notify(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value = None) -> None:
         if self.change_listener is not None:
             self.change_listener(work, kind, collection, detail)
 
@@ -145,7 +145,7 @@ class Catalog:
             del self._dropped[next(iter(self._dropped))]
 
     def _load(self) -> None:
-        outdated: list[tuple[Collection, IndexEntry]] = []
+        outdated: list[tuple[Collection, CollectionIndex]] = []
         entries, temporary = collection_entries(self.engine)
         for entry in entries.values():
             self._remember(stored_collection(self.engine, entry, outdated))
@@ -309,14 +309,14 @@ class Catalog:
             return None
         return self.record_by_id(database, SYSTEM_VIEWS, f"{database}.{name}")
 
-    def stored(self, database: str, name: str) -> Collection | None:
+    def stored_collection(self, database: str, name: str) -> Collection | None:
         """The collection of that name, or None; views are not looked for."""
         collections = self._databases.get(database)
         return None if collections is None else collections.get(name)
 
     def record_by_id(self, database: str, name: str, record_id: str) -> Record | None:
         """The record with this `_id` of a collection of the system, as it is now; None if there is none."""
-        collection = self.stored(database, name)
+        collection = self.stored_collection(database, name)
         index = None if collection is None else collection.id_index
         if collection is None or index is None or index.data is None:
             return None
@@ -324,12 +324,12 @@ class Catalog:
 
     def version_of(self, database: str, name: str) -> tuple[int, int]:
         """Two numbers that change when records of the collection do, or when it is made or dropped."""
-        collection = self.stored(database, name)
+        collection = self.stored_collection(database, name)
         return (0, 0) if collection is None else (collection.number, collection.writes)
 
     def all_records(self, database: str, name: str) -> list[Record]:
         """The records of a collection of the system, as they are now; none if it does not exist."""
-        collection = self.stored(database, name)
+        collection = self.stored_collection(database, name)
         found: list[Record] = []
         position = 0
         while collection is not None:
@@ -397,7 +397,7 @@ class Catalog:
         with self.engine.unit_of_work() as work:
             collection = self._made(database, name, options, uuid)
             self._put(collection, collection.entry_document())
-            self._tell(work, CREATE, collection, _created(collection))
+            self._notify(work, CREATE, collection, _created(collection))
             work.commit()
         self._remember(collection)
         self._changed(collection)
@@ -418,10 +418,10 @@ class Catalog:
         """Stores a pending collection in the catalog, inside a unit of work; its name must be free. Once that has
         committed, `published` must be called."""
         self._put(collection, collection.entry_document())
-        self._tell(work, CREATE, collection, _created(collection))
+        self._notify(work, CREATE, collection, _created(collection))
         built = [index for index in collection.indexes if not index.descriptor.is_id]
         if built:
-            self._tell(work, CREATE_INDEXES, collection, _described(built))
+            self._notify(work, CREATE_INDEXES, collection, _described(built))
 
     def published(self, collection: Collection) -> None:
         """Puts a collection that was stored by `publish` in its database."""
@@ -451,7 +451,7 @@ class Catalog:
             data = self.engine.create_sorted_data(ident, collection.has_unique_ids)
             clustered = options.clustered_index is not None
             spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
-            indexes = [IndexEntry(IndexDescriptor(spec), ident, data, True)]
+            indexes = [CollectionIndex(IndexDescriptor(spec), ident, data, True)]
             if collection.shard_key is not None:
                 indexes += [self._empty_index(spec) for spec in collection.shard_key.first_index_specs()]
             collection.set_indexes(indexes)
@@ -461,33 +461,35 @@ class Catalog:
             index.since_ms = self._now_ms()
         return collection
 
-    def _empty_index(self, spec: bytes) -> IndexEntry:
+    def _empty_index(self, spec: bytes) -> CollectionIndex:
         """A new index of a new collection. Inside a unit of work."""
         descriptor = IndexDescriptor(spec)
         ident = index_ident(self._next_number())
-        return IndexEntry(descriptor, ident, self.engine.create_sorted_data(ident, descriptor.unique), True)
+        return CollectionIndex(descriptor, ident, self.engine.create_sorted_data(ident, descriptor.unique), True)
 
     def _make_time_series_indexes(self, collection: Collection, ident: str) -> None:
         """Makes the index on meta field and time, and the one for expiry, if the options ask for them. Inside a unit of
         work."""
         series = collection.time_series
         assert series is not None
-        made: list[IndexEntry] = []
+        made: list[CollectionIndex] = []
         meta = series.meta_index_spec(collection.options.collation)
         if meta is not None:
-            made.append(IndexEntry(IndexDescriptor(meta), ident, self.engine.create_sorted_data(ident, False), True))
+            made.append(
+                CollectionIndex(IndexDescriptor(meta), ident, self.engine.create_sorted_data(ident, False), True)
+            )
         seconds = collection.options.expire_after_seconds
         if seconds is not None:
             expiry = index_ident(self._next_number())
             descriptor = IndexDescriptor(series.expiry_index_spec(seconds))
-            made.append(IndexEntry(descriptor, expiry, self.engine.create_sorted_data(expiry, False), True))
+            made.append(CollectionIndex(descriptor, expiry, self.engine.create_sorted_data(expiry, False), True))
         collection.set_indexes(made)
 
     def drop_collection(self, collection: Collection) -> None:
         """Drops a collection with its records and its indexes, including those that are being built."""
         with self.engine.unit_of_work() as work:
             self._delete_stored(collection)
-            self._tell(work, DROP, collection)
+            self._notify(work, DROP, collection)
             work.commit()
         self._mark_dropped(collection)
 
@@ -506,7 +508,7 @@ class Catalog:
             renamed: dict[str, Value] = {"to": {"db": database, "coll": name}}
             if replaced is not None:
                 renamed["dropTarget"] = replaced.uuid
-            self._tell(work, RENAME, collection, encode(renamed))
+            self._notify(work, RENAME, collection, encode(renamed))
             work.commit()
         if options is not collection.options:
             collection.set_options(options)
@@ -519,7 +521,7 @@ class Catalog:
         self._remember(collection)
         self._changed(collection)
 
-    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
+    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
         """Adds an index that is to be built; only `finish_indexes` stores it in the catalog."""
         ident = index_ident(self._next_number())
         data: SortedDataInterface | None = None
@@ -528,7 +530,7 @@ class Catalog:
                 self.engine.require_room()
                 data = self.engine.create_sorted_data(ident, descriptor.unique)
                 work.commit()
-        index = IndexEntry(descriptor, ident, data, False)
+        index = CollectionIndex(descriptor, ident, data, False)
         index.since_ms = self._now_ms()
         index.build_uuid = BinData(new_uuid(), 4)
         collection.set_indexes([*collection.indexes, index])
@@ -537,9 +539,9 @@ class Catalog:
     def finish_indexes(
         self,
         collection: Collection,
-        built: list[IndexEntry],
-        replaced: IndexEntry | None = None,
-        dropped: Sequence[IndexEntry] = (),
+        built: list[CollectionIndex],
+        replaced: CollectionIndex | None = None,
+        dropped: Sequence[CollectionIndex] = (),
     ) -> None:
         """Stores indexes that have been built, all or none; from now on plans use them.
 
@@ -557,7 +559,7 @@ class Catalog:
                 self.engine.drop_ident(replaced.ident)
             else:  # a replacement is reported as a change of the index
                 self._drop_in(work, collection, dropped)
-                self._tell(work, CREATE_INDEXES, collection, _described(built))
+                self._notify(work, CREATE_INDEXES, collection, _described(built))
             work.commit()
         for index in built:
             index.ready = True
@@ -566,7 +568,7 @@ class Catalog:
         collection.set_indexes(indexes)
         self._changed(collection)
 
-    def remove_indexes(self, collection: Collection, removed: list[IndexEntry]) -> None:
+    def remove_indexes(self, collection: Collection, removed: list[CollectionIndex]) -> None:
         """Drops indexes, including those that are being built."""
         kept = [index for index in collection.indexes if index not in removed]
         with self.engine.unit_of_work() as work:
@@ -578,26 +580,26 @@ class Catalog:
         collection.set_indexes(kept)
         self._changed(collection)
 
-    def _drop_in(self, work: WriteUnitOfWork, collection: Collection, removed: Sequence[IndexEntry]) -> None:
+    def _drop_in(self, work: WriteUnitOfWork, collection: Collection, removed: Sequence[CollectionIndex]) -> None:
         """Drops the stored data of indexes, and reports the drop of those that were ready."""
         for index in removed:
             if index.data is not None:
                 self.engine.drop_ident(index.ident)
         for index in removed:
             if index.ready:
-                self._tell(work, DROP_INDEXES, collection, _described([index]))
+                self._notify(work, DROP_INDEXES, collection, _described([index]))
 
-    def abandon_indexes(self, collection: Collection, unfinished: list[IndexEntry]) -> None:
+    def abandon_indexes(self, collection: Collection, unfinished: list[CollectionIndex]) -> None:
         """Removes unfinished indexes from memory; their data, which the engine failed to drop, is dropped at the next
         start."""
         for index in unfinished:
             index.dropped = True
         collection.set_indexes([index for index in collection.indexes if index not in unfinished])
 
-    def replace_descriptor(self, collection: Collection, index: IndexEntry, descriptor: IndexDescriptor) -> None:
+    def replace_descriptor(self, collection: Collection, index: CollectionIndex, descriptor: IndexDescriptor) -> None:
         """Changes an index's options, as `collMod` does. Its keys are kept, unless it becomes the TTL setting on
         `_ts`."""
-        changed = IndexEntry(descriptor, index.ident, index.data, index.ready, index.arrays, index.type_bits)
+        changed = CollectionIndex(descriptor, index.ident, index.data, index.ready, index.arrays, index.type_bits)
         if descriptor.is_ttl_setting:
             changed.data = None
         indexes = [changed if known is index else known for known in collection.indexes]
@@ -631,7 +633,7 @@ class Catalog:
             collection.set_indexes(collection.indexes)
         collection.set_options(options)
 
-    def record_multikey_change(self, collection: Collection, index: IndexEntry, work: WriteUnitOfWork) -> None:
+    def record_multikey_change(self, collection: Collection, index: CollectionIndex, work: WriteUnitOfWork) -> None:
         """Records the array paths and type bits of the last document that keys were made of, where any are new.
 
         Inside the unit of work of the write.
@@ -705,6 +707,6 @@ def _created(collection: Collection) -> bytes:
     return encode_fields([*described, *fields(collection.options.listed)])
 
 
-def _described(indexes: list[IndexEntry]) -> bytes:
+def _described(indexes: list[CollectionIndex]) -> bytes:
     """The details of indexes in the event of their creation or drop."""
     return encode({"indexes": [index.descriptor.spec for index in indexes]})

@@ -25,7 +25,7 @@ from mongottl.ttl.policy import NO_TTL
 LONG_DOCUMENT_BYTES: Final = 64 * 1024
 
 
-class IndexEntry:
+class CollectionIndex:
     """An index of a collection, with its data.
 
     data: its entries; None for the TTL setting on `_ts`, which has none.
@@ -203,13 +203,13 @@ class Collection:
         self.time_series: TimeSeries | None = None if options.time_series is None else TimeSeries(options.time_series)
         self.shard_key: ShardKey | None = ShardKey(options.shard_key) if options.shard_key else None
         self.store = store
-        self.indexes: list[IndexEntry] = []
-        self.writable_indexes: list[IndexEntry] = []
-        self.date_ttl_indexes: list[IndexEntry] = []
+        self.indexes: list[CollectionIndex] = []
+        self.writable_indexes: list[CollectionIndex] = []
+        self.date_ttl_indexes: list[CollectionIndex] = []
         self.default_ttl_s: int = NO_TTL
-        self.id_index: IndexEntry | None = None
-        self.partition_index: IndexEntry | None = None
-        self.clustering: IndexEntry | None = None
+        self.id_index: CollectionIndex | None = None
+        self.partition_index: CollectionIndex | None = None
+        self.clustering: CollectionIndex | None = None
         self.dropped = False
         self.scans: int = 0
         self.tailable_scans: int = 0
@@ -242,7 +242,7 @@ class Collection:
         for index in self.writable_indexes:
             index.dropped = True
 
-    def set_indexes(self, indexes: list[IndexEntry]) -> None:
+    def set_indexes(self, indexes: list[CollectionIndex]) -> None:
         """Sets the list of indexes, and all attributes that are computed from it."""
         self.indexes = indexes
         self.writable_indexes = [index for index in indexes if index.data is not None]
@@ -280,18 +280,18 @@ class Collection:
         return self.shard_key is None or self.shard_key.ids_are_unique
 
     @property
-    def counted_indexes(self) -> list[IndexEntry]:
+    def counted_indexes(self) -> list[CollectionIndex]:
         """The indexes that replies count: those that clients see, without the clustered index."""
         return [index for index in self.listed_indexes if not index.descriptor.clustered]
 
     @property
-    def listed_indexes(self) -> list[IndexEntry]:
+    def listed_indexes(self) -> list[CollectionIndex]:
         """The indexes that clients see."""
         if self.time_series is None and self.shard_key is None:
             return self.indexes
         return [index for index in self.indexes if not index.descriptor.internal]
 
-    def index_named(self, name: str) -> IndexEntry | None:
+    def index_named(self, name: str) -> CollectionIndex | None:
         for index in self.indexes:
             if index.name == name:
                 return index
@@ -305,7 +305,7 @@ class Collection:
     def entry_document(
         self,
         namespace: str | None = None,
-        indexes: list[IndexEntry] | None = None,
+        indexes: list[CollectionIndex] | None = None,
         options: CollectionOptions | None = None,
     ) -> bytes:
         """The stored catalog entry of this collection, or of one with this namespace, these indexes and options."""

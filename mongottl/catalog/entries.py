@@ -9,7 +9,7 @@ It is read at start, after a saved state was restored, and by `mongottl check`.
 from typing import Final
 
 from mongottl.catalog.array_paths import ARRAYS_SOMEWHERE, ArrayPaths
-from mongottl.catalog.collection import Collection, IndexEntry, record_store_ident
+from mongottl.catalog.collection import Collection, CollectionIndex, record_store_ident
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import BinData, Value
@@ -69,7 +69,9 @@ def _stored_type_bits(index: dict[str, Value]) -> int:
     return type_bits if isinstance(type_bits, int) else -1
 
 
-def stored_collection(engine: StorageEngine, entry: bytes, outdated: list[tuple[Collection, IndexEntry]]) -> Collection:
+def stored_collection(
+    engine: StorageEngine, entry: bytes, outdated: list[tuple[Collection, CollectionIndex]]
+) -> Collection:
     """The collection of a stored catalog entry; appends indexes whose keys must be rebuilt to `outdated`.
 
     DataDirectoryError for a collation when ICU is not installed.
@@ -80,7 +82,7 @@ def stored_collection(engine: StorageEngine, entry: bytes, outdated: list[tuple[
         raise DataDirectoryError(f"{get_value(entry, 'ns')}: {error.message}") from error
 
 
-def _read_entry(engine: StorageEngine, entry: bytes, outdated: list[tuple[Collection, IndexEntry]]) -> Collection:
+def _read_entry(engine: StorageEngine, entry: bytes, outdated: list[tuple[Collection, CollectionIndex]]) -> Collection:
     stored = dict(fields(entry))
     namespace = str(stored["ns"])
     database, _, name = namespace.partition(".")
@@ -94,7 +96,7 @@ def _read_entry(engine: StorageEngine, entry: bytes, outdated: list[tuple[Collec
     assert isinstance(indexes, list)
     store = engine.record_store(record_store_ident(number))
     collection = Collection(database, name, number, uuid.data, CollectionOptions(options), store)
-    loaded: list[IndexEntry] = []
+    loaded: list[CollectionIndex] = []
     for item in indexes:
         assert isinstance(item, bytes)
         index = dict(fields(item))
@@ -106,7 +108,7 @@ def _read_entry(engine: StorageEngine, entry: bytes, outdated: list[tuple[Collec
         if not descriptor.is_ttl_setting:
             unique = descriptor.unique or (descriptor.is_id and collection.has_unique_ids)
             data = engine.sorted_data(ident, unique)
-        loaded.append(IndexEntry(descriptor, ident, data, True, _stored_arrays(index), _stored_type_bits(index)))
+        loaded.append(CollectionIndex(descriptor, ident, data, True, _stored_arrays(index), _stored_type_bits(index)))
         if descriptor.collation is not None and data is not None and index.get("icu") != icu_version():
             outdated.append((collection, loaded[-1]))
     collection.set_indexes(loaded)

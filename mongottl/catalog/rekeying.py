@@ -4,14 +4,14 @@ The keys of a collated index contain ICU's sort keys, and those of two versions 
 stores with such an index the version of ICU that made its keys. (mongod refuses to start in that case.)
 """
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.storage.interface import DataDirectoryError, DuplicateKey, StorageEngine
 
 _RECORDS_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20
 
 
-def rekey(engine: StorageEngine, collection: Collection, index: IndexEntry, ident: str) -> None:
+def rekey(engine: StorageEngine, collection: Collection, index: CollectionIndex, ident: str) -> None:
     """Fills new sorted data with the collection's keys, sets it as that of the index, and drops the old. Inside a unit
     of work. ident: of the new data.
 

@@ -266,7 +266,7 @@ def _run_command(command: list[str], environment: dict[str, str], servers: list[
             passed_on = number
             started = process_tree(pid)
             os.kill(pid, number)
-    _tell(servers, 0)
+    _send_pid(servers, 0)
     assert running.status is not None
     if os.WIFSIGNALED(running.status) and os.WTERMSIG(running.status) == passed_on:
         # The command could not pass it on.
@@ -294,7 +294,7 @@ def _spawn(
             os._exit(FAILURE)
     os.close(read_go)
     os.close(write_failure)
-    _tell(servers, pid)
+    _send_pid(servers, pid)
     with suppress(BrokenPipeError):  # a signal has ended it
         os.write(write_go, b"x")
     os.close(write_go)
@@ -336,8 +336,8 @@ def _next_signal(awaited: tuple[int, ...]) -> tuple[int, int | None]:
     return info.si_signo, info.si_code
 
 
-def _tell(servers: list[_ServerChild], pid: int) -> None:
-    """Tells the servers' processes which command runs: its id, or 0 for none any more."""
+def _send_pid(servers: list[_ServerChild], pid: int) -> None:
+    """Sends the id of the command to the servers' processes; 0 when none runs any more."""
     for server in servers:
         with suppress(BrokenPipeError):  # the server has ended, which is reported to the user
             os.write(server.write_end, f"{pid}\n".encode())

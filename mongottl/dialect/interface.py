@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import MONGODB_NAMING, Naming
 from mongottl.config import LATEST_VERSION, ServerConfig
@@ -212,7 +212,7 @@ class Dialect:
         """MaxTimeMSExpired (50). is_own_limit: whether it is the limit of `maxTimeMS`, not that of the server."""
         return CommandError(ErrorCode.MaxTimeMSExpired, "operation exceeded time limit")
 
-    def duplicate_key(self, collection: Collection, index: IndexEntry, key_value: bytes) -> DuplicateKeyError:
+    def duplicate_key(self, collection: Collection, index: CollectionIndex, key_value: bytes) -> DuplicateKeyError:
         """DuplicateKey (11000) of a write. key_value: the key as a document, `{path: value, …}`."""
         details: dict[str, object] = {"keyPattern": index.descriptor.key, "keyValue": key_value}
         where = f"{collection.namespace} index: {index.name}"

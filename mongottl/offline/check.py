@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry, record_store_ident
+from mongottl.catalog.collection import Collection, CollectionIndex, record_store_ident
 from mongottl.catalog.entries import OPLOG_IDENT, SESSIONS_IDENT, is_collection_key, stored_collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.document.validate import validate_document
@@ -69,7 +69,7 @@ class DataCheck:
                 yield from structure
                 yield f"catalog: it cannot be read: {error}"
                 return
-            collections: list[tuple[Collection, list[IndexEntry]]] = []
+            collections: list[tuple[Collection, list[CollectionIndex]]] = []
             catalog = list(self._catalog_faults(state, entries, collections))
             for fault in [*structure, *catalog, *state.counter_faults(), *state.sum_faults()]:
                 yield _IDENT.sub(self._named, fault)
@@ -91,7 +91,7 @@ class DataCheck:
         self,
         state: StoredData,
         entries: list[tuple[str, bytes]],
-        collections: list[tuple[Collection, list[IndexEntry]]],
+        collections: list[tuple[Collection, list[CollectionIndex]]],
     ) -> Iterator[str]:
         """Appends the collections that can be checked, with those of their indexes that cannot."""
         engine = state.engine
@@ -110,7 +110,7 @@ class DataCheck:
             yield from found
             if found:
                 continue
-            outdated: list[tuple[Collection, IndexEntry]] = []
+            outdated: list[tuple[Collection, CollectionIndex]] = []
             try:
                 collection = stored_collection(engine, entry, outdated)
             except (DataDirectoryError, *FORM_ERRORS) as error:
@@ -173,7 +173,7 @@ class DataCheck:
         if ident not in self._stored:
             yield f"catalog: {named} has a store that is missing"
 
-    def _collection_faults(self, collection: Collection, outdated: list[IndexEntry]) -> Iterator[str]:
+    def _collection_faults(self, collection: Collection, outdated: list[CollectionIndex]) -> Iterator[str]:
         check = CollectionCheck(collection, outdated)
         yield from check.faults()
         self.collections += 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.entry_sums import EntrySums, has_entry
 from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.catalog.view import SYSTEM_VIEWS, view_of
@@ -11,8 +11,7 @@ from mongottl.document.render import render_value
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.storage.interface import EngineUnavailable, Record
-from mongottl.storage.interface import IndexEntry as Entry
+from mongottl.storage.interface import EngineUnavailable, KeyEntry, Record
 from mongottl.ttl.policy import meaningful_ttl_s
 
 # Records or entries that are read at once, and their bytes.
@@ -26,7 +25,7 @@ class CollectionCheck:
     records, entries: how many were read. `faults` gives a line for each fault.
     """
 
-    def __init__(self, collection: Collection, skipped: list[IndexEntry]) -> None:
+    def __init__(self, collection: Collection, skipped: list[CollectionIndex]) -> None:
         self._collection = collection
         self._indexes = [index for index in collection.indexes if index.has_keys and index not in skipped]
         self._sums = {index.name: EntrySums() for index in self._indexes}
@@ -63,8 +62,8 @@ class CollectionCheck:
                 after = records[-1][0]
             yield from records
 
-    def _all_entries(self, index: IndexEntry) -> Iterator[Entry]:
-        after: Entry | None = None
+    def _all_entries(self, index: CollectionIndex) -> Iterator[KeyEntry]:
+        after: KeyEntry | None = None
         more = True
         while more:
             entries, more = index.sorted_data.scan(ALL_KEYS, after, _BATCH, _BATCH_BYTES)
@@ -102,7 +101,7 @@ class CollectionCheck:
             for key in dict.fromkeys(keys):
                 sums.add(key, rid)
 
-    def _entry_faults(self, index: IndexEntry) -> Iterator[str]:
+    def _entry_faults(self, index: CollectionIndex) -> Iterator[str]:
         """Compares all entries with those that the records should have; where they differ, says which."""
         sums = self._sums[index.name]
         for key, rid in self._all_entries(index):
@@ -133,7 +132,7 @@ class CollectionCheck:
             yield ": an entry is stored twice"
 
 
-def _keys_of(index: IndexEntry, document: bytes) -> list[bytes]:
+def _keys_of(index: CollectionIndex, document: bytes) -> list[bytes]:
     try:
         return index.keys_of(document)
     except CommandError:

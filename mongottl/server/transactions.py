@@ -197,7 +197,7 @@ def await_users(op: OperationContext, request: Any) -> None:
             if not users:
                 return
             signal = Signal()
-            users[0].own.on_release(signal.notify)
+            users[0].write_set.on_release(signal.notify)
             op.waits_for = signal
             op.check_interrupt()
             service.stacks.wait(Wait(seconds_to_look(op), signal))

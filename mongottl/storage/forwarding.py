@@ -23,7 +23,7 @@ from mongottl.storage.interface import (
     DueEntry,
     ExpiryIndex,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     NewRecord,
     Record,
@@ -112,28 +112,28 @@ class ForwardingEntries(SortedDataInterface):
         stores are not wrapped."""
         return records
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         self.inner.insert(entries)
 
     def insert_one(self, key: bytes, record_id: int) -> None:
         self.inner.insert_one(key, record_id)
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         self.inner.remove(entries)
 
     def remove_one(self, key: bytes, record_id: int) -> None:
         self.inner.remove_one(key, record_id)
 
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
         return self.inner.scan(key_range, after, limit, max_bytes)
 
     def scan_fetch(
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -142,13 +142,13 @@ class ForwardingEntries(SortedDataInterface):
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         return self.inner.fetch_exact(self.inner_records(records), key)
 
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         return self.inner.find_exact(keys)
 
     def count_range(self, key_range: KeyRange) -> int:
         return self.inner.count_range(key_range)
 
-    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         return self.inner.entry_at(key_range, after, offset)
 
 

@@ -55,7 +55,7 @@ NewRecord = tuple[bytes, int, int]
 # An entry of an expiry index: (second, record id).
 DueEntry = tuple[int, int]
 # (key, record id).
-IndexEntry = tuple[bytes, int]
+KeyEntry = tuple[bytes, int]
 # (key, record id, document, `_ts`, `ttl`).
 FetchedEntry = tuple[bytes, int, bytes, int, int]
 
@@ -364,7 +364,7 @@ class SortedDataInterface(ABC):
     unique: bool
 
     @abstractmethod
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         """Adds the entries; an entry that exists already, with the same key and record id, is no error.
 
         Raises DuplicateKey when unique and another record has a key. Then nothing of this call is stored, and the unit
@@ -377,7 +377,7 @@ class SortedDataInterface(ABC):
         self.insert([(key, record_id)])
 
     @abstractmethod
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         """Removes the entries with these keys and record ids; one that does not exist is no error."""
         raise NotImplementedError
 
@@ -387,8 +387,8 @@ class SortedDataInterface(ABC):
 
     @abstractmethod
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
         """Up to `limit` entries of the range, in its direction.
 
         after: None for the first batch, then the last entry of the batch before, which is within the range; the scan
@@ -401,7 +401,7 @@ class SortedDataInterface(ABC):
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -441,14 +441,14 @@ class SortedDataInterface(ABC):
         return None
 
     @abstractmethod
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         """All entries of these keys, in the order of the keys given (each once), then by record id."""
         raise NotImplementedError
 
     def count_range(self, key_range: KeyRange) -> int:
         """How many entries the range has; the time it takes grows with them."""
         count = 0
-        after: IndexEntry | None = None
+        after: KeyEntry | None = None
         more = True
         while more:
             entries, more = self.scan(key_range, after, _ENTRIES_AT_ONCE)
@@ -457,7 +457,7 @@ class SortedDataInterface(ABC):
                 after = entries[-1]
         return count
 
-    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         """The entry that follows the first `offset` entries of the range, or those after the entry `after`; None if
         there is none. The range is a forward one.
 

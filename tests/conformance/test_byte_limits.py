@@ -11,7 +11,7 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     ExpiryIndex,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     NewRecord,
     Record,
@@ -172,7 +172,7 @@ def test_reading_on_gives_everything_once_whatever_the_limits(engine: StorageEng
             read.extend(records)
             position = records[-1][0] if records else position
         assert read == expected
-        after: IndexEntry | None = None
+        after: KeyEntry | None = None
         fetched: list[FetchedEntry] = []
         more = True
         while more:
@@ -195,7 +195,7 @@ def test_an_entry_without_a_record_is_no_end(
         unit.commit()
     for limit in (1, 3, 4, 5, 100):
         for forward in (True, False):
-            after: IndexEntry | None = None
+            after: KeyEntry | None = None
             found: list[int] = []
             more = True
             while more:

@@ -22,7 +22,7 @@ from mongottl.storage.interface import (
     MAX_RECORD_ID,
     DuplicateKey,
     ExpiryIndex,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     Record,
     RecordStore,
@@ -53,10 +53,10 @@ class EngineMachine(RuleBasedStateMachine):
         self.unit: WriteUnitOfWork | None = None
         self.records: dict[int, Record] = {}
         self.last_id = 0
-        self.plain: set[IndexEntry] = set()
+        self.plain: set[KeyEntry] = set()
         self.unique: dict[bytes, int] = {}
-        self.saved: tuple[dict[int, Record], set[IndexEntry], dict[bytes, int], int] = ({}, set(), {}, 0)
-        self.states: list[tuple[SavedState, tuple[dict[int, Record], set[IndexEntry], dict[bytes, int], int]]] = []
+        self.saved: tuple[dict[int, Record], set[KeyEntry], dict[bytes, int], int] = ({}, set(), {}, 0)
+        self.states: list[tuple[SavedState, tuple[dict[int, Record], set[KeyEntry], dict[bytes, int], int]]] = []
 
     @initialize()
     def create(self) -> None:
@@ -195,13 +195,13 @@ class EngineMachine(RuleBasedStateMachine):
             self.records[record[0]] = record
 
     @rule(new=entries)
-    def insert_plain(self, new: list[IndexEntry]) -> None:
+    def insert_plain(self, new: list[KeyEntry]) -> None:
         with self.writing():
             self.plain_data.insert(new)
         self.plain.update(new)
 
     @rule(new=entries, one=st.booleans())
-    def insert_unique(self, new: list[IndexEntry], one: bool) -> None:
+    def insert_unique(self, new: list[KeyEntry], one: bool) -> None:
         for batch in [[entry] for entry in new] if one else [new]:
             expected = dict(self.unique)
             refused: tuple[bytes, int, int] | None = None
@@ -222,7 +222,7 @@ class EngineMachine(RuleBasedStateMachine):
                     self.unique = expected
 
     @rule(gone=entries, one=st.booleans())
-    def remove(self, gone: list[IndexEntry], one: bool) -> None:
+    def remove(self, gone: list[KeyEntry], one: bool) -> None:
         with self.writing():
             for data in (self.plain_data, self.unique_data):
                 if one:
@@ -237,7 +237,7 @@ class EngineMachine(RuleBasedStateMachine):
     def scan_entries(
         self, low: bytes, high: bytes, limit: int, forward: bool, unique: bool, data: st.DataObject
     ) -> None:
-        model: list[IndexEntry] = list(self.unique.items()) if unique else list(self.plain)
+        model: list[KeyEntry] = list(self.unique.items()) if unique else list(self.plain)
         found = self.unique_data if unique else self.plain_data
         inside = sorted([entry for entry in model if low <= entry[0] < high], reverse=not forward)
         assert found.count_range(KeyRange(low, high)) == len(inside)

@@ -28,7 +28,7 @@ from mongottl.storage.interface import (
     DuplicateKey,
     ExpiryIndex,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     NewRecord,
     Record,
@@ -59,7 +59,7 @@ class State:
     """What a reader sees."""
 
     records: dict[int, Record] = field(default_factory=dict)
-    entries: dict[str, set[IndexEntry]] = field(default_factory=lambda: {ident: set() for ident in DATA})
+    entries: dict[str, set[KeyEntry]] = field(default_factory=lambda: {ident: set() for ident in DATA})
 
     def copy(self) -> "State":
         return State(dict(self.records), {ident: set(entries) for ident, entries in self.entries.items()})
@@ -74,7 +74,7 @@ class Transaction:
     seen: State
     at_begin: State
     written: dict[int, None] = field(default_factory=dict)
-    changes: dict[str, dict[IndexEntry, bool]] = field(default_factory=lambda: {ident: {} for ident in DATA})
+    changes: dict[str, dict[KeyEntry, bool]] = field(default_factory=lambda: {ident: {} for ident in DATA})
 
 
 @dataclass
@@ -151,7 +151,7 @@ class ModelEntries:
         self.unique = DATA[ident]
         self.held = state.entries[ident]
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         if self.unique:
             self._check_claims(entries)
             holders = dict(self.held)
@@ -167,7 +167,7 @@ class ModelEntries:
         for entry in entries:
             self._put(entry, True)
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         if self.unique:
             self._check_claims(entries)
             for key, _ in entries:
@@ -175,7 +175,7 @@ class ModelEntries:
         for entry in entries:
             self._put(entry, False)
 
-    def _check_claims(self, entries: list[IndexEntry]) -> None:
+    def _check_claims(self, entries: list[KeyEntry]) -> None:
         for key, _ in entries:
             owner = self.shared.key_owners.get((self.ident, key))
             if owner is not None and self.transaction is None:
@@ -187,7 +187,7 @@ class ModelEntries:
             if owner is not self.transaction:
                 raise Refused(SnapshotConflict)
 
-    def _put(self, entry: IndexEntry, present: bool) -> None:
+    def _put(self, entry: KeyEntry, present: bool) -> None:
         if self.transaction is not None:
             self.transaction.changes[self.ident][entry] = present
         if present:
@@ -251,7 +251,7 @@ def delete_documents(gone: list[Record], one: bool) -> Write:
     return write
 
 
-def change_loose(entries: list[IndexEntry], insert: bool, one: bool) -> Write:
+def change_loose(entries: list[KeyEntry], insert: bool, one: bool) -> Write:
     def write(stores: Stores) -> None:
         data = stores.entries["loose"]
         if one and len(entries) == 1 and not isinstance(data, ModelEntries):
@@ -392,9 +392,9 @@ class Check:
         view: SortedDataInterface,
         low: bytes,
         high: bytes,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         forward: bool,
-        inside: list[IndexEntry],
+        inside: list[KeyEntry],
         fetch: bool,
     ) -> None:
         rest = [e for e in inside if after is None or (e > after if forward else e < after)]

@@ -4,7 +4,7 @@ import pytest
 
 from mongottl.storage.interface import (
     DuplicateKey,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     RecordStore,
     SortedDataInterface,
@@ -15,7 +15,7 @@ LOW, HIGH = b"", b"\xff\xff"
 KINDS = pytest.mark.parametrize("unique", [False, True])
 
 
-def new_data(engine: StorageEngine, unique: bool, entries: list[IndexEntry]) -> SortedDataInterface:
+def new_data(engine: StorageEngine, unique: bool, entries: list[KeyEntry]) -> SortedDataInterface:
     with engine.unit_of_work() as unit:
         data = engine.create_sorted_data("index", unique)
         data.insert(entries)
@@ -23,7 +23,7 @@ def new_data(engine: StorageEngine, unique: bool, entries: list[IndexEntry]) -> 
     return data
 
 
-def everything(data: SortedDataInterface) -> list[IndexEntry]:
+def everything(data: SortedDataInterface) -> list[KeyEntry]:
     return data.scan(KeyRange(LOW, HIGH), None, 100000)[0]
 
 
@@ -60,8 +60,8 @@ def test_ranges_are_half_open(engine: StorageEngine, unique: bool, forward: bool
 @pytest.mark.parametrize("forward", [True, False])
 def test_batches_put_together_are_the_range(engine: StorageEngine, unique: bool, limit: int, forward: bool) -> None:
     data = new_data(engine, unique, [(b"%c" % n, n) for n in range(1, 30)])
-    batches: list[IndexEntry] = []
-    after: IndexEntry | None = None
+    batches: list[KeyEntry] = []
+    after: KeyEntry | None = None
     while batch := data.scan(KeyRange(b"\x05", b"\x15", forward), after, limit)[0]:
         batches.extend(batch)
         after = batch[-1]
@@ -218,7 +218,7 @@ def with_records(engine: StorageEngine, unique: bool) -> tuple[RecordStore, Sort
 @pytest.mark.parametrize("forward", [True, False])
 def test_scan_fetch_is_scan_with_records(engine: StorageEngine, unique: bool, forward: bool) -> None:
     store, data = with_records(engine, unique)
-    after: IndexEntry | None = None
+    after: KeyEntry | None = None
     count = 0
     while entries := data.scan(KeyRange(b"03", b"15", forward), after, 5)[0]:
         fetched = data.scan_fetch(store, KeyRange(b"03", b"15", forward), after, 5)[0]

@@ -7,7 +7,7 @@ from bson import encode as bson_encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
@@ -16,7 +16,7 @@ from tests.planning import Bench
 from tests.query_samples import Samples
 
 
-def assert_exact(bench: Bench, index: IndexEntry) -> None:
+def assert_exact(bench: Bench, index: CollectionIndex) -> None:
     assert index.data is not None
     stored, _ = index.data.scan(ALL_KEYS, None, 100_000)
     expected: list[tuple[bytes, int]] = []

@@ -58,7 +58,7 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
         idle_sessions=True,
         idle_cursors=False,
         truncate=is_true(op.extra_fields.get("$truncateOps", False)),
-        own=is_true(op.extra_fields.get("$ownOps", False)),
+        own_only=is_true(op.extra_fields.get("$ownOps", False)),
     )
     match = parse_match(encode_fields(filter), ParseContext(op.now_ms))
     return {"inprog": [described for described in describe_operations(op, options) if match.matches(described)]}

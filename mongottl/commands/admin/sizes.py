@@ -5,7 +5,7 @@ Source: MongoDB's reference of the command.
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.namespace import check_collection_name, split_namespace
 from mongottl.commands.access import namespace_needs, needing
 from mongottl.commands.registry import Reply, command
@@ -64,7 +64,7 @@ def data_size(op: OperationContext, request: DataSizeRequest) -> Reply:
     reached = False
     if collection is not None and is_empty(request.min_key) and (request.estimate or not limits.given):
         whole = collection_size(op.recovery_unit, collection)
-        size, count = whole.data, whole.living(op.now_s)
+        size, count = whole.data, whole.unexpired_count(op.now_s)
     elif collection is not None:
         if is_empty(request.min_key):
             plan = plan_query(op, collection, parse_match(EMPTY_DOCUMENT, ParseContext()), natural=1)
@@ -120,7 +120,7 @@ def _counted(op: OperationContext, plan: QueryPlan, limits: _Limits) -> tuple[in
     return size, count, False
 
 
-def _index_of(collection: Collection, pattern: bytes) -> IndexEntry:
+def _index_of(collection: Collection, pattern: bytes) -> CollectionIndex:
     for index in collection.indexes:
         if index.ready and index.has_keys and index.descriptor.has_key(pattern):
             return index

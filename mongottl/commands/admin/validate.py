@@ -5,7 +5,7 @@ Source: MongoDB's reference for each.
 
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.entry_sums import EntrySums, has_entry
 from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.catalog.namespace import MAX_DATABASE_NAME_BYTES, check_collection_name
@@ -77,7 +77,7 @@ class _Findings:
         self.sums: dict[str, EntrySums] = {}
         self.broken_indexes: set[str] = set()
 
-    def note_broken(self, index: IndexEntry, rid: int, into: list[Value]) -> None:
+    def note_broken(self, index: CollectionIndex, rid: int, into: list[Value]) -> None:
         self.broken_indexes.add(index.name)
         if len(into) < _MAX_TOLD:
             into.append({"indexName": index.name, "recordId": Int64(rid)})
@@ -213,7 +213,7 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
                 found.keys[index.name] = found.keys.get(index.name, 0) + 1
 
 
-def _check_entries(op: OperationContext, collection: Collection, index: IndexEntry, found: _Findings) -> None:
+def _check_entries(op: OperationContext, collection: Collection, index: CollectionIndex, found: _Findings) -> None:
     """Checks that an index has no entries without a document."""
     if not index.has_keys:
         return
@@ -233,7 +233,7 @@ def _check_entries(op: OperationContext, collection: Collection, index: IndexEnt
 
 
 def _find_extra(
-    op: OperationContext, collection: Collection, index: IndexEntry, sums: EntrySums, found: _Findings
+    op: OperationContext, collection: Collection, index: CollectionIndex, sums: EntrySums, found: _Findings
 ) -> None:
     """Compares the entries of records whose sums differ with the records, one by one."""
     after: tuple[bytes, int] | None = None
@@ -249,7 +249,7 @@ def _find_extra(
 def _compare_some(
     op: OperationContext,
     collection: Collection,
-    index: IndexEntry,
+    index: CollectionIndex,
     after: tuple[bytes, int] | None,
     sums: EntrySums,
     found: _Findings,

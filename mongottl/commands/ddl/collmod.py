@@ -6,7 +6,7 @@ Source: MongoDB's collMod reference.
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.change_kinds import MODIFY
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
@@ -246,7 +246,7 @@ def _change_expiry_index(op: OperationContext, collection: Collection, seconds: 
     """Creates, changes or drops the TTL index of a time series collection."""
     series = collection.time_series
     assert series is not None
-    started: list[IndexEntry] = []
+    started: list[CollectionIndex] = []
     with Undivided():
         check_alive(collection)
         index = collection.index_named(EXPIRY_INDEX)

@@ -10,7 +10,7 @@ Source: MongoDB's collMod reference.
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import TS_FIELD, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.key_ranges import ALL_KEYS
@@ -113,7 +113,7 @@ def change_index(op: OperationContext, collection: Collection, change: IndexChan
     return reply
 
 
-def _checked_unique(index: IndexEntry, change: IndexChange) -> bool:
+def _checked_unique(index: CollectionIndex, change: IndexChange) -> bool:
     """Whether the index must be made unique. InvalidOptions (72) without `prepareUnique`, BadValue (2) for false."""
     if change.unique is None:
         return False
@@ -132,7 +132,7 @@ def _checked_unique(index: IndexEntry, change: IndexChange) -> bool:
 
 
 def _changed_descriptor(
-    collection: Collection, index: IndexEntry, change: IndexChange, reply: dict[str, Value]
+    collection: Collection, index: CollectionIndex, change: IndexChange, reply: dict[str, Value]
 ) -> IndexDescriptor:
     """The changed descriptor, still without `unique`; adds old and new values to the reply."""
     old = index.descriptor
@@ -162,7 +162,7 @@ def _changed_descriptor(
     return new
 
 
-def _check_no_duplicates(op: OperationContext, collection: Collection, index: IndexEntry) -> None:
+def _check_no_duplicates(op: OperationContext, collection: Collection, index: CollectionIndex) -> None:
     """CannotConvertIndexToUnique (359) with `violations`: the `_id`s of unexpired documents that share a key."""
     unit = op.recovery_unit
     violations: list[Value] = []
@@ -204,7 +204,7 @@ def _add_violation(group: list[Value], violations: list[Value]) -> None:
 
 
 def _convert(
-    op: OperationContext, collection: Collection, index: IndexEntry, change: IndexChange, reply: dict[str, Value]
+    op: OperationContext, collection: Collection, index: CollectionIndex, change: IndexChange, reply: dict[str, Value]
 ) -> None:
     """Builds the unique index, which then replaces the old one, as that is now."""
     new = _changed_descriptor(collection, index, change, reply)
@@ -215,7 +215,7 @@ def _convert(
         raise CommandError(ErrorCode.CannotConvertIndexToUnique, error.message, error.details) from None
 
 
-def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
+def _find_index(collection: Collection, change: IndexChange) -> CollectionIndex:
     if change.name is not None and change.key is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot specify both key pattern and name.")
     if change.name is None and change.key is None:
@@ -252,7 +252,7 @@ def _find_index(collection: Collection, change: IndexChange) -> IndexEntry:
     return found[0]
 
 
-def _is_clustering(index: IndexEntry, change: IndexChange) -> bool:
+def _is_clustering(index: CollectionIndex, change: IndexChange) -> bool:
     """Whether it is the clustered index, which collMod does not treat as an index. 6011800 for `hidden`."""
     if not index.descriptor.clustered:
         return False
@@ -261,7 +261,7 @@ def _is_clustering(index: IndexEntry, change: IndexChange) -> bool:
     return True
 
 
-def _checked_ttl(collection: Collection, index: IndexEntry, value: Value) -> int:
+def _checked_ttl(collection: Collection, index: CollectionIndex, value: Value) -> int:
     """The new `expireAfterSeconds` of an index, by the rules of its field."""
     if not is_number(value):
         raise wrong_type("collMod.index.expireAfterSeconds", value, NUMBERS)

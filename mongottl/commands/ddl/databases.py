@@ -140,7 +140,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     collections = op.catalog.collections(op.database)
     for collection in collections:
         size = collection_size(op.recovery_unit, collection)
-        objects += size.living(op.now_s)
+        objects += size.unexpired_count(op.now_s)
         records += size.records
         data += size.data
         index_size += size.indexes_total

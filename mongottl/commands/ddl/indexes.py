@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Final, NamedTuple
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.describe import with_namespace
 from mongottl.catalog.index import DIFFERENT, IDENTICAL, MAX_INDEXES, IndexDescriptor
 from mongottl.catalog.index_kinds.hashed import HASHED
@@ -384,7 +384,7 @@ def list_indexes(op: OperationContext, request: ListIndexesRequest) -> Reply:
     return listing_reply(op, "listIndexes", collection.namespace, specs, request.cursor)
 
 
-def _listed(op: OperationContext, collection: Collection, index: IndexEntry, request: ListIndexesRequest) -> bytes:
+def _listed(op: OperationContext, collection: Collection, index: CollectionIndex, request: ListIndexesRequest) -> bytes:
     """The document of one index, with the fields that the request's options add."""
     listed = op.service.dialect.listed_index(collection, index.descriptor)
     if listed is not None:
@@ -455,11 +455,11 @@ def _check_index_type(index: Value) -> None:
         raise wrong_type(named, value, "[string, object, array]")
 
 
-def _drop(op: OperationContext, collection: Collection, index: Value) -> tuple[dict[str, Value], list[IndexEntry]]:
+def _drop(op: OperationContext, collection: Collection, index: Value) -> tuple[dict[str, Value], list[CollectionIndex]]:
     """The reply, and the indexes that were dropped."""
     known = collection.listed_indexes
     reply: dict[str, Value] = {"nIndexesWas": len(collection.counted_indexes)}
-    removed: list[IndexEntry] = []
+    removed: list[CollectionIndex] = []
     if index in ("*", ["*"]):
         removed = [entry for entry in known if not entry.descriptor.is_id]
         reply["msg"] = "non-_id indexes dropped for collection"
@@ -484,7 +484,7 @@ def _drop(op: OperationContext, collection: Collection, index: Value) -> tuple[d
     return reply, removed
 
 
-def _by_key(collection: Collection, key: bytes) -> IndexEntry:
+def _by_key(collection: Collection, key: bytes) -> CollectionIndex:
     found = [entry for entry in collection.listed_indexes if entry.descriptor.has_key(key)]
     if not found:
         raise CommandError(ErrorCode.IndexNotFound, f"can't find index with key: {render_document(key)}")

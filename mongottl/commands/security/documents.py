@@ -142,7 +142,7 @@ def store(op: OperationContext, collection: str, present: Record | None, documen
     if present is None:
         insert_document(op, stored, document)
     else:
-        update_record(op, stored, present, document, own=True)
+        update_record(op, stored, present, document, by_server=True)
 
 
 def delete(op: OperationContext, collection: str, records: list[Record]) -> None:

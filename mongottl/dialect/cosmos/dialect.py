@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import Naming
 from mongottl.commands.dialect_hooks import CommandHooks, FirstUsers, Gateway, PlannedFind, wrong_dialect
@@ -161,7 +161,7 @@ class CosmosDialect(Dialect, CommandHooks):
     def time_is_up(self, is_own_limit: bool) -> CommandError:
         return limits.time_is_up(is_own_limit)
 
-    def duplicate_key(self, collection: Collection, index: IndexEntry, key_value: bytes) -> DuplicateKeyError:
+    def duplicate_key(self, collection: Collection, index: CollectionIndex, key_value: bytes) -> DuplicateKeyError:
         text = wording.duplicate_key(collection.namespace)
         return DuplicateKeyError(ErrorCode.DuplicateKey, text, key_value=key_value)
 

@@ -4,14 +4,21 @@ MeteringRecoveryUnit ──► the operation's recovery unit
       records, index: views that count what is loaded        write: a unit of work that counts what is committed
 """
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.storage.forwarding import ForwardingEntries, ForwardingRecords
-from mongottl.storage.interface import NO_BYTE_LIMIT, FetchedEntry, KeyRange, Record, RecordStore, SortedDataInterface
-from mongottl.storage.interface import IndexEntry as Entry
+from mongottl.storage.interface import (
+    NO_BYTE_LIMIT,
+    FetchedEntry,
+    KeyEntry,
+    KeyRange,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+)
 
 
 class MeteringRecoveryUnit(RecoveryUnit):
@@ -29,7 +36,7 @@ class MeteringRecoveryUnit(RecoveryUnit):
     def known_records(self, collection: Collection) -> RecordStore:
         return self._inner.records(collection)
 
-    def index(self, entry: IndexEntry) -> SortedDataInterface:
+    def index(self, entry: CollectionIndex) -> SortedDataInterface:
         return MeteredEntries(self._inner.index(entry), entry, self._meter)
 
     def write(self, collection: Collection) -> WriteUnit:
@@ -64,7 +71,7 @@ class MeteredRecords(ForwardingRecords):
 class MeteredEntries(ForwardingEntries):
     """A sorted data for reads; the records that are fetched through it are counted."""
 
-    def __init__(self, data: SortedDataInterface, index: IndexEntry, meter: RequestMeter) -> None:
+    def __init__(self, data: SortedDataInterface, index: CollectionIndex, meter: RequestMeter) -> None:
         super().__init__(data)
         self._index = index
         self._meter = meter
@@ -73,7 +80,7 @@ class MeteredEntries(ForwardingEntries):
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: Entry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -98,12 +105,12 @@ class MeteredEntries(ForwardingEntries):
         return record
 
     def scan(
-        self, key_range: KeyRange, after: Entry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[Entry], bool]:
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
         self._meter.search(self.ident)
         return self.inner.scan(key_range, after, limit, max_bytes)
 
-    def find_exact(self, keys: list[bytes]) -> list[Entry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         self._meter.search(self.ident)
         return self.inner.find_exact(keys)
 
@@ -111,6 +118,6 @@ class MeteredEntries(ForwardingEntries):
         self._meter.search(self.ident)
         return self.inner.count_range(key_range)
 
-    def entry_at(self, key_range: KeyRange, after: Entry | None, offset: int) -> Entry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         self._meter.search(self.ident)
         return self.inner.entry_at(key_range, after, offset)

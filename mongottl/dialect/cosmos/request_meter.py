@@ -3,7 +3,7 @@
 What that costs is said by `dialect.cosmos.charges`.
 """
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.dialect.cosmos import charges
 from mongottl.exec.state.meter import Meter
 from mongottl.storage.interface import Record
@@ -126,7 +126,7 @@ class RequestMeter(Meter):
         return cost if self._is_continued or self.refused else max(cost, charges.REQUEST.hundredths)
 
 
-def _priced_indexes(collection: Collection) -> list[IndexEntry]:
+def _priced_indexes(collection: Collection) -> list[CollectionIndex]:
     return [index for index in collection.writable_indexes if not index.descriptor.is_id]
 
 

@@ -40,17 +40,17 @@ class CurrentOpOptions:
     """The options of `$currentOp`: `idleConnections`, `idleSessions`, `idleCursors`, `truncateOps`.
 
     idle_sessions: those whose transaction is open between two of its statements.
-    own: only the operations of the client's user, where users are checked.
+    own_only: only the operations of the client's user, where users are checked.
     """
 
     def __init__(
-        self, idle_connections: bool, idle_sessions: bool, idle_cursors: bool, truncate: bool, own: bool = False
+        self, idle_connections: bool, idle_sessions: bool, idle_cursors: bool, truncate: bool, own_only: bool = False
     ) -> None:
         self.idle_connections = idle_connections
         self.idle_sessions = idle_sessions
         self.idle_cursors = idle_cursors
         self.truncate = truncate
-        self.own = own
+        self.own_only = own_only
 
 
 def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> list[bytes]:
@@ -58,14 +58,14 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
     service = asking.service
     asking.register()
     builds_alone = service.dialect.shows_only_index_builds
-    own = options.own and service.authorizes
+    own_only = options.own_only and service.authorizes
     user = asking.user()
     host = service.config.advertise_host or asking.client.local
     described: list[bytes] = []
     busy_clients: set[int] = set()
     busy_sessions: set[bytes] = set()
     for running in service.operations.all():
-        if own and _user_of(running.op.client) != user:
+        if own_only and _user_of(running.op.client) != user:
             continue
         busy_clients.add(running.op.client.connection_id)
         if running.op.session_key is not None:
@@ -81,11 +81,11 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
         return described
     if options.idle_connections:
         for client in service.clients.values():
-            if client.connection_id not in busy_clients and not (own and _user_of(client) != user):
+            if client.connection_id not in busy_clients and not (own_only and _user_of(client) != user):
                 idle = _described_client(client, host, active=False)
                 idle.append(("currentOpTime", f"{iso_date(asking.now_ms)}+00:00"))
                 described.append(encode_fields(idle))
-    if options.idle_sessions and not own:
+    if options.idle_sessions and not own_only:
         for session in service.sessions.all():
             if session.key in busy_sessions:
                 continue
@@ -98,7 +98,7 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
             described.append(encode_fields(idle))
     if options.idle_cursors:
         for cursor in service.cursors.all():
-            if not cursor.in_use and not (own and cursor.owner != user):
+            if not cursor.in_use and not (own_only and cursor.owner != user):
                 idle = [("type", "idleCursor"), ("host", host), ("ns", cursor.namespace)]
                 session_of = None if cursor.session_key is None else service.sessions.find(cursor.session_key)
                 if session_of is not None:

@@ -10,7 +10,7 @@ mongod keeps the history of all times. Drivers' snapshot sessions always ask for
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -70,7 +70,7 @@ class SnapshotRecoveryUnit(RecoveryUnit):
     def records(self, collection: Collection) -> RecordStore:
         return records_at(collection.store, self._snapshot)
 
-    def index(self, entry: IndexEntry) -> SortedDataInterface:
+    def index(self, entry: CollectionIndex) -> SortedDataInterface:
         return entries_at(entry.sorted_data, self._snapshot)
 
     def write(self, collection: Collection) -> WriteUnit:

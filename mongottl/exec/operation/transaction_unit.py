@@ -10,7 +10,7 @@ time. Writes are put in the transaction's write set. A collection that it create
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import spelled_otherwise
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
@@ -32,8 +32,8 @@ from mongottl.ttl.policy import NO_TTL
 def begin(service: ServiceContext, session_key: bytes, number: int) -> Transaction:
     """A new transaction of a session that has none in progress, with a snapshot of the present."""
     now_s = service.clock.monotonic_s()
-    own = WriteSet(service.history.open(), service.claims)
-    transaction = Transaction(session_key, number, own, service.catalog.version, now_s)
+    write_set = WriteSet(service.history.open(), service.claims)
+    transaction = Transaction(session_key, number, write_set, service.catalog.version, now_s)
     transaction.started_ms = service.clock.now_ms()
     transaction.read_at = service.cluster_clock.operation_time
     transaction.deadline_s = now_s + service.transaction_lifetime_s
@@ -49,7 +49,7 @@ def begin(service: ServiceContext, session_key: bytes, number: int) -> Transacti
 
 def enter(op: OperationContext, transaction: Transaction) -> None:
     """Makes an operation a statement of a transaction. SnapshotTooOld (239)."""
-    if transaction.own.snapshot.too_old:
+    if transaction.write_set.snapshot.too_old:
         raise CommandError(
             ErrorCode.SnapshotTooOld,
             "the snapshot of the transaction is older than the history of changes, which is bounded in memory",
@@ -84,8 +84,8 @@ def abort_open(service: ServiceContext, session_key: bytes) -> None:
 def release(service: ServiceContext, transaction: Transaction) -> None:
     """Frees what an ended transaction holds: cursors, claims, snapshot. What waits for it goes on."""
     service.cursors.close_where_transaction(transaction)
-    own = transaction.own
-    own.release()
+    write_set = transaction.write_set
+    write_set.release()
     for collection in transaction.collections.values():
         if not collection.dropped and (collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes):
             # The reaper has passed over what the transaction had written.
@@ -124,10 +124,10 @@ class TransactionRecoveryUnit(RecoveryUnit):
         self._transaction = transaction
 
     def records(self, collection: Collection) -> RecordStore:
-        return self._transaction.own.records_view(collection.store)
+        return self._transaction.write_set.records_view(collection.store)
 
-    def index(self, entry: IndexEntry) -> SortedDataInterface:
-        return self._transaction.own.entries_view(entry.sorted_data)
+    def index(self, entry: CollectionIndex) -> SortedDataInterface:
+        return self._transaction.write_set.entries_view(entry.sorted_data)
 
     def write(self, collection: Collection) -> WriteUnit:
         """OperationNotSupportedInTransaction (263) for a capped or time series collection."""
@@ -149,18 +149,18 @@ class TransactionWriteUnit(WriteUnit):
     """A unit of work of a statement: it commits into the write set of its transaction."""
 
     def __init__(self, service: ServiceContext, collection: Collection, transaction: Transaction) -> None:
-        own = transaction.own
-        super().__init__(service, collection, own.own_records(collection.store), own.statement())
-        self._own = own
+        write_set = transaction.write_set
+        super().__init__(service, collection, write_set.own_records(collection.store), write_set.statement())
+        self._write_set = write_set
         self._transaction = transaction
         if collection.number not in transaction.ready_indexes:
             ready = [index.ident for index in collection.writable_indexes if index.ready]
             transaction.ready_indexes[collection.number] = frozenset(ready)
 
-    def index(self, entry: IndexEntry) -> SortedDataInterface:
-        return self._own.own_entries(entry.sorted_data, entry.ready)
+    def index(self, entry: CollectionIndex) -> SortedDataInterface:
+        return self._write_set.own_entries(entry.sorted_data, entry.ready)
 
-    def record_multikey_change(self, index: IndexEntry) -> None:
+    def record_multikey_change(self, index: CollectionIndex) -> None:
         """Recorded at once, whether or not the transaction commits: an index may be taken for multikey in vain."""
         with self.service.engine.unit_of_work() as work:
             self.service.catalog.record_multikey_change(self.collection, index, work)
@@ -218,11 +218,11 @@ class TransactionCatalog(SnapshotCatalog):
         self._use(collection)
         return collection
 
-    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
+    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
         """OperationNotSupportedInTransaction (263) for a collection that the transaction has not created, or that has
         documents ("Create Collections and Indexes in a Transaction")."""
         kind = "" if collection.pending else "existing"
-        if collection.pending and self._transaction.own.records_view(collection.store).count():
+        if collection.pending and self._transaction.write_set.records_view(collection.store).count():
             kind = "non-empty"
         if kind:
             raise CommandError(
@@ -235,9 +235,9 @@ class TransactionCatalog(SnapshotCatalog):
     def finish_indexes(
         self,
         collection: Collection,
-        built: list[IndexEntry],
-        replaced: IndexEntry | None = None,
-        dropped: Sequence[IndexEntry] = (),
+        built: list[CollectionIndex],
+        replaced: CollectionIndex | None = None,
+        dropped: Sequence[CollectionIndex] = (),
     ) -> None:
         for index in built:
             index.ready = True

@@ -24,7 +24,7 @@ without strings (`query.match.text_order`); the others are tested on the documen
 from typing import Final
 
 from mongottl.catalog.array_paths import ArrayPaths
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.catalog.key_ranges import ALL_KEYS, keys_with_prefix
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import (
@@ -78,7 +78,7 @@ class BoundComponent:
         return filter.by_path.get(self.path.dotted)
 
 
-def components_of(index: IndexEntry) -> list[BoundComponent]:
+def components_of(index: CollectionIndex) -> list[BoundComponent]:
     """The components of a btree index."""
     descriptor = index.descriptor
     return [
@@ -99,7 +99,7 @@ class IndexBounds:
     the same holds, although null and a missing field differ in documents. void: whether nothing can match.
     """
 
-    def __init__(self, index: IndexEntry, components: list[BoundComponent]) -> None:
+    def __init__(self, index: CollectionIndex, components: list[BoundComponent]) -> None:
         self.index = index
         self.components = components
         self.intervals: list[list[Interval]] = []
@@ -146,7 +146,7 @@ class IndexBounds:
 
 
 def bounds_of(
-    index: IndexEntry, components: list[BoundComponent], filter: Filter, complete: bool = True
+    index: CollectionIndex, components: list[BoundComponent], filter: Filter, complete: bool = True
 ) -> IndexBounds | None:
     """The bounds of a filter in an index, or None if the index must not be used.
 

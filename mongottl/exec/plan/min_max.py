@@ -8,7 +8,7 @@ Source: MongoDB's pages on `cursor.min()` and `cursor.max()`.
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.build import encode_fields
 from mongottl.document.collation import Collation, may_hold_text, same_collation, with_keys
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, encode_key
@@ -29,7 +29,7 @@ NOT_BEFORE: Final = 51175
 
 def path_between(
     collection: Collection,
-    index: IndexEntry | None,
+    index: CollectionIndex | None,
     min_key: bytes,
     max_key: bytes,
     match: MatchExpression,
@@ -57,7 +57,7 @@ def path_between(
     return IndexPath(collection, bounds, match, conjuncts_of(match), direction)
 
 
-def _key(index: IndexEntry, limit: bytes, collation: Collation | None) -> bytes:
+def _key(index: CollectionIndex, limit: bytes, collation: Collation | None) -> bytes:
     descriptor = index.descriptor
     given = fields(limit)
     names = [name for name, _ in given]
@@ -68,7 +68,7 @@ def _key(index: IndexEntry, limit: bytes, collation: Collation | None) -> bytes:
     return encode_key([with_keys(value, descriptor.collation) for _, value in given], descriptor.descending)
 
 
-def _explained(index: IndexEntry, limit: bytes, first: bool) -> bytes:
+def _explained(index: CollectionIndex, limit: bytes, first: bool) -> bytes:
     """A limit for explain's bounds; a missing one with MinKey or MaxKey values."""
     if not is_empty(limit):
         return limit

@@ -9,7 +9,7 @@ it becomes active: the next query of the shape tries it alone, and the others on
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.plan_memory import CachedPlan
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.interrupt import give_way
@@ -90,7 +90,7 @@ def allowed_indexes(collection: Collection, shape: QueryShape, match: MatchExpre
     return None if known is None else known.indexes
 
 
-def is_allowed(index: IndexEntry, allowed: list[Value] | None) -> bool:
+def is_allowed(index: CollectionIndex, allowed: list[Value] | None) -> bool:
     if allowed is None:
         return True
     for entry in allowed:

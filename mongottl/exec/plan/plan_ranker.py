@@ -5,7 +5,7 @@ The rules are listed in `planner`.
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import Value
@@ -38,7 +38,7 @@ def is_trivial(match: MatchExpression) -> bool:
     return isinstance(match, AlwaysTrue) or (isinstance(match, AndExpression) and not match.children)
 
 
-def is_usable(index: IndexEntry) -> bool:
+def is_usable(index: CollectionIndex) -> bool:
     """Whether plans may use the index: it is complete, has keys and is not hidden."""
     return index.ready and index.has_keys and not index.descriptor.hidden
 

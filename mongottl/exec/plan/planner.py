@@ -34,7 +34,7 @@ Index filters and query settings restrict a query to some of the indexes; hints 
 from collections.abc import Callable
 from typing import TypeVar
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
@@ -307,7 +307,7 @@ def plan_query(
         by_position = natural != 0 or (named and natural_direction(hint) != 0)
         INDEX_ACCESS[index_only_part.index_kinds()[0]].check_query(collection, named, by_position)
     if collection is not None and not isinstance(match, AlwaysFalse):
-        hinted: IndexEntry | None = None
+        hinted: CollectionIndex | None = None
         allowed = allowed_indexes(collection, shape, match)
         if hint is not MISSING and allowed is None:
             natural_hint = natural_direction(hint)
@@ -402,7 +402,7 @@ def _part_that_needs_index(match: MatchExpression) -> MatchExpression | None:
 
 def _answering_path(
     collection: Collection,
-    hinted: IndexEntry | None,
+    hinted: CollectionIndex | None,
     part: MatchExpression,
     match: MatchExpression,
     sort: SortPattern | None,
@@ -477,7 +477,7 @@ def natural_direction(hint: Value) -> int:
     return 0
 
 
-def _hinted_index(collection: Collection, hint: Value) -> IndexEntry | None:
+def _hinted_index(collection: Collection, hint: Value) -> CollectionIndex | None:
     """The index that a hint names; None for the empty hint {}.
 
     IndexNotFound (27) if several indexes have the key pattern (they differ in collation or other options).
@@ -525,7 +525,7 @@ def _same_pattern(key: list[tuple[str, Value]], hint: list[tuple[str, Value]]) -
 
 
 def _hinted_path(
-    collection: Collection, index: IndexEntry, match: MatchExpression, sort: SortPattern | None
+    collection: Collection, index: CollectionIndex, match: MatchExpression, sort: SortPattern | None
 ) -> AccessPath:
     """The access path for a hinted index; a full scan if the filter does not bound it.
 

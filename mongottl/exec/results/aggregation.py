@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from functools import partial
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.describe import describe_cluster
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.catalog.key_ranges import keys_with_prefix
@@ -116,7 +116,7 @@ def _pass_documents_through(specs: list[StageSpec]) -> bool:
 class IndexProbe(EqualityProbe):
     """Finds the documents with a value by a btree index on a single path."""
 
-    def __init__(self, unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_s: int) -> None:
+    def __init__(self, unit: RecoveryUnit, collection: Collection, index: CollectionIndex, now_s: int) -> None:
         self._unit = unit
         self._collection = collection
         self._index = index
@@ -289,7 +289,7 @@ class OperationRun(RunContext):
         collection = self._find(namespace)
         if collection is None:
             raise CommandError(ErrorCode.NamespaceNotFound, f"Collection [{namespace}] not found.")
-        return integer(collection_size(self._op.recovery_unit, collection).living(self._op.now_s))
+        return integer(collection_size(self._op.recovery_unit, collection).unexpired_count(self._op.now_s))
 
     def index_statistics(self, namespace: str) -> list[bytes]:
         op = self._pull.op
@@ -344,7 +344,7 @@ class OperationRun(RunContext):
             idle_sessions=options.get("idleSessions", True) is True,
             idle_cursors=options.get("idleCursors") is True,
             truncate=options.get("truncateOps") is True,
-            own=options.get("allUsers") is not True,
+            own_only=options.get("allUsers") is not True,
         )
         return describe_operations(self._pull.op, parsed)
 

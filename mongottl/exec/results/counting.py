@@ -51,7 +51,7 @@ def count_scans_of(plan: QueryPlan) -> list[IndexPath]:
     return scans
 
 
-def _living(op: OperationContext, collection: Collection) -> int:
+def _unexpired_count(op: OperationContext, collection: Collection) -> int:
     with Undivided():
         records = op.recovery_unit.records(collection)
         if op.meter is not None:
@@ -109,7 +109,7 @@ class EntryCount:
         if not self._scans:
             collection = plan.collection
             assert collection is not None
-            return within(_living(op, collection), plan.skip, plan.limit)
+            return within(_unexpired_count(op, collection), plan.skip, plan.limit)
         for scan in self._scans:
             check_index(scan.collection, scan.bounds.index)
         data = op.recovery_unit.index(self._scans[self._scan_index].bounds.index)
@@ -223,7 +223,7 @@ def count_documents(
     if collection is None and not match.index_kinds():
         return 0
     if collection is not None and is_trivial(match) and hint is MISSING:
-        return within(_living(op, collection), skip, limit)
+        return within(_unexpired_count(op, collection), skip, limit)
     plan = make_plan(op, collection, lambda: plan_query(op, collection, match, skip=skip, limit=limit, hint=hint))
     plan.count_only()
     entries = entry_count(plan)

@@ -4,7 +4,7 @@ from functools import cmp_to_key
 from typing import Final
 
 from mongottl.catalog.catalog import new_uuid
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
@@ -190,7 +190,7 @@ def stamp_output(op: OperationContext, database: str, temporary: str, after: int
     return records[-1][0] if more else 0
 
 
-def _ttl_settings(made: Collection) -> list[IndexEntry]:
+def _ttl_settings(made: Collection) -> list[CollectionIndex]:
     """The TTL setting of a temporary collection, which has no effect yet."""
     return [index for index in made.indexes if not index.ready]
 
@@ -202,7 +202,7 @@ def publish_output(op: OperationContext, database: str, temporary: str, name: st
     """
     user = op.service.transactions.user_of(f"{database}.{name}")
     if user is not None:
-        raise ClaimedByTransaction(user.own)
+        raise ClaimedByTransaction(user.write_set)
     made = _temporary(op, database, temporary)
     target = op.catalog.lookup(database, name, time_series=True)
     if target is None:

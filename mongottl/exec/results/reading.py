@@ -167,7 +167,7 @@ class RecordPages(PageSource):
             end = min(end, start + page.missing())
         records = waiting[start:end]
         if self._mark is not None:
-            records = self._mark.living(op, records)
+            records = self._mark.unexpired(op, records)
         given = self._add_to_page(page, records)
         if given < len(records):
             self._waiting = records[given:] + waiting[end:]
@@ -285,7 +285,7 @@ class Pull:
             self.origins[number] = known
         return known
 
-    def living(self, documents: list[bytes]) -> list[bytes]:
+    def unexpired(self, documents: list[bytes]) -> list[bytes]:
         """The documents without those whose records are expired. Documents not made from one record are kept."""
         op = self.op
         outdated = [number for number, origin in self.origins.items() if origin.is_outdated(op)]
@@ -360,7 +360,7 @@ class PipelinePages(PageSource):
         if page.wanted:
             end = min(end, start + page.missing())
         next_ones = waiting[start:end]
-        alive = self._pull.living(next_ones)
+        alive = self._pull.unexpired(next_ones)
         if len(alive) == len(next_ones):
             return end
         self._waiting = alive + waiting[end:]
@@ -457,7 +457,7 @@ class PlanDocuments(DocumentSource):
         mark = self._mark
         if not has_ttl or mark is None:
             return [record[1] for record in records]
-        return self._tracked_documents(mark, mark.living(op, records) if waited else records)
+        return self._tracked_documents(mark, mark.unexpired(op, records) if waited else records)
 
     def _tracked_documents(self, mark: ReadMark, records: list[Record]) -> list[bytes]:
         """The documents of records that may expire later, with their record ids as metadata if tracked."""

@@ -6,7 +6,7 @@ they are estimated from a few entries.
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.interrupt import Undivided
@@ -41,7 +41,7 @@ class CollectionSize:
             self.indexes_total += size
         self.total = self.data + self.indexes_total
 
-    def living(self, now_s: int) -> int:
+    def unexpired_count(self, now_s: int) -> int:
         """How many documents are not expired at `now_s`; the cost grows with the expired ones not purged yet."""
         with Undivided():
             records = self._unit.records(self._collection)
@@ -70,7 +70,7 @@ def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int,
     reply: dict[str, Value] = {}
     size = collection_size(unit, collection)
     reply["size"] = integer(size.data // scale)
-    reply["count"] = integer(size.living(now_s))
+    reply["count"] = integer(size.unexpired_count(now_s))
     if size.records:
         reply["avgObjSize"] = integer(size.data // size.records)
     reply["numOrphanDocs"] = 0
@@ -93,7 +93,7 @@ def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int,
     return reply
 
 
-def _index_size(unit: RecoveryUnit, index: IndexEntry, records: int) -> int:
+def _index_size(unit: RecoveryUnit, index: CollectionIndex, records: int) -> int:
     if not index.has_keys or records == 0:
         return 0
     sample, more = unit.index(index).scan(ALL_KEYS, None, _SAMPLE, _SAMPLE_BYTES)

@@ -224,7 +224,7 @@ def define_view(op: OperationContext, view: View) -> None:
     if known is None:
         insert_document(op, definitions, view.definition())
     else:
-        update_record(op, definitions, known, view.definition(), own=True)
+        update_record(op, definitions, known, view.definition(), by_server=True)
 
 
 def drop_view(op: OperationContext, view: View) -> None:

@@ -24,7 +24,7 @@ TRANSACTION_LIFETIME_S: Final = 60.0
 
 
 class Transaction:
-    """One transaction of a session. own: its snapshot and its writes.
+    """One transaction of a session. write_set: its snapshot and its writes.
 
     catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
     ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
@@ -38,10 +38,12 @@ class Transaction:
     that is running is to abort it at its end.
     """
 
-    def __init__(self, session_key: bytes, number: int, own: WriteSet, catalog_version: int, now_s: float) -> None:
+    def __init__(
+        self, session_key: bytes, number: int, write_set: WriteSet, catalog_version: int, now_s: float
+    ) -> None:
         self.session_key: Final = session_key
         self.number: Final = number
-        self.own: Final = own
+        self.write_set: Final = write_set
         self.catalog_version: Final = catalog_version
         self.started_s: Final = now_s
         self.started_ms = 0

@@ -7,14 +7,14 @@ Collections" page.
 
 import math
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.document.numbers import decimal_of, is_nan
 from mongottl.document.types import Decimal128
 from mongottl.document.walk import get_value
 from mongottl.errors import WriteError
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.stages.stage import (
     BATCH_BYTES,
     PlanNode,
@@ -47,7 +47,7 @@ class ClusteredScan(PlanStage):
     """All records of a clustered collection, in the order of `_id`. match: None for no filter."""
 
     def __init__(
-        self, collection: Collection, index: IndexEntry, match: MatchExpression | None, forward: bool, wanted: int
+        self, collection: Collection, index: CollectionIndex, match: MatchExpression | None, forward: bool, wanted: int
     ) -> None:
         super().__init__()
         self._collection = collection
@@ -90,7 +90,7 @@ class ClusteredScan(PlanStage):
         match = self._match
         records: list[Record] = [row[1:] for row in rows if match is None or match.matches(row[2])]
         self._size = next_batch_size(op, size, started_s)
-        records = living(collection, records, op.now_s)
+        records = unexpired(collection, records, op.now_s)
         self._batch_count = len(records)
         return records
 

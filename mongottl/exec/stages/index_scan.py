@@ -9,7 +9,7 @@ otherwise a document in which such an array is created while it matches would be
 from abc import abstractmethod
 
 from mongottl.catalog.array_paths import ArrayPaths
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.interrupt import Undivided
@@ -20,7 +20,7 @@ from mongottl.exec.plan.bounds_text import bounds_details
 from mongottl.exec.plan.express import ID_HACK, NO_ID_PLAN
 from mongottl.exec.plan.predicates import Filter, conjuncts_of
 from mongottl.exec.stages.key_ranges import LARGEST_CHUNK, KeyRangeReader, RangePosition
-from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import (
     BATCH_BYTES,
@@ -75,7 +75,7 @@ class IndexScanNode(PlanNode):
     added_details: plan fields that follow the bounds.
     """
 
-    def __init__(self, index: IndexEntry, bounds: IndexBounds, forward: bool, counters: StageCounters) -> None:
+    def __init__(self, index: CollectionIndex, bounds: IndexBounds, forward: bool, counters: StageCounters) -> None:
         super().__init__("IXSCAN", {}, [], counters)
         self._index = index
         self._bounds = bounds
@@ -115,7 +115,7 @@ class IndexStage(PlanStage):
         bounds = params.bounds
         self._collection = params.collection
         self._bounds = bounds
-        self._index: IndexEntry = bounds.index
+        self._index: CollectionIndex = bounds.index
         self._residual = params.residual
         self._match = params.match
         self._forward = params.forward
@@ -179,7 +179,7 @@ class IndexStage(PlanStage):
         if self._given_ids is not None:
             records = self._given_ids.unseen(records)
         if collection.default_ttl_s != NO_TTL:
-            records = living(collection, records, op.now_s)
+            records = unexpired(collection, records, op.now_s)
         self._batch_count = len(records)
         return records
 

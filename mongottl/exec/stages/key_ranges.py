@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.stages.key_skipper import KeySkipper
-from mongottl.storage.interface import IndexEntry, KeyRange, SortedDataInterface
+from mongottl.storage.interface import KeyEntry, KeyRange, SortedDataInterface
 
 # Keys that a scan with bounds of trailing components reads at once, at first and at most.
 FIRST_CHUNK: Final = 4
@@ -24,7 +24,7 @@ class RangePosition:
         self.ranges = ranges if forward else [key_range.reversed() for key_range in reversed(ranges)]
         self.forward = forward
         self.index = 0
-        self.after: IndexEntry | None = None
+        self.after: KeyEntry | None = None
         self.bound: bytes | None = None
 
     def copy(self) -> "RangePosition":
@@ -66,7 +66,7 @@ class RangePosition:
             self.after = None
             self.bound = bound
 
-    def key(self) -> IndexEntry:
+    def key(self) -> KeyEntry:
         """The key and record id after which the scan continues; at the beginning of a range not those of an entry."""
         if self.after is not None:
             return self.after
@@ -78,7 +78,7 @@ class RangePosition:
         last = self.ranges[-1]
         return (last.high if self.forward else last.low), 0
 
-    def begin_behind(self, position: IndexEntry) -> None:
+    def begin_behind(self, position: KeyEntry) -> None:
         """Begins after the position (`key`) of another scan of the index."""
         key = position[0]
         ranges = self.ranges
@@ -110,7 +110,7 @@ class KeyRangeReader:
         self.out_of_bounds = 0
         self.seeks = 0
 
-    def read(self, data: SortedDataInterface, limit: int, max_bytes: int) -> list[IndexEntry]:
+    def read(self, data: SortedDataInterface, limit: int, max_bytes: int) -> list[KeyEntry]:
         """The next entries within the bounds, up to `limit`, and moves the position after them.
 
         Reads one part of one range, which may have none. max_bytes: of keys; the last one may exceed it.
@@ -128,9 +128,7 @@ class KeyRangeReader:
             position.to_next_range()
         return entries
 
-    def _read_chunk(
-        self, skipper: KeySkipper, data: SortedDataInterface, limit: int, max_bytes: int
-    ) -> list[IndexEntry]:
+    def _read_chunk(self, skipper: KeySkipper, data: SortedDataInterface, limit: int, max_bytes: int) -> list[KeyEntry]:
         position = self._position
         forward = position.forward
         if position.after is None and position.bound is None:
@@ -139,13 +137,13 @@ class KeyRangeReader:
                 position.bound = skipper.first_low(position.index, position.ranges[position.index].low)
         rest = position.rest()
         chunk = min(self._chunk, limit)
-        entries: list[IndexEntry] = []
+        entries: list[KeyEntry] = []
         more = False
         if not rest.is_empty():
             entries, more = data.scan(rest, position.after, chunk, max_bytes)
         skips = self._bounds.index.arrays is self._bounds.arrays
         examined = 0
-        passing: list[IndexEntry] = []
+        passing: list[KeyEntry] = []
         bound: bytes | None = None
         for entry in entries:
             key = entry[0]

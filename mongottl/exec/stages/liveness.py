@@ -23,7 +23,7 @@ from mongottl.ttl.policy import NO_TTL, is_expired
 _BYTES_AT_ONCE: Final = 4 << 20
 
 
-def living(collection: Collection, records: list[Record], now_s: int) -> list[Record]:
+def unexpired(collection: Collection, records: list[Record], now_s: int) -> list[Record]:
     """The records that are not expired at `now_s`, by the `_ts` and `ttl` that they contain."""
     default = collection.default_ttl_s
     if default == NO_TTL:
@@ -65,13 +65,13 @@ class ReadMark:
         collection = self.collection
         return self._has_stored_ttl and collection.writes == self._writes and collection.generation == self._generation
 
-    def living(self, op: OperationContext, records: list[Record]) -> list[Record]:
+    def unexpired(self, op: OperationContext, records: list[Record]) -> list[Record]:
         """Those of the buffered records that are not expired at the operation's time."""
         if self.is_current(op):
             return records
         collection = self.collection
         if self.is_unchanged():
-            return living(collection, records, op.now_s)
+            return unexpired(collection, records, op.now_s)
         alive = living_ids(op, collection, [record[0] for record in records])
         return [record for record in records if record[0] in alive]
 
@@ -83,5 +83,5 @@ def living_ids(op: OperationContext, collection: Collection, record_ids: list[in
     while start < len(record_ids) and not collection.dropped:
         records, taken = op.recovery_unit.known_records(collection).find_records(record_ids[start:], _BYTES_AT_ONCE)
         start += taken
-        alive.update([record[0] for record in living(collection, records, op.now_s)])
+        alive.update([record[0] for record in unexpired(collection, records, op.now_s)])
     return alive

@@ -64,7 +64,7 @@ class SortMergeStage(PlanStage):
                 self._waiting.append(child)
                 break
             self._push(child, position + 1)
-        return found if outdated is None else outdated.living(op, found)
+        return found if outdated is None else outdated.unexpired(op, found)
 
     def _refill(self, op: OperationContext) -> None:
         """Pulls the next batches of scans that need one, up to BATCH records in one call."""

@@ -13,13 +13,13 @@ import math
 from heapq import heappop, heappush
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.annotated import annotated
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.bounds import ComponentRange
-from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import (
     BATCH,
@@ -87,7 +87,7 @@ class NearStage(PlanStage):
     def __init__(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         places: KeyedNearness,
         path: FieldPath,
         nearest: float,
@@ -178,7 +178,7 @@ class NearStage(PlanStage):
         read, taken = op.recovery_unit.records(collection).find_records([found[1] for found in part], BATCH_BYTES)
         for found in part[taken:]:  # documents that have grown since
             heappush(self._waiting, found)
-        for record in living(collection, read, op.now_s):
+        for record in unexpired(collection, read, op.now_s):
             stored[record[0]] = record
         match = self._match
         records: list[Record] = []
@@ -286,7 +286,7 @@ class NearStage(PlanStage):
                 fresh.append(row[1:])
         self._measured_documents += len(fresh)
         match = self._match
-        for record in living(self._collection, fresh, op.now_s):
+        for record in unexpired(self._collection, fresh, op.now_s):
             if match is not None and not match.matches(record[1]):
                 continue
             distance, point = self._measured(record[1])

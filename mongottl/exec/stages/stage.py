@@ -18,13 +18,12 @@ when they return records (`liveness`). How plans are chosen is not known here (`
 from abc import ABC, abstractmethod
 from typing import Final
 
-from mongottl.catalog.collection import Collection
-from mongottl.catalog.collection import IndexEntry as CollectionIndex
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
-from mongottl.exec.stages.liveness import ReadMark, living
+from mongottl.exec.stages.liveness import ReadMark, unexpired
 from mongottl.exec.stages.oplog_span import OplogSpan
 from mongottl.exec.unit.recovery_unit import collection_dropped
 from mongottl.query.match import MatchExpression
@@ -32,7 +31,7 @@ from mongottl.query.match.where import test_ahead
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import MAX_RECORD_ID, IndexEntry, KeyRange, Record, SortedDataInterface
+from mongottl.storage.interface import MAX_RECORD_ID, KeyEntry, KeyRange, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Records (or index entries) that one call examines at most. Scans obey the operation's `step_records` as well.
@@ -299,8 +298,8 @@ def first_batch_size(wanted: int, filtered: bool) -> int:
 
 
 def entry_before(
-    data: SortedDataInterface, key_range: KeyRange, after: IndexEntry | None, record_id: int
-) -> tuple[bool, IndexEntry | None]:
+    data: SortedDataInterface, key_range: KeyRange, after: KeyEntry | None, record_id: int
+) -> tuple[bool, KeyEntry | None]:
     """Searches a range, after the entry `after`, for the first entry of a record.
 
     Whether there is one, and the entry before it, None if it is the first. Without one: the last entry of the range.
@@ -412,7 +411,7 @@ class CollectionScan(PlanStage):
             records = [record for record in records if match.matches(record[1])]
         self._size = next_batch_size(op, size, started_s)
         if collection.default_ttl_s != NO_TTL:
-            records = living(collection, records, op.now_s)
+            records = unexpired(collection, records, op.now_s)
         self._batch_count = len(records)
         return records
 
@@ -563,7 +562,7 @@ class SortStage(PlanStage):
             self.close()
             return None
         mark = self._mark
-        return records if mark is None else mark.living(op, records)
+        return records if mark is None else mark.unexpired(op, records)
 
     def held_bytes(self) -> int:
         return self.sorter.held_bytes() + self._child.held_bytes()

@@ -2,7 +2,7 @@
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.stages.oplog_span import OplogSpan
 from mongottl.exec.stages.stage import (
     BATCH_BYTES,
@@ -67,7 +67,7 @@ class TailableScan(PlanStage):
         self.examined += len(records)
         op.records_examined += len(records)
         self._position = records[-1][0]
-        records = living(collection, records, op.now_s)
+        records = unexpired(collection, records, op.now_s)
         if records:
             self.started = True
         match = self._match

@@ -11,13 +11,13 @@ entries: beyond its memory limit they go to temporary files, or the query fails 
 import struct
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_kinds.text import SCORE_BYTES
 from mongottl.catalog.key_ranges import keys_with_prefix
 from mongottl.document.annotated import annotated
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import (
     BATCH,
@@ -54,7 +54,7 @@ class TextStage(PlanStage):
     def __init__(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         search: TextSearch,
         prefixes: list[bytes],
         rest: MatchExpression | None,
@@ -122,7 +122,7 @@ class TextStage(PlanStage):
             return None
         records = self._passing(records)
         self._size = next_batch_size(op, self._size, started_s)
-        return living(collection, records, op.now_s)
+        return unexpired(collection, records, op.now_s)
 
     def _next_found(self, unit: RecoveryUnit) -> list[Record] | None:
         """The records of the next postings, each record once."""

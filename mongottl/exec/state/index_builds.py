@@ -8,7 +8,7 @@ Source: Microsoft's "Manage indexing in Azure Cosmos DB for MongoDB", "Track ind
 
 from typing import Final
 
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
 from mongottl.exec.running.registry import RunningOperation
@@ -36,6 +36,6 @@ def progress_of(running: RunningOperation) -> list[tuple[str, Value]]:
     ]
 
 
-def _percentage(index: IndexEntry) -> int:
+def _percentage(index: CollectionIndex) -> int:
     """How much of the collection the build has read, by the ids of its records."""
     return _TOTAL * index.built_through // max(index.build_end, 1)

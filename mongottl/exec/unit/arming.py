@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DATE, DOCUMENT, DOUBLE, INT32, INT64, INT64_MAX, INT64_MIN, Date, Value
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
@@ -33,7 +33,7 @@ def note_written(service: ServiceContext, collection: Collection, rows: list[New
         _arm_record(service, collection, document, ts_s, ttl_s)
 
 
-def arm_date(service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes) -> None:
+def arm_date(service: ServiceContext, collection: Collection, index: CollectionIndex, document: bytes) -> None:
     """Arms the wheel for a document in a date-field TTL index."""
     due_s = date_due_s(index, document, numbers_are_dates(service))
     if due_s is not None and service.expiry.wheel.arm(collection.number, due_s):
@@ -48,7 +48,7 @@ def numbers_are_dates(service: ServiceContext) -> bool:
     return service.dialect.numbers_are_dates
 
 
-def date_due_s(index: IndexEntry, document: bytes, with_numbers: bool) -> int | None:
+def date_due_s(index: CollectionIndex, document: bytes, with_numbers: bool) -> int | None:
     """The first whole second at which a document expires by a date-field TTL index; None if it never does.
 
     with_numbers: see `numbers_are_dates`.
@@ -57,7 +57,7 @@ def date_due_s(index: IndexEntry, document: bytes, with_numbers: bool) -> int | 
     return None if due_ms is None else -(-due_ms // _MS_PER_S)  # rounded up: never too early
 
 
-def date_due_ms(index: IndexEntry, document: bytes, with_numbers: bool) -> int | None:
+def date_due_ms(index: CollectionIndex, document: bytes, with_numbers: bool) -> int | None:
     """The millisecond at which a document expires by a date-field TTL index; None if it never does.
 
     with_numbers: see `numbers_are_dates`. If the field is an array, its earliest date counts. Other values never

@@ -18,7 +18,7 @@ it an argument of the call, since what it belongs to may be dropped meanwhile.
 The name is MongoDB's; see architecture decision 12. DDL goes through the catalog, which has its own units of work.
 """
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
@@ -56,8 +56,8 @@ class RecoveryUnit:
         """The same, to read once more what the operation has read already: no meter counts it."""
         return self.records(collection)
 
-    def index(self, entry: IndexEntry) -> SortedDataInterface:
-        """The sorted data of an index that has keys (`IndexEntry.has_keys`), as this operation sees it.
+    def index(self, entry: CollectionIndex) -> SortedDataInterface:
+        """The sorted data of an index that has keys (`CollectionIndex.has_keys`), as this operation sees it.
 
         QueryPlanKilled (175) if it was dropped, perhaps while an evaluation between two reads was left.
         """

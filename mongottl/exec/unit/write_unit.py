@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.state.meter import Meter
@@ -81,8 +81,8 @@ class WriteUnit:
     ) -> None:
         self._work.__exit__(kind, error, trace)
 
-    def index(self, entry: IndexEntry) -> SortedDataInterface:
-        """The sorted data of an index that has keys (`IndexEntry.has_keys`)."""
+    def index(self, entry: CollectionIndex) -> SortedDataInterface:
+        """The sorted data of an index that has keys (`CollectionIndex.has_keys`)."""
         return entry.sorted_data
 
     def on_commit(self, action: Callable[[], None]) -> None:
@@ -128,7 +128,7 @@ class WriteUnit:
             count += earlier.expired
         self.changes.append(Change(DELETE, self.collection, before, [], expired=count))
 
-    def record_multikey_change(self, index: IndexEntry) -> None:
+    def record_multikey_change(self, index: CollectionIndex) -> None:
         """Records in the catalog the array paths and type bits that the last document adds to `index`.
 
         Called when `index.became_multikey()`.
@@ -236,7 +236,7 @@ class RecordingWriteUnit(WriteUnit):
         records = RecordingRecords(collection.store, self._images, service.claims)
         super().__init__(service, collection, records, work, retryable_write)
 
-    def index(self, entry: IndexEntry) -> SortedDataInterface:
+    def index(self, entry: CollectionIndex) -> SortedDataInterface:
         if not entry.ready:
             return entry.sorted_data  # no snapshot or transaction reads it
         return RecordingEntries(entry.sorted_data, self._images, self.service.claims)

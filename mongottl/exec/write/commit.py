@@ -1,6 +1,6 @@
 """The commit of a transaction: its write set is given to the engine in one unit of work, whole or not at all."""
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
@@ -10,14 +10,12 @@ from mongottl.exec.unit.arming import note_written
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.storage.interface import (
     DuplicateKey,
+    KeyEntry,
     NewRecord,
     Record,
     RecordStore,
     SortedDataInterface,
     WriteUnitOfWork,
-)
-from mongottl.storage.interface import (
-    IndexEntry as Entry,
 )
 from mongottl.storage.snapshot.claims import SnapshotConflict
 from mongottl.storage.snapshot.history import CommitImages
@@ -42,7 +40,7 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     commit = _Commit(service, transaction)
     session = service.sessions.find(transaction.session_key)
     note: RetryableWrite | None = None
-    if session is not None and (transaction.own.bytes > 0 or transaction.pending):
+    if session is not None and (transaction.write_set.bytes > 0 or transaction.pending):
         note = service.sessions.begin_write(session, transaction.number)
     now_ms = service.clock.now_ms()
     with service.engine.unit_of_work() as work:
@@ -71,7 +69,7 @@ class _Commit:
     def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
         self._service = service
         self._transaction = transaction
-        self._own = transaction.own
+        self._write_set = transaction.write_set
         # Only other snapshots need before-images, but then the history must number this commit.
         self._recording = service.history.open_snapshots > 1
         self.images = CommitImages()
@@ -85,7 +83,7 @@ class _Commit:
 
     def carry_out(self, collection: Collection, work: WriteUnitOfWork) -> None:
         """Writes what the transaction has written to a collection. Inside a unit of work."""
-        patch = self._own.records.get(collection.store.ident)
+        patch = self._write_set.records.get(collection.store.ident)
         if patch is None or not patch.order:
             return
         if collection.dropped:
@@ -110,7 +108,7 @@ class _Commit:
                 old.append(before)
                 new.append(image)
         ready = self._transaction.ready_indexes[collection.number]
-        added: list[tuple[IndexEntry, list[Entry]]] = []
+        added: list[tuple[CollectionIndex, list[KeyEntry]]] = []
         for index in collection.writable_indexes:
             if index.ident in ready:
                 added.append((index, self._remove_noted(index)))
@@ -129,9 +127,9 @@ class _Commit:
         rows += [(record[1], record[2], record[3]) for record in new]
         self.stored.append((collection, rows))
 
-    def _remove_noted(self, index: IndexEntry) -> list[Entry]:
+    def _remove_noted(self, index: CollectionIndex) -> list[KeyEntry]:
         """Removes the entries that the transaction has removed; those that it has added."""
-        patch = self._own.entries.get(index.ident)
+        patch = self._write_set.entries.get(index.ident)
         if patch is None:
             return []
         gone = [e for e in patch.order if not patch.images[e] and e[1] < FIRST_PROVISIONAL_ID]
@@ -139,14 +137,14 @@ class _Commit:
             self._entries(index.sorted_data).remove(gone)
         return [entry for entry in patch.order if patch.images[entry]]
 
-    def _remove_generated(self, index: IndexEntry, records: list[Record]) -> None:
+    def _remove_generated(self, index: CollectionIndex, records: list[Record]) -> None:
         """Removes the entries of records from an index that was not ready when the transaction wrote them."""
         covered = [record for record in records if index.covers_record(record[0])]
         entries = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
         self._entries(index.sorted_data).remove(entries)
 
     def _insert_generated(
-        self, collection: Collection, index: IndexEntry, records: list[Record], work: WriteUnitOfWork
+        self, collection: Collection, index: CollectionIndex, records: list[Record], work: WriteUnitOfWork
     ) -> None:
         data = self._entries(index.sorted_data)
         for record in records:

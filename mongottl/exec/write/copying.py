@@ -13,7 +13,7 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.stages.liveness import living
+from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.write.expiry import due_by_policy
 from mongottl.exec.write.writes import insert_copies
 from mongottl.storage.interface import MAX_RECORD_ID, NewRecord, Record
@@ -65,7 +65,7 @@ def _copy_once(op: OperationContext, source: Collection, temporary: str, name: s
         position = _first_to_copy(op, source, options)
         while not (source.dropped or made.dropped):
             records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
-            rows: list[NewRecord] = [record[1:] for record in living(source, records, op.service.now_s())]
+            rows: list[NewRecord] = [record[1:] for record in unexpired(source, records, op.service.now_s())]
             if rows:
                 insert_copies(op, made, rows)
             if not more:
@@ -116,7 +116,7 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
     position = MAX_RECORD_ID
     while not source.dropped:
         records, more = store.scan(position, _BATCH, False, _BATCH_BYTES)
-        for record in living(source, records, now_s):
+        for record in unexpired(source, records, now_s):
             size += len(record[1])
             count += 1
             if count > 1 and (size > options.capped_size_bytes or (max_documents and count > max_documents)):

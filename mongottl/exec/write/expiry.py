@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.key_ranges import ascending_values
 from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
 from mongottl.document.interrupt import Undivided
@@ -393,7 +393,7 @@ def _unclaimed_batch(
 
 
 def _due_by_date(
-    unit: RecoveryUnit, collection: Collection, index: IndexEntry, now_ms: int, claims: Claims, with_numbers: bool
+    unit: RecoveryUnit, collection: Collection, index: CollectionIndex, now_ms: int, claims: Claims, with_numbers: bool
 ) -> list[Record]:
     """A batch of records that are due by a date-field TTL index. with_numbers: see `numbers_are_dates`."""
     expire_after_s = index.descriptor.expire_after_s
@@ -408,7 +408,7 @@ def _due_by_date(
 def _due_between(
     unit: RecoveryUnit,
     collection: Collection,
-    index: IndexEntry,
+    index: CollectionIndex,
     first: Value,
     last: Value,
     claims: Claims,

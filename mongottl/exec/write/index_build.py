@@ -1,7 +1,7 @@
 """Building indexes over collections that are in use.
 
 The records are read in the order of their ids, in batches, and other operations run between two batches. The build and
-the writes follow one rule (`IndexEntry.covers_record`), so that the index is exact at the end:
+the writes follow one rule (`CollectionIndex.covers_record`), so that the index is exact at the end:
 
     record id   1 ............ built_through ............ build_end ............►
                 the build is     the build will visit      newer than the build:
@@ -17,7 +17,7 @@ drops its data.
 from collections.abc import Sequence
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.index_kinds import BTREE
 from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
@@ -48,8 +48,8 @@ def build_indexes(
     collection: Collection,
     descriptors: list[IndexDescriptor],
     batch: int = BUILD_BATCH,
-    replaced: IndexEntry | None = None,
-) -> list[IndexEntry]:
+    replaced: CollectionIndex | None = None,
+) -> list[CollectionIndex]:
     """Builds indexes in one pass over the collection, all or none: `start_indexes`, then `finish_build`."""
     started = start_indexes(op, collection, descriptors, replaced)
     finish_build(op, collection, started, batch, replaced)
@@ -60,14 +60,14 @@ def start_indexes(
     op: OperationContext,
     collection: Collection,
     descriptors: list[IndexDescriptor],
-    replaced: IndexEntry | None = None,
-) -> list[IndexEntry]:
+    replaced: CollectionIndex | None = None,
+) -> list[CollectionIndex]:
     """Adds indexes that are to be built, all or none, by `finish_build`, which must follow.
 
     The caller has checked that they may be created, in the undivided block in which it calls this, or they replace
     an index: `replaced`. IndexBuildAborted (276) if that, or the collection, was dropped meanwhile.
     """
-    started: list[IndexEntry] = []
+    started: list[CollectionIndex] = []
     try:
         with Undivided():
             _check_wanted(collection, [] if replaced is None else [replaced])
@@ -85,9 +85,9 @@ def start_indexes(
 def finish_build(
     op: OperationContext,
     collection: Collection,
-    started: list[IndexEntry],
+    started: list[CollectionIndex],
     batch: int = BUILD_BATCH,
-    replaced: IndexEntry | None = None,
+    replaced: CollectionIndex | None = None,
     dropped: Sequence[str] = (),
 ) -> None:
     """Fills indexes that `start_indexes` has added, and makes them ready.
@@ -95,7 +95,7 @@ def finish_build(
     batch: maximum records between two steps; fewer if their keys are slow to generate. replaced: an existing index that
     the only new one replaces. dropped: names of existing indexes that are dropped in the unit of work that stores the
     new ones; a new one may have such a name.
-    DuplicateKeyError (11000) where living documents share a unique key; CannotIndexParallelArrays (171);
+    DuplicateKeyError (11000) where unexpired documents share a unique key; CannotIndexParallelArrays (171);
     IndexBuildAborted (276) if one of them, or the collection, is dropped meanwhile; MaxTimeMSExpired (50).
     Nothing of them is left after an error.
     """
@@ -115,7 +115,7 @@ def finish_build(
         op.builds_on = None
 
 
-def _discard(op: OperationContext, collection: Collection, started: list[IndexEntry]) -> None:
+def _discard(op: OperationContext, collection: Collection, started: list[CollectionIndex]) -> None:
     with Undivided():
         left = [index for index in started if index in collection.indexes]
         if not left or collection.dropped:
@@ -126,7 +126,7 @@ def _discard(op: OperationContext, collection: Collection, started: list[IndexEn
             op.catalog.abandon_indexes(collection, left)
 
 
-def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry], batch: int) -> None:
+def _fill(op: OperationContext, collection: Collection, indexes: list[CollectionIndex], batch: int) -> None:
     build_end = indexes[0].build_end
     built_through = 0
     conflicts = 0
@@ -165,7 +165,7 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[IndexEntry
             op.check_interrupt()
 
 
-def _check_wanted(collection: Collection, indexes: list[IndexEntry]) -> None:
+def _check_wanted(collection: Collection, indexes: list[CollectionIndex]) -> None:
     """IndexBuildAborted (276) if the collection or an index was dropped meanwhile."""
     if collection.dropped:
         raise CommandError(ErrorCode.IndexBuildAborted, _failed(collection, "the collection was dropped"))
@@ -178,7 +178,9 @@ def _failed(collection: Collection, reason: str) -> str:
     return f"Index build failed: Collection {collection.namespace} :: caused by :: {reason}"
 
 
-def _add_batch(op: OperationContext, collection: Collection, indexes: list[IndexEntry], records: list[Record]) -> None:
+def _add_batch(
+    op: OperationContext, collection: Collection, indexes: list[CollectionIndex], records: list[Record]
+) -> None:
     """Adds the keys of a batch to all indexes, in one unit of work. WriteConflict: the caller reads the batch again."""
     unit = op.recovery_unit.write(collection)
     try:
@@ -202,7 +204,7 @@ class _Batch:
     indexed too, since they become visible again if TTL is turned off.
     """
 
-    def __init__(self, unit: WriteUnit, indexes: list[IndexEntry], records: list[Record]) -> None:
+    def __init__(self, unit: WriteUnit, indexes: list[CollectionIndex], records: list[Record]) -> None:
         self._unit = unit
         self._indexes = indexes
         self._records = records
@@ -212,8 +214,8 @@ class _Batch:
         self._deleted: set[int] = set()
 
     def make_keys(self) -> None:
-        """Generates all keys. Raises the error of `IndexEntry.keys_of` if a record that is not expired has none, and
-        those of `check_interrupt`: the words of 16 MB of text take seconds, and an error ends the unit of work."""
+        """Generates all keys. Raises the error of `CollectionIndex.keys_of` if a record that is not expired has none,
+        and those of `check_interrupt`: the words of 16 MB of text take seconds, and an error ends the unit of work."""
         begun = begin_evaluation()
         try:
             self._make_keys()

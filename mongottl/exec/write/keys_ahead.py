@@ -2,8 +2,8 @@
 
 A unit of work is never left: an array of half a million numbers in an indexed field would keep everybody waiting for
 as long as making its keys takes, which is most of what its insert takes. The keys of a document depend on its bytes
-and on the index alone, so they are made beforehand, in an evaluation that others interrupt; `IndexEntry.keys_of` finds
-them, if the document that is written then is the same.
+and on the index alone, so they are made beforehand, in an evaluation that others interrupt; `CollectionIndex.keys_of`
+finds them, if the document that is written then is the same.
 
     insert, update or delete:   make the keys ............. (others run) ─► check again ─► unit of work
     index build, purge:         read ─► keys missing? ─► make the keys (others run) ─► read again ─► unit of work
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.keys import MadeKeys
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.errors import CommandError, is_interruption
@@ -26,7 +26,7 @@ class KeysAhead:
     """A block in which keys that were made ahead are found: `with KeysAhead() as ahead: ahead.make(…)`."""
 
     def __init__(self) -> None:
-        self._made: list[tuple[IndexEntry, MadeKeys]] = []
+        self._made: list[tuple[CollectionIndex, MadeKeys]] = []
 
     def __enter__(self) -> "KeysAhead":
         return self
@@ -42,7 +42,7 @@ class KeysAhead:
             index.made_ahead.remove(made)
         self._made = []
 
-    def lacks(self, indexes: Sequence[IndexEntry], document: bytes) -> bool:
+    def lacks(self, indexes: Sequence[CollectionIndex], document: bytes) -> bool:
         """Whether the document is long and `make` is still to be called for it."""
         if len(document) < AHEAD_BYTES:
             return False
@@ -50,7 +50,7 @@ class KeysAhead:
             any(index is known and made.document == document for known, made in self._made) for index in indexes
         )
 
-    def make(self, indexes: Sequence[IndexEntry], document: bytes) -> None:
+    def make(self, indexes: Sequence[CollectionIndex], document: bytes) -> None:
         """Makes the keys of a document, if it is long. The errors of `check_interrupt`.
 
         A document that has no valid keys is not refused here, but where it is written.

@@ -13,7 +13,7 @@ validated, since a collection may hold documents that are older than its validat
 from collections.abc import Sequence
 
 from mongottl.catalog.catalog import Catalog
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import spelled_otherwise
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
@@ -39,9 +39,9 @@ class LoadingCatalog(Catalog):
         loaded = self._loaded_here.get(f"{database}.{name}")
         return super().find(database, name) if loaded is None else loaded
 
-    def stored(self, database: str, name: str) -> Collection | None:
+    def stored_collection(self, database: str, name: str) -> Collection | None:
         loaded = self._loaded_here.get(f"{database}.{name}")
-        return super().stored(database, name) if loaded is None else loaded
+        return super().stored_collection(database, name) if loaded is None else loaded
 
     def database_spelled_otherwise(self, database: str) -> str | None:
         stored = super().database_spelled_otherwise(database)
@@ -55,15 +55,15 @@ class LoadingCatalog(Catalog):
         self._loaded_here[collection.namespace] = collection
         return collection
 
-    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> IndexEntry:
+    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
         return self.shared.start_index(collection, descriptor)
 
     def finish_indexes(
         self,
         collection: Collection,
-        built: list[IndexEntry],
-        replaced: IndexEntry | None = None,
-        dropped: Sequence[IndexEntry] = (),
+        built: list[CollectionIndex],
+        replaced: CollectionIndex | None = None,
+        dropped: Sequence[CollectionIndex] = (),
     ) -> None:
         for index in built:
             index.ready = True

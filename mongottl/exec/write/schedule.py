@@ -9,7 +9,7 @@ TTL indexes. A document is counted once for each rule that it follows, and in a 
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.key_ranges import ascending_values
 from mongottl.document.keystring import value_range
 from mongottl.document.types import INT64_MAX, INT64_MIN, Date, Int64, Value
@@ -148,7 +148,7 @@ def _count_records(
 def _count_entries(
     service: ServiceContext,
     collection: Collection,
-    index: IndexEntry,
+    index: CollectionIndex,
     first: Value,
     last: Value,
     most: int,
@@ -174,7 +174,7 @@ def _count_entries(
     return min(total, most)
 
 
-def _is_usable(collection: Collection, index: IndexEntry) -> bool:
+def _is_usable(collection: Collection, index: CollectionIndex) -> bool:
     return index.ready and index.has_keys and not collection.dropped and index in collection.indexes
 
 

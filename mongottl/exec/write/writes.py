@@ -6,7 +6,7 @@ deleted first, and the write is tried again.
 
 from typing import Final
 
-from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection, IndexEntry
+from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection, CollectionIndex
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.interrupt import check_interrupt
 from mongottl.document.keystring import encode_value
@@ -261,7 +261,7 @@ def _record_id_bytes(value: Value) -> int:
     return len(encode_value(value))
 
 
-def _insert_keys(unit: WriteUnit, index: IndexEntry, documents: list[bytes], rids: list[int]) -> None:
+def _insert_keys(unit: WriteUnit, index: CollectionIndex, documents: list[bytes], rids: list[int]) -> None:
     data = unit.index(index)
     entries: list[tuple[bytes, int]] = []
     size = 0
@@ -339,7 +339,7 @@ class _ExpiredDuplicate(Exception):
         self.record = record
 
 
-def _insert_or_explain(unit: WriteUnit, index: IndexEntry, document: bytes, keys: list[bytes], rid: int) -> None:
+def _insert_or_explain(unit: WriteUnit, index: CollectionIndex, document: bytes, keys: list[bytes], rid: int) -> None:
     """Adds index entries; a duplicate becomes _ExpiredDuplicate or a DuplicateKeyError that names key and value."""
     collection = unit.collection
     data = unit.index(index)
@@ -389,7 +389,7 @@ def remove_expired(op: OperationContext, collection: Collection, record: Record)
 
 
 def duplicate_key_error(
-    service: ServiceContext, collection: Collection, index: IndexEntry, document: bytes, key: bytes
+    service: ServiceContext, collection: Collection, index: CollectionIndex, document: bytes, key: bytes
 ) -> DuplicateKeyError:
     """The dialect's error of a key that another document has."""
     values = index.keys.values_of_key(document, key)
@@ -403,19 +403,19 @@ def update_record(
     collection: Collection,
     old: Record,
     document: bytes,
-    own: bool = False,
+    by_server: bool = False,
     driver: UpdateDriver | None = None,
 ) -> Record:
     """Replaces a record's document; `_ts` becomes the time of the write. The new record.
 
-    own: whether the server itself writes the document, which then may exceed the size limit of clients' documents.
+    by_server: whether the server itself writes the document, which may then exceed the size limit of clients.
     driver: the update that made it, for the oplog.
 
     DuplicateKeyError (11000) if another record that is not expired has one of the new unique keys,
     DocumentValidationFailure (121) if the collection's validator refuses the changed document, WriteConflict if the
     record has changed or expired since it was read.
     """
-    if not own:
+    if not by_server:
         check_size(op, collection, document)
     if collection.shard_key is not None:
         replaces = driver is not None and driver.kind == "replacement"
@@ -424,7 +424,7 @@ def update_record(
     for _ in range(_MAX_CONFLICTS):
         unit = op.recovery_unit.write(collection)
         if op.was_left:
-            _check_living(unit, [old])
+            _check_unexpired(unit, [old])
         if collection.validator is not None and document != old[1]:
             check_document(op, collection, document, old[1])
         new: Record = (old[0], document, unit.now_s, ttl_s)
@@ -458,7 +458,7 @@ def update_records(
         return
     collection = unit.collection
     if op.was_left:
-        _check_living(unit, [record for record, _ in changes])
+        _check_unexpired(unit, [record for record, _ in changes])
     if collection.shard_key is not None:
         for record, document in changes:
             check_keeps_shard_key(op, collection.shard_key, record[1], document, False)
@@ -496,7 +496,7 @@ def update_records(
 
 def _move_keys(
     unit: WriteUnit,
-    index: IndexEntry,
+    index: CollectionIndex,
     old: Record,
     document: bytes,
 ) -> None:
@@ -530,13 +530,13 @@ def delete_batch(op: OperationContext, collection: Collection, records: list[Rec
 def _delete_batch(op: OperationContext, collection: Collection, records: list[Record]) -> None:
     unit = op.recovery_unit.write(collection)
     if op.was_left:
-        _check_living(unit, records)
+        _check_unexpired(unit, records)
     with unit:
         unit.delete(records)
         unit.commit()
 
 
-def _check_living(unit: WriteUnit, records: list[Record]) -> None:
+def _check_unexpired(unit: WriteUnit, records: list[Record]) -> None:
     """WriteConflict if one of these records has expired since it was read, as it may have if others have run. Writing
     them finds out whether they have changed."""
     for record in records:

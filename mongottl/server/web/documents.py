@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.compare import bracket_of, bracket_of_type
 from mongottl.document.keystring import HIGHEST_KEY, bracket_range, encode_raw
@@ -179,16 +179,16 @@ class Documents:
     def _due_ms(self, asked: _Asked, document: bytes) -> int | None:
         """When a document expires, by the rules of its collection at present; None if it never does."""
         service = self._shell.service
-        collection = self.stored(asked)
+        collection = self.stored_collection(asked)
         if collection is None:
             return None
         record = None if collection.default_ttl_s == NO_TTL else self._record(collection, document)
         due_s = document_due_s(service, collection, document, record)
         return None if due_s == NEVER_AT_S else due_s * MS_PER_S
 
-    def stored(self, asked: _Asked) -> Collection | None:
+    def stored_collection(self, asked: _Asked) -> Collection | None:
         """The collection that was read; None for views, and for what the server shows as a collection."""
-        return self._shell.service.catalog.stored(asked.database, asked.collection)
+        return self._shell.service.catalog.stored_collection(asked.database, asked.collection)
 
     def _record(self, collection: Collection, document: bytes) -> Record | None:
         """The record that has this document's `_id`; None if there is none any more."""
@@ -200,7 +200,7 @@ class Documents:
             key = partition_key(collection, document)
         return None if index is None or key is None else unit.index(index).fetch_exact(unit.records(collection), key)
 
-    def first_behind(self, collection: Collection, index: IndexEntry, type_code: int) -> bytes | None:
+    def first_behind(self, collection: Collection, index: CollectionIndex, type_code: int) -> bytes | None:
         """The first document, by `_id`, whose `_id` is of a type that comes after this one; None if there is none."""
         unit = RecoveryUnit(self._shell.service)
         low = bracket_range(bracket_of_type(type_code))[1]
@@ -255,7 +255,7 @@ class _Reading:
         self._client = client
         self._asked = asked
         self._end_s = end_s
-        collection = source.stored(asked)
+        collection = source.stored_collection(asked)
         self._collection = collection if collection is not None and collection.time_series is None else None
         self.is_ordered = self._collection is not None
 
@@ -282,7 +282,7 @@ class _Reading:
                 found += batch.documents
                 if batch.has_more or len(found) > PAGE_DOCUMENTS:
                     return _Batch(found, batch.has_more)
-            collection = self._source.stored(self._asked)
+            collection = self._source.stored_collection(self._asked)
             index = None if collection is None else _id_index(collection)
             if collection is None or index is None:
                 return _Batch(found, False)
@@ -319,7 +319,7 @@ class _Reading:
         return Place(place.after, place.skip + unnamed)
 
 
-def _id_index(collection: Collection) -> IndexEntry | None:
+def _id_index(collection: Collection) -> CollectionIndex | None:
     return next((index for index in collection.indexes if index.descriptor.is_id and index.has_keys), None)
 
 

@@ -106,9 +106,9 @@ class Live:
             await trio.sleep(self.history.wait_s())
             self.history.add_point()
             if self.viewers:
-                self._tell()
+                self._wake_viewers()
 
-    def _tell(self) -> None:
+    def _wake_viewers(self) -> None:
         self.news.set()
         self.news = trio.Event()
 
@@ -124,7 +124,7 @@ class Live:
             except Exception as error:  # the server goes on, and the page says that it does not know
                 self.schedule = self._failed("schedule", error)
             self.schedule_number += 1
-            self._tell()
+            self._wake_viewers()
             took_s = clock.monotonic_s() - began_s
             with trio.move_on_after(max(INTERVAL_S, took_s / _SCHEDULE_PART)):
                 await self._outdated.wait()
@@ -133,7 +133,7 @@ class Live:
         """Has both texts made at once."""
         self._clock_changes += 1
         self._outdated.set()
-        self._tell()
+        self._wake_viewers()
 
     def status(self) -> str:
         """The present status."""

@@ -1,6 +1,6 @@
 """What holds for arguments and results, whatever store they are of."""
 
-from mongottl.storage.interface import MAX_RECORD_ID, IndexEntry, KeyRange, Record
+from mongottl.storage.interface import MAX_RECORD_ID, KeyEntry, KeyRange, Record
 
 # What `ttl` may be: 2^31 - 1 is Cosmos's largest, 0 stands for none, -1 for never.
 _MAX_TTL_S = (1 << 31) - 1
@@ -34,7 +34,7 @@ def check_entry(key: bytes, record_id: int) -> None:
     assert type(record_id) is int and 0 < record_id < MAX_RECORD_ID
 
 
-def check_range(method: str, key_range: KeyRange, after: IndexEntry | None, limit: int) -> None:
+def check_range(method: str, key_range: KeyRange, after: KeyEntry | None, limit: int) -> None:
     low, high = key_range.low, key_range.high
     assert type(low) is bytes and type(high) is bytes
     assert limit > 0

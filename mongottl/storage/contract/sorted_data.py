@@ -12,7 +12,7 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DuplicateKey,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     Record,
     RecordStore,
@@ -35,7 +35,7 @@ class ContractSortedData(SortedDataInterface):
         else:
             self.engine.require_open(method)
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         self._require("insert", True)
         for key, record_id in entries:
             check_entry(key, record_id)
@@ -52,14 +52,14 @@ class ContractSortedData(SortedDataInterface):
         assert set(after) == set(before) | {(key, record_id) for key, record_id in entries}
         self._check_unique(after)
 
-    def _check_duplicate(self, error: DuplicateKey, entries: list[IndexEntry], before: list[IndexEntry]) -> None:
+    def _check_duplicate(self, error: DuplicateKey, entries: list[KeyEntry], before: list[KeyEntry]) -> None:
         assert self.unique, "insert: DuplicateKey from sorted data that is not unique"
         key, record_id = entries[error.position]
         assert error.key == key and error.existing_record_id != record_id
         holders = before + entries[: error.position]
         assert (key, error.existing_record_id) in holders, "insert: no such holder"
 
-    def _check_unique(self, entries: list[IndexEntry]) -> None:
+    def _check_unique(self, entries: list[KeyEntry]) -> None:
         if self.unique:
             keys = [key for key, _ in entries]
             assert len(set(keys)) == len(keys), "a unique key is there twice"
@@ -79,7 +79,7 @@ class ContractSortedData(SortedDataInterface):
         assert set(after) == {*before, (key, record_id)}
         self._check_unique(after)
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         self._require("remove", True)
         for key, record_id in entries:
             check_entry(key, record_id)
@@ -99,8 +99,8 @@ class ContractSortedData(SortedDataInterface):
         assert self.inner.find_exact([key]) == [entry for entry in before if entry != (key, record_id)]
 
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
         max_bytes = self._bytes_of_range("scan", key_range, after, limit, max_bytes)
         with Allowed("scan"):
             entries, more = self.inner.scan(key_range, after, limit, max_bytes)
@@ -112,7 +112,7 @@ class ContractSortedData(SortedDataInterface):
         return entries, more
 
     def _bytes_of_range(
-        self, method: str, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int
+        self, method: str, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int
     ) -> int:
         """Checks what a range is asked for with; the bytes that the engine within is given."""
         self._require(method, False)
@@ -121,7 +121,7 @@ class ContractSortedData(SortedDataInterface):
         return self.engine.batch_bytes(max_bytes)
 
     def _check_scan(
-        self, method: str, entries: list[IndexEntry], key_range: KeyRange, after: IndexEntry | None, limit: int
+        self, method: str, entries: list[KeyEntry], key_range: KeyRange, after: KeyEntry | None, limit: int
     ) -> None:
         assert len(entries) <= limit
         last = after
@@ -137,7 +137,7 @@ class ContractSortedData(SortedDataInterface):
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -177,7 +177,7 @@ class ContractSortedData(SortedDataInterface):
             assert entries == [(key, record[0])] and store.find_record(record[0]) == record
         return record
 
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         self._require("find_exact", False)
         assert len(set(keys)) == len(keys), "find_exact: a key is given twice"
         with Allowed("find_exact"):
@@ -196,7 +196,7 @@ class ContractSortedData(SortedDataInterface):
         assert (found > 0) == bool(self.inner.scan(key_range, None, 1)[0])
         return found
 
-    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         self._require("entry_at", False)
         assert key_range.forward, "entry_at: a backward range"
         check_range("entry_at", key_range, after, max(offset, 1))

@@ -13,7 +13,7 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DuplicateKey,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     Record,
     RecordStore,
@@ -188,7 +188,7 @@ class MemorySortedData(SortedDataInterface):
         self._map = saved.map.fork()
         self._units.release(saved)
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         self._units.require_unit()
         if self._saved is not None:
             self._fork(self._saved)
@@ -233,7 +233,7 @@ class MemorySortedData(SortedDataInterface):
         if not self._blocks.insert(keys, rids):
             self._units.log(_UndoEntries(self, keys, rids, True))
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         self._units.require_unit()
         keys: list[bytes] = []
         rids: list[int] = []
@@ -247,8 +247,8 @@ class MemorySortedData(SortedDataInterface):
         self._remove([key], [record_id])
 
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
         self._units.require_open()
         keys, rids = self._blocks.slice(key_range.low, key_range.high, after, limit, key_range.forward)
         more = len(keys) >= limit
@@ -267,7 +267,7 @@ class MemorySortedData(SortedDataInterface):
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -304,9 +304,9 @@ class MemorySortedData(SortedDataInterface):
             return None
         return cast("Record | None", records.get(rid))
 
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         self._units.require_open()
-        found: list[IndexEntry] = []
+        found: list[KeyEntry] = []
         for key in keys:
             if self.unique:
                 held = self._map.get(key)
@@ -321,7 +321,7 @@ class MemorySortedData(SortedDataInterface):
         self._units.require_open()
         return self._blocks.count(key_range.low, key_range.high)
 
-    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         self._units.require_open()
         if after is None:
             return self._blocks.entry_behind(key_range.low, 0, key_range.high, offset)

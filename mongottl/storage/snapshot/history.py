@@ -14,7 +14,7 @@ snapshots are open. The images are bounded in memory: when they exceed the bound
 from bisect import bisect_right
 from typing import Final
 
-from mongottl.storage.interface import IndexEntry, Record, StorageError
+from mongottl.storage.interface import KeyEntry, Record, StorageError
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
 
 MAX_HISTORY_BYTES: Final = 256 * 1024 * 1024
@@ -24,7 +24,7 @@ _OVERHEAD_BYTES: Final = 160
 # (number of the commit, record id, the record before that commit or None if there was none).
 RecordImage = tuple[int, int, Record | None]
 # (number of the commit, entry, whether it was there before that commit).
-EntryImage = tuple[int, IndexEntry, bool]
+EntryImage = tuple[int, KeyEntry, bool]
 
 
 class SnapshotTooOld(StorageError):
@@ -44,7 +44,7 @@ class CommitImages:
 
     def __init__(self) -> None:
         self.records: Final[dict[str, dict[int, Record | None]]] = {}
-        self.entries: Final[dict[str, dict[IndexEntry, bool]]] = {}
+        self.entries: Final[dict[str, dict[KeyEntry, bool]]] = {}
 
     def add_record(self, ident: str, record_id: int, before: Record | None) -> None:
         """before: the record as it was, or None if there was none."""
@@ -54,7 +54,7 @@ class CommitImages:
         if record_id not in images:
             images[record_id] = before
 
-    def add_entry(self, ident: str, entry: IndexEntry, before: bool) -> None:
+    def add_entry(self, ident: str, entry: KeyEntry, before: bool) -> None:
         """before: whether the entry was there."""
         images = self.entries.get(ident)
         if images is None:

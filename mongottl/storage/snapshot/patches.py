@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from typing import Final
 
-from mongottl.storage.interface import IndexEntry, Record
+from mongottl.storage.interface import KeyEntry, Record
 
 
 class RecordPatch:
@@ -35,16 +35,16 @@ class EntryPatch:
     """
 
     def __init__(self) -> None:
-        self.images: Final[dict[IndexEntry, bool]] = {}
-        self.order: Final[list[IndexEntry]] = []
+        self.images: Final[dict[KeyEntry, bool]] = {}
+        self.order: Final[list[KeyEntry]] = []
 
-    def add(self, entry: IndexEntry, present: bool) -> None:
+    def add(self, entry: KeyEntry, present: bool) -> None:
         """Says whether the view has an entry."""
         if entry not in self.images:
             insort(self.order, entry)
         self.images[entry] = present
 
-    def discard(self, entry: IndexEntry) -> None:
+    def discard(self, entry: KeyEntry) -> None:
         """Removes an entry from the patch: the view then has it if its base has it."""
         del self.images[entry]
         del self.order[bisect_left(self.order, entry)]

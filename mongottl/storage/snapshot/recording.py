@@ -3,7 +3,7 @@
 from typing import Final
 
 from mongottl.storage.forwarding import ForwardingEntries, ForwardingRecords
-from mongottl.storage.interface import IndexEntry, NewRecord, Record, RecordStore, SortedDataInterface
+from mongottl.storage.interface import KeyEntry, NewRecord, Record, RecordStore, SortedDataInterface
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import CommitImages
 
@@ -65,7 +65,7 @@ class RecordingEntries(ForwardingEntries):
         self._images: Final = images
         self._claims: Final = claims
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         self._check(entries)
         before = self._stored(entries)
         self.inner.insert(entries)
@@ -75,7 +75,7 @@ class RecordingEntries(ForwardingEntries):
     def insert_one(self, key: bytes, record_id: int) -> None:
         self.insert([(key, record_id)])
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         self._check(entries)
         before = self._stored(entries)
         self.inner.remove(entries)
@@ -85,13 +85,13 @@ class RecordingEntries(ForwardingEntries):
     def remove_one(self, key: bytes, record_id: int) -> None:
         self.remove([(key, record_id)])
 
-    def _check(self, entries: list[IndexEntry]) -> None:
+    def _check(self, entries: list[KeyEntry]) -> None:
         claims = self._claims
         if self.unique and claims is not None and claims.any:
             for entry in entries:
                 claims.check_key(self.ident, entry[0])
 
-    def _stored(self, entries: list[IndexEntry]) -> set[IndexEntry]:
+    def _stored(self, entries: list[KeyEntry]) -> set[KeyEntry]:
         return set(self.inner.find_exact(list(dict.fromkeys([entry[0] for entry in entries]))))
 
     def inner_records(self, records: RecordStore) -> RecordStore:

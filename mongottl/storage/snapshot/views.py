@@ -14,7 +14,7 @@ from mongottl.storage.interface import (
     DueEntry,
     ExpiryIndex,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     NewRecord,
     Record,
@@ -179,15 +179,15 @@ class PatchedEntries(SortedDataInterface):
         self.base: Final = base
         self.patch: Final = patch
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         raise _not_writable()
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         raise _not_writable()
 
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
         low = key_range.low
         high = key_range.high
         forward = key_range.forward
@@ -215,7 +215,7 @@ class PatchedEntries(SortedDataInterface):
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -228,7 +228,7 @@ class PatchedEntries(SortedDataInterface):
             return self.base.fetch_exact(records, key)
         return super().fetch_exact(records, key)
 
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
         images = self.patch.images
         order = self.patch.order
         if not order:
@@ -237,7 +237,7 @@ class PatchedEntries(SortedDataInterface):
         for key, record_id in self.base.find_exact(keys):
             if (key, record_id) not in images:
                 by_key.setdefault(key, []).append(record_id)
-        found: list[IndexEntry] = []
+        found: list[KeyEntry] = []
         for key in keys:
             ids = by_key.get(key, [])
             at = bisect_left(order, (key, 0))
@@ -248,7 +248,7 @@ class PatchedEntries(SortedDataInterface):
             found += [(key, record_id) for record_id in sorted(ids)]
         return found
 
-    def _patched(self, key_range: KeyRange) -> list[IndexEntry]:
+    def _patched(self, key_range: KeyRange) -> list[KeyEntry]:
         """The entries of the patch in a range."""
         order = self.patch.order
         return order[bisect_left(order, (key_range.low, 0)) : bisect_left(order, (key_range.high, 0))]
@@ -262,13 +262,13 @@ class PatchedEntries(SortedDataInterface):
                 count += self.patch.images[entry] - (entry in before)
         return count
 
-    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         if not self._patched(key_range):
             return self.base.entry_at(key_range, after, offset)
         return super().entry_at(key_range, after, offset)
 
 
-def _first_entries(entries: list[IndexEntry], limit: int, max_bytes: int) -> tuple[list[IndexEntry], bool]:
+def _first_entries(entries: list[KeyEntry], limit: int, max_bytes: int) -> tuple[list[KeyEntry], bool]:
     """The first entries within both limits, and whether any were left out."""
     size = 0
     for i in range(len(entries)):

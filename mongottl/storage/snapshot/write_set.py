@@ -19,7 +19,7 @@ from typing import Final
 from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.storage.interface import (
     DuplicateKey,
-    IndexEntry,
+    KeyEntry,
     NewRecord,
     Record,
     RecordStore,
@@ -65,7 +65,7 @@ class WriteSet(ClaimOwner):
         self._claimed_keys: list[tuple[str, bytes]] = []
         # What the open statement has changed: patch, id or entry, whether there was an image, and which.
         self._record_undo: list[tuple[RecordPatch, int, bool, Record | None]] = []
-        self._entry_undo: list[tuple[EntryPatch, IndexEntry, bool, bool]] = []
+        self._entry_undo: list[tuple[EntryPatch, KeyEntry, bool, bool]] = []
         self._bytes_before: int = 0
 
     def _require_open(self) -> None:
@@ -141,7 +141,7 @@ class WriteSet(ClaimOwner):
         patch.add(record_id, image)
         self._grow(0 if image is None else len(image[1]))
 
-    def put_entry(self, patch: EntryPatch, entry: IndexEntry, present: bool) -> None:
+    def put_entry(self, patch: EntryPatch, entry: KeyEntry, present: bool) -> None:
         """Adds or removes an entry of the transaction. WriteSetTooLarge."""
         self._require_open()
         self._entry_undo.append((patch, entry, entry in patch.images, patch.images.get(entry, False)))
@@ -243,19 +243,19 @@ class OwnEntries(PatchedEntries):
         self._own = own
         self._raw = raw
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         if self.unique:
             self._check_unique(entries)
         for entry in entries:
             self._own.put_entry(self.patch, entry, True)
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         for entry in entries:
             if self.unique:
                 self._own.claim_key(self.ident, entry[0])
             self._own.put_entry(self.patch, entry, False)
 
-    def _check_unique(self, entries: list[IndexEntry]) -> None:
+    def _check_unique(self, entries: list[KeyEntry]) -> None:
         """DuplicateKey if the transaction sees the key at another record, SnapshotConflict if it exists unseen."""
         added: dict[bytes, int] = {}
         for position, (key, record_id) in enumerate(entries):

@@ -25,7 +25,7 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, IndexEntry, NewRecord, Record
+from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, KeyEntry, NewRecord, Record
 from mongottl.storage.untracked import untrack
 
 # Records of a block, at most. Ranges without records can make it cover any number of ids.
@@ -321,7 +321,7 @@ class RecordCache:
                     break
         return cast("list[Record]", found), taken
 
-    def fetch(self, entries: list[IndexEntry], max_bytes: i64) -> tuple[list[FetchedEntry], bool] | None:
+    def fetch(self, entries: list[KeyEntry], max_bytes: i64) -> tuple[list[FetchedEntry], bool] | None:
         """Index entries with their records, up to the one whose document reaches `max_bytes`; whether one does. None if
         some of the records are not kept, or missing."""
         found: list[object] = []

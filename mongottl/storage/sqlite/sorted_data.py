@@ -12,7 +12,7 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DuplicateKey,
     FetchedEntry,
-    IndexEntry,
+    KeyEntry,
     KeyRange,
     Record,
     RecordStore,
@@ -60,7 +60,7 @@ class SqliteSortedData(SortedDataInterface):
         self._ascending = ascending
         self._descending = descending
 
-    def insert(self, entries: list[IndexEntry]) -> None:
+    def insert(self, entries: list[KeyEntry]) -> None:
         if not self.unique:
             if entries:
                 self._connection.write_many(self._insert, entries)
@@ -94,7 +94,7 @@ class SqliteSortedData(SortedDataInterface):
             if existing != record_id:
                 raise DuplicateKey(key, existing, 0)
 
-    def remove(self, entries: list[IndexEntry]) -> None:
+    def remove(self, entries: list[KeyEntry]) -> None:
         if entries:
             self._connection.write_many(self._remove, entries)
 
@@ -102,9 +102,9 @@ class SqliteSortedData(SortedDataInterface):
         self._connection.write(self._remove, (key, record_id))
 
     def scan(
-        self, key_range: KeyRange, after: IndexEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
-    ) -> tuple[list[IndexEntry], bool]:
-        rows: list[IndexEntry]
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
+        rows: list[KeyEntry]
         if key_range.forward:
             key, record_id = (key_range.low, 0) if after is None else after
             sql = self._forward
@@ -123,7 +123,7 @@ class SqliteSortedData(SortedDataInterface):
         self,
         records: RecordStore,
         key_range: KeyRange,
-        after: IndexEntry | None,
+        after: KeyEntry | None,
         limit: int,
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
@@ -173,8 +173,8 @@ class SqliteSortedData(SortedDataInterface):
             return None
         return records.checked(row)
 
-    def find_exact(self, keys: list[bytes]) -> list[IndexEntry]:
-        found: list[IndexEntry] = []
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
+        found: list[KeyEntry] = []
         if len(keys) <= FEW:
             for key in keys:
                 found.extend(self._connection.read(self._find, (key,)))
@@ -187,7 +187,7 @@ class SqliteSortedData(SortedDataInterface):
     def count_range(self, key_range: KeyRange) -> int:
         return int(self._connection.read_row(self._count, (key_range.low, key_range.high))[0])
 
-    def entry_at(self, key_range: KeyRange, after: IndexEntry | None, offset: int) -> IndexEntry | None:
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
         key, rid = (key_range.low, 0) if after is None else after
         rows = self._connection.read(self._entry_at, (key, rid, key_range.high, offset))
         return rows[0] if rows else None

@@ -10,7 +10,7 @@ import pytest
 from pymongo.errors import DuplicateKeyError, ExecutionTimeout, OperationFailure, WriteError
 
 import mongottl
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import Naming
 from mongottl.commands import CommandSpec, Reply
@@ -79,7 +79,7 @@ class Small(Dialect, CommandHooks):
     def document_too_large(self, length: int, error: RefusedWrite) -> RefusedWrite:
         return RefusedWrite(ErrorCode.BSONObjectTooLarge, f"{length} bytes are too many")
 
-    def duplicate_key(self, collection: Collection, index: IndexEntry, key_value: bytes) -> DuplicateKey:
+    def duplicate_key(self, collection: Collection, index: CollectionIndex, key_value: bytes) -> DuplicateKey:
         return DuplicateKey(ErrorCode.DuplicateKey, f"{index.name} has that already", key_value=key_value)
 
     def has_hello(self) -> bool:

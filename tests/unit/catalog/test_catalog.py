@@ -8,7 +8,7 @@ import bson
 import pytest
 
 from mongottl.catalog.catalog import Catalog
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
@@ -34,7 +34,7 @@ def spec(**options: Any) -> Any:
     return parse_index_spec(bson.encode({"key": {"a": 1}, "name": "a_1", **options}))
 
 
-def build(catalog: Catalog, collection: Collection, **options: Any) -> IndexEntry:
+def build(catalog: Catalog, collection: Collection, **options: Any) -> CollectionIndex:
     index = catalog.start_index(collection, spec(**options))
     catalog.finish_indexes(collection, [index])
     return index
@@ -227,7 +227,7 @@ def test_an_index_on_ts_that_becomes_the_ttl_setting_loses_its_keys(catalog: Cat
     assert_stored(catalog)
 
 
-def is_multikey(index: IndexEntry) -> bool:
+def is_multikey(index: CollectionIndex) -> bool:
     return index.multikey
 
 
@@ -276,7 +276,7 @@ def _disk_full() -> None:
     raise EngineUnavailable("disk full")
 
 
-Change = Callable[[Catalog, Collection, IndexEntry], object]
+Change = Callable[[Catalog, Collection, CollectionIndex], object]
 
 CHANGES: dict[str, Change] = {
     "create": lambda catalog, c, i: catalog.create_collection("db", "new"),

@@ -6,13 +6,13 @@ import bson
 import pytest
 from bson import Int64
 
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 
 
-def index_on(key: dict[str, Any], **options: Any) -> IndexEntry:
+def index_on(key: dict[str, Any], **options: Any) -> CollectionIndex:
     spec = bson.encode({"v": 2, "key": key, "name": "i", **options})
-    return IndexEntry(IndexDescriptor(spec), "ident", None, True)
+    return CollectionIndex(IndexDescriptor(spec), "ident", None, True)
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,9 @@ def test_an_ended_transaction_keeps_no_memory(setup: Setup) -> None:
         transaction = setup.service.transactions.latest(KEY)
         assert transaction is not None
         assert setup.run({name: 1}, **statement(number), **{"$db": "admin"})["ok"] == 1
-        own = transaction.own
+        write_set = transaction.write_set
         assert not (transaction.collections or transaction.pending or transaction.ready_indexes or transaction.changes)
-        assert not (own.records or own.entries or own.stores or own.sorted_data)
+        assert not (write_set.records or write_set.entries or write_set.stores or write_set.sorted_data)
         assert setup.ended
 
 
@@ -162,12 +162,12 @@ def test_a_write_set_refuses_to_be_used_after_its_transaction(setup: Setup, use:
     transaction = setup.service.transactions.latest(KEY)
     collection = setup.service.catalog.lookup("test", "c")
     assert transaction is not None and collection is not None
-    own = transaction.own
-    writing = own.own_records(collection.store)
+    write_set = transaction.write_set
+    writing = write_set.own_records(collection.store)
     setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
     stores = {"records": (collection.store,), "entries": (collection.indexes[0].sorted_data,), "statement": ()}
     with pytest.raises(RuntimeError, match="after its transaction has ended"):
-        getattr(own, use)(*next(given for name, given in stores.items() if name in use))
+        getattr(write_set, use)(*next(given for name, given in stores.items() if name in use))
     with pytest.raises(RuntimeError, match="after its transaction has ended"):
         writing.insert_record(b"", 0, 0)
 

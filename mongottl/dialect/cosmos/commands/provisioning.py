@@ -8,7 +8,7 @@ Source: Microsoft's "Custom commands to manage data in Azure Cosmos DB for Mongo
 from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import ID_INDEX_NAME, IDENTICAL, IndexDescriptor
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
@@ -359,7 +359,7 @@ def _set_indexes(
     create_requested(op, request, with_collection, [index.name for index in dropped])
 
 
-def _is_kept(collection: Collection, index: IndexEntry, wanted: list[IndexDescriptor]) -> bool:
+def _is_kept(collection: Collection, index: CollectionIndex, wanted: list[IndexDescriptor]) -> bool:
     descriptor = index.descriptor
     if descriptor.name == ID_INDEX_NAME:
         return True

@@ -5,7 +5,7 @@ To add one: a module here with an `IndexAccess` and a line in the table below.
 
 from typing import Final
 
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.exec.plan.index_access.access import IndexAccess as IndexAccess
 from mongottl.exec.plan.index_access.btree import BtreeAccess
 from mongottl.exec.plan.index_access.geospatial import PlaneAccess, SphereAccess
@@ -24,6 +24,6 @@ INDEX_ACCESS: Final[dict[str, IndexAccess]] = {
 }
 
 
-def access_of(index: IndexEntry) -> IndexAccess:
+def access_of(index: CollectionIndex) -> IndexAccess:
     """The `IndexAccess` of an index's type."""
     return INDEX_ACCESS[index.descriptor.kind.name]

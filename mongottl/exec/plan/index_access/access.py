@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.plan.access_path import AccessPath, IndexPath
 from mongottl.exec.plan.predicates import Filter
@@ -18,7 +18,7 @@ class IndexAccess(ABC):
     """
 
     @abstractmethod
-    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+    def may_serve(self, index: CollectionIndex, filter: Filter, sort: SortPattern | None) -> bool:
         """False if there are certainly no candidates; a cheap test, since most indexes do not suit most queries."""
         raise NotImplementedError
 
@@ -26,7 +26,7 @@ class IndexAccess(ABC):
     def candidates(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -41,7 +41,7 @@ class IndexAccess(ABC):
     def hinted(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -60,7 +60,7 @@ class IndexAccess(ABC):
     def answering(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         part: MatchExpression,
         match: MatchExpression,
         filter: Filter,

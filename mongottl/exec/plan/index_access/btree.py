@@ -1,6 +1,6 @@
 """Ascending and descending indexes: ranges of values, and sorts."""
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.exec.plan.access_path import AccessPath, IndexPath
 from mongottl.exec.plan.bounds import BoundComponent, IndexBounds, bounds_of, components_of, sort_direction
 from mongottl.exec.plan.index_access.access import IndexAccess
@@ -13,10 +13,10 @@ from mongottl.query.sort import SortPattern
 class BtreeAccess(IndexAccess):
     """Access to indexes whose keys have one component per path; subclasses override `components`."""
 
-    def components(self, index: IndexEntry) -> list[BoundComponent]:
+    def components(self, index: CollectionIndex) -> list[BoundComponent]:
         return components_of(index)
 
-    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+    def may_serve(self, index: CollectionIndex, filter: Filter, sort: SortPattern | None) -> bool:
         leading = index.descriptor.paths[0].dotted
         if leading in filter.by_path or leading in filter.of_whole:
             return True
@@ -25,7 +25,7 @@ class BtreeAccess(IndexAccess):
     def candidates(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -45,7 +45,7 @@ class BtreeAccess(IndexAccess):
     def hinted(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,

@@ -3,7 +3,7 @@
 The ranges contain more than the region, so the filter is also tested on the documents.
 """
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_kinds.geospatial import (
     PLANE,
     SPHERE,
@@ -99,17 +99,17 @@ def _interval(low: Value, high: Value) -> Interval:
 class GeospatialAccess(BtreeAccess):
     """Access to 2d and 2dsphere indexes."""
 
-    def components(self, index: IndexEntry) -> list[BoundComponent]:
+    def components(self, index: CollectionIndex) -> list[BoundComponent]:
         raise NotImplementedError
 
-    def nearness(self, index: IndexEntry, near: NearExpression) -> Nearness:
+    def nearness(self, index: CollectionIndex, near: NearExpression) -> Nearness:
         """Distances from the point, in the operator's unit."""
         raise NotImplementedError
 
-    def keyed(self, index: IndexEntry, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
+    def keyed(self, index: CollectionIndex, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
         raise NotImplementedError
 
-    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+    def may_serve(self, index: CollectionIndex, filter: Filter, sort: SortPattern | None) -> bool:
         # Documents without the geo field are not in the index, so it serves geo predicates only.
         places = [
             path.dotted
@@ -121,7 +121,7 @@ class GeospatialAccess(BtreeAccess):
     def candidates(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -138,7 +138,7 @@ class GeospatialAccess(BtreeAccess):
     def answering(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         part: MatchExpression,
         match: MatchExpression,
         filter: Filter,
@@ -183,32 +183,32 @@ def _bounds_geo_field(bounds: IndexBounds) -> bool:
 class SphereAccess(GeospatialAccess):
     """Access to 2dsphere indexes."""
 
-    def components(self, index: IndexEntry) -> list[BoundComponent]:
+    def components(self, index: CollectionIndex) -> list[BoundComponent]:
         return [
             SphereComponent(component.path) if component.direction == SPHERE else component
             for component in components_of(index)
         ]
 
-    def nearness(self, index: IndexEntry, near: NearExpression) -> Nearness:
+    def nearness(self, index: CollectionIndex, near: NearExpression) -> Nearness:
         from mongottl.geometry.sphere_nearness import SphereNearness
 
         return SphereNearness(near.center, near.unit == METRES)
 
-    def keyed(self, index: IndexEntry, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
+    def keyed(self, index: CollectionIndex, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
         return _SphereKeys(nearness, prefixes)
 
 
 class PlaneAccess(GeospatialAccess):
     """Access to 2d indexes."""
 
-    def components(self, index: IndexEntry) -> list[BoundComponent]:
+    def components(self, index: CollectionIndex) -> list[BoundComponent]:
         geohash = geohash_of(index.descriptor.spec)
         return [
             PlaneComponent(component.path, geohash) if component.direction == PLANE else component
             for component in components_of(index)
         ]
 
-    def nearness(self, index: IndexEntry, near: NearExpression) -> Nearness:
+    def nearness(self, index: CollectionIndex, near: NearExpression) -> Nearness:
         geohash = geohash_of(index.descriptor.spec)
         if near.unit == PLANE_UNIT:
             if not geohash.has_within(near.center):
@@ -226,7 +226,7 @@ class PlaneAccess(GeospatialAccess):
 
         return SphereNearnessOnPlane(near.center, False, geohash)
 
-    def keyed(self, index: IndexEntry, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
+    def keyed(self, index: CollectionIndex, nearness: Nearness, prefixes: list[bytes]) -> KeyedNearness:
         return _PlaneKeys(nearness, prefixes, geohash_of(index.descriptor.spec))
 
 
@@ -251,7 +251,7 @@ class NearPath(AccessPath):
     def __init__(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         places: KeyedNearness,
         near: NearExpression,
         match: MatchExpression | None,

@@ -1,6 +1,6 @@
 """Hashed indexes: they serve equality only, as points among the hashes."""
 
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.catalog.index_kinds.hashed import HASHED
 from mongottl.document.hashing import hashed_value
 from mongottl.document.path import FieldPath
@@ -14,7 +14,7 @@ from mongottl.query.match.interval import Interval, point
 class HashedAccess(BtreeAccess):
     """Access to hashed indexes: btree indexes with one hashed component."""
 
-    def components(self, index: IndexEntry) -> list[BoundComponent]:
+    def components(self, index: CollectionIndex) -> list[BoundComponent]:
         return [
             HashedComponent(component.path) if component.direction == HASHED else component
             for component in components_of(index)

@@ -4,7 +4,7 @@ A compound text index with prefix fields serves searches with an equality on eac
 "$text" page and "Text Index Restrictions".
 """
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_kinds.text import TextKeyGenerator
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
@@ -28,7 +28,7 @@ class TextPath(AccessPath):
     def __init__(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         search: TextSearch,
         before: dict[str, Value],
         rest: list[MatchExpression],
@@ -63,13 +63,13 @@ class TextPath(AccessPath):
 
 
 class TextAccess(IndexAccess):
-    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+    def may_serve(self, index: CollectionIndex, filter: Filter, sort: SortPattern | None) -> bool:
         return False
 
     def candidates(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -79,7 +79,7 @@ class TextAccess(IndexAccess):
     def hinted(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -101,7 +101,7 @@ class TextAccess(IndexAccess):
     def answering(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         part: MatchExpression,
         match: MatchExpression,
         filter: Filter,

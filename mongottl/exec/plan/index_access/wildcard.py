@@ -13,7 +13,7 @@ arrays as values have no key either, except the empty document and an array with
 
 from typing import Final
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_kinds.wildcard import WildcardKeyGenerator
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.compare import BRACKET_ARRAY, BRACKET_OBJECT, BRACKET_STRING
@@ -64,13 +64,13 @@ class ValueComponent(BoundComponent):
 class WildcardAccess(IndexAccess):
     """Candidates for each path of the filter, or for the regular components before the wildcard alone."""
 
-    def may_serve(self, index: IndexEntry, filter: Filter, sort: SortPattern | None) -> bool:
+    def may_serve(self, index: CollectionIndex, filter: Filter, sort: SortPattern | None) -> bool:
         return bool(filter.conjuncts)
 
     def candidates(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -120,7 +120,7 @@ class WildcardAccess(IndexAccess):
     def hinted(
         self,
         collection: Collection,
-        index: IndexEntry,
+        index: CollectionIndex,
         match: MatchExpression,
         filter: Filter,
         sort: SortPattern | None,
@@ -165,7 +165,7 @@ def _narrowness(index_path: IndexPath) -> tuple[bool, int, int, int, bool]:
 
 def _index_path(
     collection: Collection,
-    index: IndexEntry,
+    index: CollectionIndex,
     match: MatchExpression,
     filter: Filter,
     sort: SortPattern | None,
@@ -191,7 +191,7 @@ def _index_path(
     return IndexPath(collection, bounds, match, filter.conjuncts, 0 if sort is None else sort_direction(bounds, sort))
 
 
-def _existing_paths(filter: Filter, index: IndexEntry) -> dict[str, None]:
+def _existing_paths(filter: Filter, index: CollectionIndex) -> dict[str, None]:
     """The paths that must exist, and whose every value has a key at the path or below it.
 
     Those with {$exists: true}, with `$type`, equal to an empty array, and with {$ne: null} if the path has no arrays.

@@ -7,7 +7,7 @@ import bson
 import pytest
 from bson import Int64
 
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.errors import CommandError
 from tests.running import Running
@@ -220,7 +220,7 @@ def test_numbers_of_a_2d_index_are_listed_in_their_types_and_kept_as_they_were(r
 @pytest.mark.slow
 def test_keys_that_a_document_may_have() -> None:
     spec = bson.encode({"key": {"a": 1}, "name": "a_1"})
-    index = IndexEntry(parse_index_spec(spec), "", None, False)
+    index = CollectionIndex(parse_index_spec(spec), "", None, False)
     with pytest.raises(CommandError) as caught:
         index.keys_of(bson.encode({"a": list(range(100_001))}))
     assert caught.value.code == 201

@@ -87,7 +87,9 @@ BUILD_CODES: Final = GONE | {ErrorCode.IndexBuildAborted}
 
 
 def is_valid(running: Waiting, reply: Document, code: int) -> bool:
-    found = running.run({"validate": "c", "full": True}) if running.service.catalog.stored("test", "c") else None
+    found = (
+        running.run({"validate": "c", "full": True}) if running.service.catalog.stored_collection("test", "c") else None
+    )
     return found is None or (found["valid"] and not found["errors"])
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mongottl.catalog.collection import Collection, IndexEntry
+from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_spec import parse_index_spec
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.running.stack import Steps
@@ -466,7 +466,7 @@ def test_an_index_is_exact_whatever_is_written_meanwhile(
             assert unique
             assert running.index_names() == ["_id_", "_ts_1"]
             assert len(running.engine.idents()) == 2
-            index = IndexEntry(parse_index_spec(bson.encode(spec)), "", None, False)
+            index = CollectionIndex(parse_index_spec(bson.encode(spec)), "", None, False)
             found = [index.keys_of(bson.encode(document)) for document in running.listed({"find": "c"})]
             keys = [key for keys in found for key in keys]
             assert len(set(keys)) < len(keys)

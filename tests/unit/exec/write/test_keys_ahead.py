@@ -5,7 +5,7 @@ from typing import Any
 import bson
 import pytest
 
-from mongottl.catalog.collection import IndexEntry
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.document.interrupt import in_undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
@@ -35,7 +35,7 @@ PATTERNS: list[tuple[Pattern, dict[str, Any]]] = [
 ]
 
 
-def noted(index: IndexEntry) -> tuple[bool, set[str], int]:
+def noted(index: CollectionIndex) -> tuple[bool, set[str], int]:
     return index.keys.saw_array, set(index.keys.array_paths), int(index.keys.type_bits)
 
 
