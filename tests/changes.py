@@ -3,7 +3,7 @@
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection
-from mongottl.document.types import BinData, Timestamp, Value
+from mongottl.document.types import BinData, Value
 from mongottl.document.walk import get_value
 from mongottl.oplog.change import Change, LoggedChange
 from mongottl.oplog.entry import OplogEntry, TransactionPart
@@ -35,7 +35,7 @@ def entry_of(
     change: LoggedChange, second: int = 5, increment: int = 1, part: TransactionPart | None = None
 ) -> OplogEntry:
     """The entry of a change at a second of both clocks."""
-    return OplogEntry(change, Timestamp(second, increment), second * 1000, part)
+    return OplogEntry(change, second, increment, second * 1000, part)
 
 
 def insert_entry(second: int, documents: list[bytes], uuid: Value = UUID) -> OplogEntry:

@@ -26,14 +26,15 @@ from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.splice import element, frame
 from mongottl.document.types import Value
 from mongottl.document.walk import find_field, get_value, skip_value
-from mongottl.query.difference import difference
+from mongottl.query.difference import NOT_AMBIGUOUS, difference
 from mongottl.storage.interface import NewRecord
 
 # The type and the name of `_id`, with its NUL.
 _BEFORE_ID_VALUE: Final = 5
-# The same of the last field of an update's description.
+# The same of the last field of an update's description; how one ends whose paths are not ambiguous, as most are.
 _PATHS: Final = b"disambiguatedPaths"
 _BEFORE_PATHS_VALUE: Final = len(_PATHS) + 2
+_NO_PATHS: Final = NOT_AMBIGUOUS + b"\0"
 # Memory of each document of a change, in addition to its bytes.
 _DOCUMENT_BYTES: Final = 100
 
@@ -175,6 +176,8 @@ class LoggedChange:
         whole = self.descriptions[index]
         if expanded:
             return whole
+        if whole.endswith(_NO_PATHS):
+            return frame(whole[4 : -len(_NO_PATHS)])
         _, paths = find_field(whole, _PATHS)
         return frame(whole[4 : paths - _BEFORE_PATHS_VALUE])
 

@@ -46,11 +46,11 @@ class OplogEntry:
     """
 
     def __init__(
-        self, change: LoggedChange, at: Timestamp, wall_ms: int, transaction: TransactionPart | None = None
+        self, change: LoggedChange, at_s: int, at_i: int, wall_ms: int, transaction: TransactionPart | None = None
     ) -> None:
         self.change: Final = change
-        self.at_s: Final[int] = at.time
-        self.at_i: Final[int] = at.inc
+        self.at_s: Final[int] = at_s
+        self.at_i: Final[int] = at_i
         self.wall_ms: Final[int] = wall_ms
         self.lsid: Final[bytes | None] = None if transaction is None else transaction.lsid
         self.txn_number: Final[int] = 0 if transaction is None else transaction.number
@@ -69,7 +69,9 @@ class OplogEntry:
     def described(self) -> "OplogEntry":
         """The entry with its change `described`; itself if it is."""
         change = self.change.described()
-        return self if change is self.change else OplogEntry(change, self.at, self.wall_ms, self.transaction)
+        if change is self.change:
+            return self
+        return OplogEntry(change, self.at_s, self.at_i, self.wall_ms, self.transaction)
 
     def size_bytes(self) -> int:
         return _ENTRY_BYTES + self.change.size_bytes()
@@ -172,7 +174,7 @@ def loaded_form(stored: bytes) -> OplogEntry:
     lsid = form.get("l")
     if isinstance(lsid, bytes):
         part = TransactionPart(lsid, _integer(form, "m"), _integer(form, "o"), _integer(form, "f"))
-    return OplogEntry(change, at, _integer(form, "w"), part)
+    return OplogEntry(change, at.time, at.inc, _integer(form, "w"), part)
 
 
 def _split(form: dict[str, Value], name: str) -> tuple[bytes, ...]:

@@ -43,7 +43,7 @@ class Oplog:
         self._retention_ms: int = retention_ms
         self._entries: list[OplogEntry] = []
         # What stands in the list for the entries that are dropped.
-        self._no_entry = OplogEntry(no_operation(), Timestamp(0, 0), 0)
+        self._no_entry = OplogEntry(no_operation(), 0, 0, 0)
         # How many these are, and the number of the first of the list.
         self._dropped: int = 0
         self._base: int = 0

@@ -23,7 +23,8 @@ _pack_length: Final = struct.Struct("<i").pack
 _EMPTY: Final = _pack_length(5) + b"\0"
 _UPDATED: Final = b"\x03updatedFields\0"
 _NOTHING_ELSE: Final = b"\x04removedFields\0" + _EMPTY + b"\x04truncatedArrays\0" + _EMPTY
-_NOT_AMBIGUOUS: Final = b"\x03disambiguatedPaths\0" + _EMPTY
+# The last field of an expanded description without such paths.
+NOT_AMBIGUOUS: Final = b"\x03disambiguatedPaths\0" + _EMPTY
 
 
 class Difference:
@@ -49,7 +50,7 @@ class Difference:
             rest += (
                 encode({"disambiguatedPaths": encode_fields(self.disambiguated)})[4:-1]
                 if (self.disambiguated)
-                else _NOT_AMBIGUOUS
+                else NOT_AMBIGUOUS
             )
         size = len(updated) + 5
         return b"".join(

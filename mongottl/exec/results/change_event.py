@@ -10,13 +10,15 @@ Documents, keys and descriptions are copied into the event as the entry has them
 Source: MongoDB's "Change Events".
 """
 
+import struct
 from typing import Final
 
 from mongottl.catalog import change_kinds as kinds
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
-from mongottl.document.types import MISSING, Date, Int64, Value
+from mongottl.document.splice import element
+from mongottl.document.types import MISSING, TIMESTAMP, Date, Int64, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -26,6 +28,7 @@ from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.entry import OplogEntry
 from mongottl.query.pipeline.change_stream import ChangeStreamSpec
 
+_pack_time: Final = struct.Struct("<II").pack
 _TYPES: Final = {
     kinds.INSERT: "insert",
     kinds.UPDATE: "update",
@@ -162,14 +165,17 @@ class EntryEvents:
     def _elements_of_all(self, kind: str, of_operation: bool) -> bytes:
         """The elements that all events of the entry have after their token. kind: their `operationType`."""
         entry = self._entry
-        elements: list[tuple[str, Value]] = [("operationType", kind), ("clusterTime", entry.at)]
+        head = DocumentBuilder()
+        head.append_named(b"operationType", kind)
+        head.append_raw_element(element(TIMESTAMP, b"clusterTime", _pack_time(entry.at_i, entry.at_s)))
         if self._spec.expanded and of_operation and self._uuid is not None:
-            elements.append(("collectionUUID", self._uuid))
+            head.append_named(b"collectionUUID", self._uuid)
         if self._spec.wall_time:
-            elements.append(("wallTime", Date(entry.wall_ms)))
+            head.append_named(b"wallTime", Date(entry.wall_ms))
         if entry.lsid is not None:
-            elements += [("txnNumber", Int64(entry.txn_number)), ("lsid", entry.lsid)]
-        return encode_fields(elements)[4:-1]
+            head.append_named(b"txnNumber", Int64(entry.txn_number))
+            head.append_named(b"lsid", entry.lsid)
+        return head.finish()[4:-1]
 
     def _begin_event(self, index: int, invalidate: bool) -> DocumentBuilder:
         """An event with its token."""

@@ -86,7 +86,7 @@ class CommitLog:
                 first_index += change.count
             elif number:
                 entry_at = cluster_clock.tick(now_ms)
-            entry = OplogEntry(change, entry_at, now_ms, part)
+            entry = OplogEntry(change, entry_at.time, entry_at.inc, now_ms, part)
             entries.append(oplog.put(entry, work, statements if number == last else None))
         if cluster_clock.limit_due:
             cluster_clock.put_limit(work)
@@ -116,7 +116,8 @@ class CommitLog:
         """Puts a change in the oplog in a unit of work that others commit, with a cluster time of its own."""
         now_ms = self._clock.now_ms()
         cluster_clock = self._cluster_clock
-        entry = self._oplog.put(OplogEntry(change, cluster_clock.tick(now_ms), now_ms), work)
+        at = cluster_clock.tick(now_ms)
+        entry = self._oplog.put(OplogEntry(change, at.time, at.inc, now_ms), work)
         if cluster_clock.limit_due:
             cluster_clock.put_limit(work)
         work.on_commit(partial(self._append, entry))

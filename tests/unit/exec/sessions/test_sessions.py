@@ -132,7 +132,7 @@ class Server:
         """A unit of work that executes what `write` has noted."""
         self.number += 1
         at = Timestamp(100, self.number)
-        entry = OplogEntry(no_operation(encode({"padding": "x" * 100})), at, self.number)
+        entry = OplogEntry(no_operation(encode({"padding": "x" * 100})), at.time, at.inc, self.number)
         with self.engine.unit_of_work() as unit:
             self.rows.put(entry, unit, write.statements)
             if commit:
