@@ -27,4 +27,4 @@ async def run_script_janitor(service: ServiceContext) -> None:
     """Ends idle script processes, for as long as the server runs."""
     while True:
         await trio.sleep(SCRIPTS_INTERVAL_S)
-        service.end_idle_scripts()
+        service.scripts.end_idle()

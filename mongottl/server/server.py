@@ -258,7 +258,7 @@ class Server:
                 mostExpensive=most_expensive,
             )
         self.close_listening()
-        self.service.end_scripts()
+        self.service.scripts.close()
         # The oplog has it, too; this spares the next start reading it there.
         with suppress(EngineUnavailable, WriteConflict):
             self.service.save_sessions()

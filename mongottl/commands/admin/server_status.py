@@ -256,7 +256,7 @@ def _own(op: OperationContext) -> dict[str, Value]:
         count_expired(op.recovery_unit.records(collection), collection, op.now_s)
         for collection in op.catalog.all_collections()
     )
-    used, idle, waiting = service.script_counts()
+    used, idle, waiting = service.scripts.counts()
     return {
         "version": VERSION,
         "compiled": is_compiled(),

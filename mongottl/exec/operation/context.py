@@ -253,7 +253,7 @@ class OperationContext(OperationState):
         """
         opened = self.scripts
         if opened is None:
-            opened = OperationScripts(self.service.stacks, self.service.script_opener(name, self.now_ms, self.owner()))
+            opened = OperationScripts(self.service.stacks, self.service.scripts.opener(name, self.now_ms, self.owner()))
             self.continue_scripts(opened)
         return opened.scripts
 

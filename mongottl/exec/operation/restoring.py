@@ -49,7 +49,6 @@ PLAIN_SETTINGS: Final = (
     "automation_descriptor",
     "fsync_locks",
     "requires_api_version",
-    "script_limit_ms",
     "transaction_lifetime_s",
 )
 RESTORED: Final = frozenset(
@@ -71,6 +70,7 @@ RESTORED: Final = frozenset(
         "log_settings",
         "profiler",
         "query_settings",
+        "scripts",  # their limit; the processes go on
         "write_block",
     }
 )
@@ -115,7 +115,6 @@ KEPT: Final = frozenset(
         "stop_due_s",
         "stopping",
         "timestamps",
-        "_script_processes",
     }
 )
 
@@ -269,6 +268,7 @@ def _settings(service: ServiceContext) -> ServerSettings:
     settings.connection_rate = service.connection_rate.setting()
     settings.scram_iterations = dict(service.accounts.iterations)
     settings.expiry = service.expiry.setting()
+    settings.script_limit_ms = service.scripts.limit_ms
     settings.dialect = service.dialect.saved()
     return settings
 
@@ -289,5 +289,6 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     service.connection_rate.restore(settings.connection_rate)
     service.accounts.iterations = dict(settings.scram_iterations)
     service.expiry.restore_setting(settings.expiry)
+    service.scripts.limit_ms = settings.script_limit_ms
     service.dialect.restore(settings.dialect)
     service.apply_dialect()

@@ -1,7 +1,7 @@
 """The state of a server that its commands and its background tasks share."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mongottl.catalog.catalog import Catalog, new_uuid
 from mongottl.catalog.collection import Collection
@@ -18,6 +18,7 @@ from mongottl.exec.service.bounds import Bounds
 from mongottl.exec.service.commit_log import CommitLog
 from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.service.hooks import ServerHooks
+from mongottl.exec.service.scripts import ServerScripts
 from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.sessions.snapshots import KEPT_S, SnapshotRegistry
@@ -52,13 +53,7 @@ from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import History
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
-if TYPE_CHECKING:
-    from mongottl.javascript.processes import ScriptProcesses
-    from mongottl.javascript.scripts import AwaitTurn, Pause, Scripts
-
 MS_PER_S: Final = 1000
-# How long one call of a script may take, in milliseconds, as in mongod (internalQueryJavaScriptFnTimeoutMillis).
-_SCRIPT_LIMIT_MS: Final = 60_000
 # Idle cursors may by default hold one part of this number of the memory.
 _CURSOR_SHARE: Final = 8
 # The same of running operations.
@@ -167,8 +162,7 @@ class ServiceContext:
         self.requires_api_version = False
         # The parameter automationServiceDescriptor.
         self.automation_descriptor = ""
-        self._script_processes: ScriptProcesses | None = None
-        self.script_limit_ms: int = _SCRIPT_LIMIT_MS
+        self.scripts = ServerScripts(config, self.dialect, clock, self.hooks)
         # Set when the server stops; long operations then end with InterruptedAtShutdown.
         self.stopping = False
         # Monotonic time from which on they end although the server's tasks have not been able to set it; 0.0: not yet.
@@ -187,57 +181,10 @@ class ServiceContext:
         self.hooks.wake_reaper()
         self.dialect.wake_waiting()
 
-    def script_opener(self, name: str, now_ms: int, owner: str) -> "Callable[[Pause, AwaitTurn], Scripts]":
-        """What opens the scripts of an operation, given its functions that let other operations run.
-
-        name: of the operator or command that needs them. owner: whose share of the processes they take.
-        BadValue (2) or CommandNotSupported (115) if the server runs no scripts.
-        """
-        from mongottl.javascript.library import refusal
-        from mongottl.javascript.processes import ScriptProcesses
-        from mongottl.javascript.scripts import Scripts
-
-        reason = self.why_no_scripts()
-        if reason:
-            raise refusal(name, reason)
-        processes = self._script_processes
-        if processes is None:
-            processes = ScriptProcesses(self.clock.monotonic_s, available_memory_bytes())
-            self._script_processes = processes
-        version = self.config.full_version()
-        elapsed = self.clock.monotonic_s
-        limit_ms = self.script_limit_ms
-        return lambda pause, await_turn: Scripts(
-            processes, pause, await_turn, elapsed, self.hooks.log_script_output, now_ms, version, limit_ms, owner
-        )
-
-    def why_no_scripts(self) -> str:
-        """Why the server runs no JavaScript, or "" if it does."""
-        from mongottl.javascript.library import missing_reason
-
-        forbidden = self.dialect.why_no_scripts()
-        if forbidden:
-            return forbidden
-        return missing_reason() if self.config.scripting else "JavaScript is turned off (--no-scripting)"
-
     def save_sessions(self) -> None:
         """Stores what sessions remember, so that the next start has nothing to read from the oplog."""
         if not self.engine.failed:
             self.catalog.in_unit(self.sessions.save)
-
-    def script_counts(self) -> tuple[int, int, int]:
-        """As `ScriptProcesses.counts`."""
-        return (0, 0, 0) if self._script_processes is None else self._script_processes.counts()
-
-    def end_idle_scripts(self) -> None:
-        """Ends the processes that no operation has used for some seconds."""
-        if self._script_processes is not None:
-            self._script_processes.end_idle()
-
-    def end_scripts(self) -> None:
-        """Ends the processes that run scripts."""
-        if self._script_processes is not None:
-            self._script_processes.close()
 
     def _open_oplog(self) -> Oplog:
         """The oplog, stored if the data is, and `local.oplog.rs` for its readers."""

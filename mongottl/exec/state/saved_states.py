@@ -39,6 +39,7 @@ class ServerSettings:
         self.concerns: tuple[bytes | None, bytes | None, int, Timestamp | None] = (None, None, 0, None)
         self.connection_rate: tuple[bool, int, float, int] = (False, 0, 0.0, 0)
         self.scram_iterations: dict[str, int] = {}
+        self.script_limit_ms: int = 0
         # Of TTL deletion: `service.Expiry.setting`.
         self.expiry: tuple[bool, int] = (True, 1)
         # What commands have changed in the dialect: `Dialect.saved`.
