@@ -1,11 +1,13 @@
 """Which version of MongoDB introduced a name: commands, stages, operators and options that came after MongoDB 3.6.
 
 `--server-version` lowers what the server announces; a server that announces 5.0 has no `$median`, which came with 7.0,
-and answers as MongoDB 5.0 does, that it does not know it. What is not in these tables is as old as MongoDB 3.6.
+and answers as MongoDB 5.0 does, that it does not know it.
 
-The tables are by kind; the kinds of operators are those of their registries (`query.registry`), which read `since` from
-here, as `CommandSpec` does. A test compares the tables with the registries. Versions between two that can be announced
-(5.1 to 5.3, 7.1 and so on) are those in which a name first appeared.
+Operators and stages declare their versions (`since` of `@expression`, `@stage` and the other decorators), and their
+registries (`query.registry`) add them to INTRODUCED when they are imported, before anything can ask for one of them.
+The other kinds of names are in the tables of this module; what is not in them is as old as MongoDB 3.6. A test compares
+them with the commands. Versions between two that can be announced (5.1 to 5.3, 7.1 and so on) are those in which a name
+first appeared.
 
 Source: the notes "New in version" and "Changed in version" of MongoDB's reference for commands, aggregation stages and
 operators, query operators and index options, and the release notes of 4.0 to 8.2. A name that a patch brought to an
@@ -89,57 +91,6 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
         """,
         "8.2": "shardDrainingStatus",
     },
-    # Reference: "Aggregation Stages".
-    "stage": {
-        "4.2": "$merge $planCacheStats $replaceWith $set $unset",
-        "4.4": "$unionWith",
-        "5.0": "$setWindowFields",
-        "5.1": "$densify $documents",
-        "5.3": "$fill",
-        "6.0": "$listCatalog $queryStats $searchMeta $shardedDataDistribution",
-        "7.0": "$changeStreamSplitLargeEvent $listSampledQueries $listSearchIndexes $vectorSearch",
-        "8.0": "$listClusterCatalog $querySettings $rankFusion",
-        "8.2": "$listMqlEntities $scoreFusion",
-    },
-    # Reference: "Aggregation Operators".
-    "expression": {
-        "4.0": """
-            $convert $ltrim $rtrim $toBool $toDate $toDecimal $toDouble $toInt $toLong $toObjectId $toString $trim
-        """,
-        "4.2": """
-            $acos $acosh $asin $asinh $atan $atan2 $atanh $cos $cosh $degreesToRadians $radiansToDegrees $regexFind
-            $regexFindAll $regexMatch $round $sin $sinh $tan $tanh $toHashedIndexKey
-        """,
-        "4.4": """
-            $binarySize $bsonSize $first $function $isNumber $last $rand $replaceAll $replaceOne
-        """,
-        "5.0": "$dateAdd $dateDiff $dateSubtract $dateTrunc $getField $setField $unsetField",
-        "5.1": "$tsIncrement $tsSecond",
-        "5.2": "$firstN $lastN $maxN $minN $sortArray",
-        "6.3": "$bitAnd $bitNot $bitOr $bitXor",
-        "7.0": "$median $percentile",
-        "8.0": "$toUUID",
-        "8.1": "$sigmoid",
-        "8.2": "$encStrContains $encStrEndsWith $encStrNormalizedEq $encStrStartsWith",
-    },
-    # Reference: "Aggregation Operators", "Accumulators".
-    "accumulator": {
-        "4.4": "$accumulator",
-        "5.0": "$count",
-        "5.2": "$bottom $bottomN $firstN $lastN $maxN $minN $top $topN",
-        "7.0": "$median $percentile",
-        "8.1": "$concatArrays $setUnion",
-    },
-    # Reference: "$setWindowFields", "Window Operators".
-    "window function": {
-        "5.0": "$covariancePop $covarianceSamp $denseRank $derivative $documentNumber $expMovingAvg $integral $rank"
-        " $shift",
-        "5.2": "$locf",
-        "5.3": "$linearFill",
-        "8.2": "$minMaxScaler",
-    },
-    # Reference: "Query and Projection Operators".
-    "top-level query operator": {"4.4": "$sampleRate"},
     # A field of a command, or of the documents that one of its fields holds (`update.updates.hint`); the arguments that
     # every command takes, without a command; a field of a stage's or an expression's argument.
     # Reference: the pages of these commands, stages and expressions. `listCollections.nameOnly` and its
@@ -230,7 +181,8 @@ def parse_version(version: str) -> Version:
 
 # Of what mongottl does not support either, whatever the version.
 NOT_SUPPORTED: Final = "mongottl does not support it, either: no setting changes that."
-# Kind to name to the version that introduced it.
+# Kind to name to the version that introduced it, for names that are younger than OLDEST. The registries of operators
+# add theirs.
 INTRODUCED: Final[dict[str, dict[str, Version]]] = {
     kind: {
         name: number
@@ -284,9 +236,10 @@ class Features:
         self.takes_legacy_opcodes: Final = self.version < WITHOUT_LEGACY_OPCODES
         self.names_indexes: Final = self.version < WITHOUT_INDEX_NAMESPACES
         self.tells_last_errors: Final = self.version < WITHOUT_LAST_ERROR
+        # By kind; not of those kinds whose names are declared by modules that may not have been imported yet.
         self._missing: Final[Mapping[str, frozenset[str]]] = {
-            kind: frozenset(name for name, introduced in names.items() if introduced > self.version)
-            for kind, names in INTRODUCED.items()
+            kind: frozenset(name for name, introduced in INTRODUCED[kind].items() if introduced > self.version)
+            for kind in _TABLES
         }
         # The options that are missing: of a command, stage or expression, and of documents in one of its fields
         # ("update.updates"). Those of every command have the owner "".
@@ -299,7 +252,8 @@ class Features:
 
     def lacks(self, kind: str, name: str) -> bool:
         """Whether this version does not know the name."""
-        return name in self._missing.get(kind, ())
+        missing = self._missing.get(kind)
+        return since(kind, name) > self.version if missing is None else name in missing
 
     def advice(self, kind: str, name: str) -> str:
         """What the user of this server can do to get a name that this version lacks, as `CommandError.advice`; "" for

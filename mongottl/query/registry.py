@@ -7,7 +7,7 @@ correct errors and a complete support table in docs/supported.md.
 
 from typing import Generic, TypeVar
 
-from mongottl.versions import NOT_SUPPORTED, Features, Version, since
+from mongottl.versions import INTRODUCED, NOT_SUPPORTED, OLDEST, Features, Version
 
 T = TypeVar("T")
 
@@ -24,20 +24,30 @@ class Registry(Generic[T]):
         self._unsupported: dict[str, str] = {}
         self._refused_items: dict[str, T] = {}
         self._removed: dict[str, T] = {}
+        # Of those that came after OLDEST. `versions.Features` decides by them what an announced version lacks.
+        self._introduced: dict[str, Version] = INTRODUCED.setdefault(kind, {})
 
-    def add(self, name: str, item: T) -> None:
-        """Registers a supported operator. ValueError if the name is already registered."""
-        if name in self._items or name in self._unsupported:
-            raise ValueError(f"{self.kind} {name} is registered twice")
+    def add(self, name: str, item: T, since: Version) -> None:
+        """Registers a supported operator.
+
+        since: the version of MongoDB that introduced it; OLDEST for one that is as old or older. ValueError if the name
+        is already registered.
+        """
+        self._add_name(name, since)
         self._items[name] = item
 
-    def add_unsupported(self, name: str, reason: str, item: T | None = None) -> None:
-        """Registers an unsupported operator of MongoDB; the reason is shown in the support table and the error.
-
-        item: returned by `known` all the same, for checks that do not depend on support.
-        """
+    def _add_name(self, name: str, since: Version) -> None:
         if name in self._items or name in self._unsupported:
             raise ValueError(f"{self.kind} {name} is registered twice")
+        if since > OLDEST:
+            self._introduced[name] = since
+
+    def add_unsupported(self, name: str, reason: str, item: T | None = None, *, since: Version) -> None:
+        """Registers an unsupported operator of MongoDB; the reason is shown in the support table and the error.
+
+        item: returned by `known` all the same, for checks that do not depend on support. since: as for `add`.
+        """
+        self._add_name(name, since)
         self._unsupported[name] = reason
         if item is not None:
             self._refused_items[name] = item
@@ -69,7 +79,7 @@ class Registry(Generic[T]):
 
     def since(self, name: str) -> Version:
         """The version of MongoDB that introduced the operator."""
-        return since(self.kind, name)
+        return self._introduced.get(name, OLDEST)
 
     def unsupported_reason(self, name: str) -> str | None:
         return self._unsupported.get(name)

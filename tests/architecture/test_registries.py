@@ -1,4 +1,5 @@
-"""Each module of the query language that registers a name is imported with its package.
+"""Each module of the query language that registers a name is imported with its package, and declares all that others
+have to know of the name.
 
 Another test imports every module there is, and so would hide that a module is never imported at run time.
 """
@@ -6,7 +7,32 @@ Another test imports every module there is, and so would hide that a module is n
 import ast
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import bson
+import pytest
+
+from mongottl.document.types import BSON_TYPES, type_name
+from mongottl.query.context import ParseContext
+from mongottl.query.expr.base import collated_expression, expression, expression_parser, unary_expression
+from mongottl.query.match import parse_match
+from mongottl.query.match.registry import match_operator, match_operators, root_operator, root_operators
+from mongottl.query.match.tree import (
+    LAST,
+    ListExpression,
+    MatchExpression,
+    NotExpression,
+    PathExpression,
+    describe_operand,
+    leaf_order,
+)
+from mongottl.query.pipeline.accumulators import accumulator
+from mongottl.query.pipeline.stage import stage
+from mongottl.query.pipeline.window.function import window_function
+from mongottl.query.update.registry import modifier
+from mongottl.versions import OLDEST
 
 QUERY = Path(__file__).resolve().parent.parent.parent / "mongottl" / "query"
 PACKAGES = ("match", "expr", "update", "pipeline")
@@ -39,3 +65,97 @@ def test_packages_import_what_registers_names() -> None:
         loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
         missing = {name for name in registering if name.startswith(f"mongottl.query.{package}.")} - set(loaded.split())
         assert not missing, f"mongottl/query/{package}/__init__.py does not import {missing}"
+
+
+SINCE = {"since": OLDEST}
+REASONS = ("did not match", "did match")
+# By decorator: all that has to be declared of a name.
+DECLARED: dict[Callable[..., Any], dict[str, Any]] = {
+    match_operator: {"order": LAST, "reasons": REASONS, "types": (), **SINCE},
+    root_operator: {"reasons": REASONS, **SINCE},
+    expression: SINCE,
+    collated_expression: {"minimum": 1, **SINCE},
+    unary_expression: SINCE,
+    expression_parser: SINCE,
+    modifier: SINCE,
+    accumulator: SINCE,
+    window_function: SINCE,
+    stage: SINCE,
+}
+
+
+@pytest.mark.parametrize(
+    ("decorator", "missing"), [(decorator, name) for decorator, declared in DECLARED.items() for name in declared]
+)
+def test_an_incomplete_declaration_ends_the_import_of_its_module(decorator: Callable[..., Any], missing: str) -> None:
+    declared = DECLARED[decorator]
+    decorator("$new", **declared)
+    with pytest.raises(TypeError, match=missing):
+        decorator("$new", **{name: value for name, value in declared.items() if name != missing})
+
+
+def test_no_two_operators_have_the_same_place_in_explain() -> None:
+    places = [place for place in leaf_order.values() if place != LAST]
+    assert len(places) == len(set(places))
+    assert max(places) < LAST
+
+
+def test_operators_are_of_types() -> None:
+    known = {type_name(code) for code in BSON_TYPES}
+    for name in match_operators.names():
+        declared = match_operators.get(name)
+        assert declared is not None
+        assert known.issuperset(declared.types), name
+
+
+def test_reasons_are_words() -> None:
+    for registry in (match_operators, root_operators):
+        for name in registry.names():
+            declared = registry.get(name)
+            assert declared is not None
+            assert declared.reasons is None or all(reason.strip() for reason in declared.reasons), name
+
+
+POINT = {"$geometry": {"type": "Point", "coordinates": [0, 0]}}
+BOX = {"$box": [[0, 0], [1, 1]]}
+NUMBERS = [1, 2]
+# An operand of each operator on a field: by them a test asks how explain shows its leaves.
+OPERANDS: dict[str, Any] = {
+    **dict.fromkeys(("$eq", "$gt", "$gte", "$lt", "$lte", "$ne", "$size", "$bitsAllSet", "$bitsAllClear"), 1),
+    **dict.fromkeys(("$bitsAnySet", "$bitsAnyClear", "$exists"), 1),
+    **dict.fromkeys(("$in", "$nin", "$all"), NUMBERS),
+    **dict.fromkeys(("$near", "$nearSphere", "$geoNear", "$geoIntersects"), POINT),
+    **dict.fromkeys(("$geoWithin", "$within"), BOX),
+    "$elemMatch": {"$gt": 1},
+    "$mod": [2, 1],
+    "$not": {"$gt": 1},
+    "$regex": "a",
+    "$type": "int",
+}
+# Only beside another operator: their leaves are those of the other.
+BESIDE = {
+    "$options": {"$regex": "a", "$options": "i"},
+    "$maxDistance": {"$near": [0, 0], "$maxDistance": 1},
+    "$minDistance": {"$near": [0, 0], "$minDistance": 1},
+}
+
+
+def shown_operators(tree: MatchExpression) -> Iterator[str]:
+    """The operators by which explain sorts the leaves of a tree."""
+    if isinstance(tree, ListExpression):
+        for child in tree.children:
+            yield from shown_operators(child)
+    elif isinstance(tree, NotExpression):
+        yield from shown_operators(tree.child)
+    elif isinstance(tree, PathExpression):
+        yield next(iter(describe_operand(tree)))
+
+
+def test_operators_that_explain_shows_declare_their_place() -> None:
+    assert OPERANDS.keys() | BESIDE.keys() == set(match_operators.names())
+    shown: set[str] = set()
+    for name in match_operators.names():
+        condition = BESIDE.get(name) or {name: OPERANDS[name]}
+        tree = parse_match(bson.encode({"a": condition}), ParseContext(0), near=True)
+        shown.update(shown_operators(tree))
+    assert shown == set(leaf_order)

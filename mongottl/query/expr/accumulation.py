@@ -25,6 +25,7 @@ from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
 from mongottl.query.expr.ranking import smallest
+from mongottl.versions import OLDEST
 
 
 def _accumulate(state: AccumulatorState, values: list[Value]) -> Value:
@@ -35,32 +36,32 @@ def _accumulate(state: AccumulatorState, values: list[Value]) -> Value:
     return state.result()
 
 
-@expression("$sum", 0, -1)
+@expression("$sum", 0, -1, since=OLDEST)
 def sum_(values: list[Value]) -> Value:
     return _accumulate(SumState(), values)
 
 
-@expression("$avg", 0, -1)
+@expression("$avg", 0, -1, since=OLDEST)
 def avg(values: list[Value]) -> Value:
     return _accumulate(AvgState(), values)
 
 
-@collated_expression("$min", 0, -1)
+@collated_expression("$min", 0, -1, since=OLDEST)
 def min_(values: list[Value], collation: Collation | None) -> Value:
     return _accumulate(ExtremeState(-1, collation), values)
 
 
-@collated_expression("$max", 0, -1)
+@collated_expression("$max", 0, -1, since=OLDEST)
 def max_(values: list[Value], collation: Collation | None) -> Value:
     return _accumulate(ExtremeState(1, collation), values)
 
 
-@expression("$stdDevPop", 0, -1)
+@expression("$stdDevPop", 0, -1, since=OLDEST)
 def std_dev_pop(values: list[Value]) -> Value:
     return _accumulate(StdDevState(False), values)
 
 
-@expression("$stdDevSamp", 0, -1)
+@expression("$stdDevSamp", 0, -1, since=OLDEST)
 def std_dev_samp(values: list[Value]) -> Value:
     return _accumulate(StdDevState(True), values)
 
@@ -114,4 +115,4 @@ def _parse_n(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 for _name in ("$firstN", "$lastN", "$minN", "$maxN"):
-    expression_parser(_name)(_parse_n)
+    expression_parser(_name, since=(5, 2))(_parse_n)

@@ -41,6 +41,7 @@ from mongottl.query.expr.numbers import (
     width,
 )
 from mongottl.query.expr.parser import parse_arguments, type_of
+from mongottl.versions import OLDEST
 
 _EXACT_IN_DOUBLE: Final = 1 << 53
 
@@ -214,13 +215,13 @@ def round_half_away(number: float) -> int:
     return base
 
 
-@expression_parser("$add")
+@expression_parser("$add", since=OLDEST)
 def parse_add(name: str, argument: Value, scope: Scope) -> Expression:
     """`[a, b, …]`: numbers, and at most one date, to which the numbers are added as milliseconds."""
     return AddExpression(parse_arguments(name, argument, scope, 0, -1))
 
 
-@expression("$subtract", 2)
+@expression("$subtract", 2, since=OLDEST)
 def subtract(values: list[Value]) -> Value:
     """`[a, b]`: numbers; date - date in milliseconds (int64); date - number in milliseconds is a date."""
     a = values[0]
@@ -265,7 +266,7 @@ def _date_minus(date: Date, number: Value) -> Value:
     return Date(moved)
 
 
-@expression("$multiply", 0, -1, grouping=IN_ORDER)
+@expression("$multiply", 0, -1, grouping=IN_ORDER, since=OLDEST)
 def multiply(values: list[Value]) -> Value:
     """`[a, b, …]`: the product; 1 without operands."""
     product = 1
@@ -299,7 +300,7 @@ def multiply(values: list[Value]) -> Value:
     return double if widest == FLOAT else from_decimal(exact)
 
 
-@expression("$divide", 2)
+@expression("$divide", 2, since=OLDEST)
 def divide(values: list[Value]) -> Value:
     """`[a, b]`: the quotient as a double, or a decimal. BadValue for a divisor of zero."""
     a = values[0]
@@ -323,7 +324,7 @@ def divide(values: list[Value]) -> Value:
     )
 
 
-@expression("$mod", 2)
+@expression("$mod", 2, since=OLDEST)
 def mod(values: list[Value]) -> Value:
     """`[a, b]`: the remainder with the sign of a. 16610 (decimals: 5733415) for a divisor of zero."""
     a = values[0]
@@ -378,7 +379,7 @@ def not_numeric(name: str, value: Value) -> CommandError:
     return CommandError(28765, f"{name} only supports numeric types, not {type_of(value)}")
 
 
-@unary_expression("$abs")
+@unary_expression("$abs", since=OLDEST)
 def absolute(value: Value) -> Value:
     """28680 for the smallest int64, which has no positive counterpart."""
     if is_nullish(value):
@@ -418,12 +419,12 @@ def _round_toward(name: str, value: Value, rounding: str) -> Value:
     raise not_numeric(name, value)
 
 
-@unary_expression("$ceil")
+@unary_expression("$ceil", since=OLDEST)
 def ceil(value: Value) -> Value:
     return _round_toward("$ceil", value, decimal.ROUND_CEILING)
 
 
-@unary_expression("$floor")
+@unary_expression("$floor", since=OLDEST)
 def floor(value: Value) -> Value:
     return _round_toward("$floor", value, decimal.ROUND_FLOOR)
 
@@ -476,12 +477,12 @@ def _quantize(number: decimal.Decimal, digits: int, rounding: str) -> decimal.De
     return number.quantize(decimal.Decimal((0, (1,), exponent)), rounding, DECIMAL_CONTEXT)
 
 
-@expression("$round", 1, 2)
+@expression("$round", 1, 2, since=(4, 2))
 def round_(values: list[Value]) -> Value:
     """`[number, place]`: halves are rounded to even."""
     return _round_to("$round", values, decimal.ROUND_HALF_EVEN)
 
 
-@expression("$trunc", 1, 2)
+@expression("$trunc", 1, 2, since=OLDEST)
 def trunc(values: list[Value]) -> Value:
     return _round_to("$trunc", values, decimal.ROUND_DOWN)

@@ -32,6 +32,7 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.named import ABSENT, Syntax, is_given
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import parse_arguments, parse_operand, type_of
+from mongottl.versions import OLDEST
 
 # From this number of constants on, `$in` looks for a value among their hashes.
 _MANY_VALUES: Final = 16
@@ -41,7 +42,7 @@ _RANGE_PART: Final = 1 << 16
 MAX_ARRAY_BYTES: Final = 100 << 20  # mongod's limit of $range, used for all operators that build arrays
 
 
-@expression("$arrayElemAt", 2)
+@expression("$arrayElemAt", 2, since=OLDEST)
 def array_elem_at(values: list[Value]) -> Value:
     """`[array, index]`: counted from the end if negative; MISSING outside the array."""
     array = values[0]
@@ -70,17 +71,17 @@ def _end_element(name: str, value: Value, position: int) -> Value:
     return value[position] if value else MISSING
 
 
-@unary_expression("$first")
+@unary_expression("$first", since=(4, 4))
 def first(value: Value) -> Value:
     return _end_element("$first", value, 0)
 
 
-@unary_expression("$last")
+@unary_expression("$last", since=(4, 4))
 def last(value: Value) -> Value:
     return _end_element("$last", value, -1)
 
 
-@expression("$concatArrays", 0, -1, grouping=ASSOCIATIVE)
+@expression("$concatArrays", 0, -1, grouping=ASSOCIATIVE, since=OLDEST)
 def concat_arrays(values: list[Value]) -> Value:
     joined: list[Value] = []
     for value in values:
@@ -104,7 +105,7 @@ def _check_length(name: str, length: int) -> None:
         )
 
 
-@expression_parser("$in")
+@expression_parser("$in", since=OLDEST)
 def parse_in(name: str, argument: Value, scope: Scope) -> Expression:
     """`[value, array]`."""
     arguments = parse_arguments(name, argument, scope, 2, 2)
@@ -163,7 +164,7 @@ def parse_nin(name: str, argument: Value, scope: Scope) -> Expression:
 EXPRESSIONS.add_removed("$nin", Operator(parser=parse_nin))
 
 
-@collated_expression("$indexOfArray", 2, 4)
+@collated_expression("$indexOfArray", 2, 4, since=OLDEST)
 def index_of_array(values: list[Value], collation: Collation | None) -> Value:
     """`[array, value, start, end]`: the first index from `start` to before `end`, or -1."""
     array = values[0]
@@ -194,12 +195,12 @@ def _search_position(value: Value, which: str) -> int:
     return position
 
 
-@unary_expression("$isArray")
+@unary_expression("$isArray", since=OLDEST)
 def is_array(value: Value) -> Value:
     return isinstance(value, list)
 
 
-@expression("$range", 2, 3)
+@expression("$range", 2, 3, since=OLDEST)
 def range_(values: list[Value]) -> Value:
     """`[start, end, step]`: int32 numbers from start to before end. Codes 34443 to 34449."""
     start = _range_number(values[0], "starting value", 34443, 34444)
@@ -229,7 +230,7 @@ def _range_number(value: Value, which: str, not_number: int, not_int32: int) -> 
     return number
 
 
-@unary_expression("$reverseArray")
+@unary_expression("$reverseArray", since=OLDEST)
 def reverse_array(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -239,14 +240,14 @@ def reverse_array(value: Value) -> Value:
     return value[::-1]
 
 
-@unary_expression("$size")
+@unary_expression("$size", since=OLDEST)
 def size(value: Value) -> Value:
     if not isinstance(value, list):
         raise CommandError(17124, f"The argument to $size must be an array, but was of type: {type_of(value)}")
     return len(value)
 
 
-@expression("$slice", 2, 3)
+@expression("$slice", 2, 3, since=OLDEST)
 def slice_(values: list[Value]) -> Value:
     """`[array, n]`, or `[array, position, n]`. Codes 28724 to 28729."""
     array = values[0]
@@ -283,7 +284,7 @@ def _slice_number(value: Value, which: str, not_number: int, not_int32: int) -> 
 _SORT_ARRAY: Final = Syntax(2942500, 2942501, [("input", 2942502), ("sortBy", 2942503)])
 
 
-@expression_parser("$sortArray")
+@expression_parser("$sortArray", since=(5, 2))
 def parse_sort_array(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, sortBy}`: sortBy is a sort document, or 1 or -1 to sort by the elements themselves. Codes 2942500 to
     2942507."""
@@ -356,7 +357,7 @@ class SortArrayExpression(Expression):
 _ZIP: Final = Syntax(34460, 34464, [("inputs", 34465)], ["useLongestLength", "defaults"])
 
 
-@expression_parser("$zip")
+@expression_parser("$zip", since=OLDEST)
 def parse_zip(name: str, argument: Value, scope: Scope) -> Expression:
     """`{inputs: [array, …], useLongestLength, defaults: [value, …]}`. Codes 34460 to 34468."""
     raw = _ZIP.read(name, argument)

@@ -24,6 +24,7 @@ from mongottl.errors import CommandError, is_interruption
 from mongottl.query.context import ParseContext
 from mongottl.query.registry import Registry
 from mongottl.query.timestamps import timestamp_seconds
+from mongottl.versions import Version
 
 
 class Unbound:
@@ -219,11 +220,14 @@ class Operator:
 EXPRESSIONS: Final[Registry[Operator]] = Registry("expression")
 
 
-def expression_parser(name: str) -> Callable[[ExpressionParser], ExpressionParser]:
-    """Registers `def parse(name, argument, scope) -> Expression` for an operator with a special syntax."""
+def expression_parser(name: str, *, since: Version) -> Callable[[ExpressionParser], ExpressionParser]:
+    """Registers `def parse(name, argument, scope) -> Expression` for an operator with a special syntax.
+
+    since: as for `Registry.add`.
+    """
 
     def register(parser: ExpressionParser) -> ExpressionParser:
-        EXPRESSIONS.add(name, Operator(parser=parser))
+        EXPRESSIONS.add(name, Operator(parser=parser), since)
         return parser
 
     return register
@@ -235,43 +239,48 @@ def expression(
     maximum: int | None = None,
     foldable: bool = True,
     grouping: int = ALL_FIRST,
+    *,
+    since: Version,
 ) -> Callable[[ValueFunction], ValueFunction]:
     """Registers `def function(values: list[Value]) -> Value` for an operator that takes a list of arguments.
 
     minimum, maximum: number of arguments; without `maximum` exactly `minimum`; maximum -1 for any number. grouping: as
-    that of Operator.
+    that of Operator. since: as for `Registry.add`.
     """
 
     def register(function: ValueFunction) -> ValueFunction:
         limit = minimum if maximum is None else maximum
         operator = Operator(function=function, minimum=minimum, maximum=limit, foldable=foldable, grouping=grouping)
-        EXPRESSIONS.add(name, operator)
+        EXPRESSIONS.add(name, operator, since)
         return function
 
     return register
 
 
 def collated_expression(
-    name: str, minimum: int, maximum: int | None = None, grouping: int = ALL_FIRST
+    name: str, minimum: int, maximum: int | None = None, grouping: int = ALL_FIRST, *, since: Version
 ) -> Callable[[CollatedFunction], CollatedFunction]:
     """Registers `def function(values, collation) -> Value` for an operator whose value depends on the collation.
 
-    minimum, maximum, grouping: as for `expression`.
+    minimum, maximum, grouping, since: as for `expression`.
     """
 
     def register(function: CollatedFunction) -> CollatedFunction:
         limit = minimum if maximum is None else maximum
-        EXPRESSIONS.add(name, Operator(collated=function, minimum=minimum, maximum=limit, grouping=grouping))
+        EXPRESSIONS.add(name, Operator(collated=function, minimum=minimum, maximum=limit, grouping=grouping), since)
         return function
 
     return register
 
 
-def unary_expression(name: str) -> Callable[[UnaryFunction], UnaryFunction]:
-    """Registers `def function(value: Value) -> Value` for an operator with exactly one argument."""
+def unary_expression(name: str, *, since: Version) -> Callable[[UnaryFunction], UnaryFunction]:
+    """Registers `def function(value: Value) -> Value` for an operator with exactly one argument.
+
+    since: as for `Registry.add`.
+    """
 
     def register(function: UnaryFunction) -> UnaryFunction:
-        EXPRESSIONS.add(name, Operator(unary=function, minimum=1, maximum=1))
+        EXPRESSIONS.add(name, Operator(unary=function, minimum=1, maximum=1), since)
         return function
 
     return register

@@ -40,22 +40,22 @@ def _combine(name: str, values: list[Value], operator: int) -> Value:
     return result
 
 
-@expression("$bitAnd", 0, -1, grouping=COMMUTATIVE)
+@expression("$bitAnd", 0, -1, grouping=COMMUTATIVE, since=(6, 3))
 def bit_and(values: list[Value]) -> Value:
     return _combine("$bitAnd", values, AND)
 
 
-@expression("$bitOr", 0, -1, grouping=COMMUTATIVE)
+@expression("$bitOr", 0, -1, grouping=COMMUTATIVE, since=(6, 3))
 def bit_or(values: list[Value]) -> Value:
     return _combine("$bitOr", values, OR)
 
 
-@expression("$bitXor", 0, -1, grouping=COMMUTATIVE)
+@expression("$bitXor", 0, -1, grouping=COMMUTATIVE, since=(6, 3))
 def bit_xor(values: list[Value]) -> Value:
     return _combine("$bitXor", values, XOR)
 
 
-@unary_expression("$bitNot")
+@unary_expression("$bitNot", since=(6, 3))
 def bit_not(value: Value) -> Value:
     if is_nullish(value):
         return None

@@ -15,6 +15,7 @@ from mongottl.query.expr.base import (
     unary_expression,
 )
 from mongottl.query.expr.parser import parse_operand
+from mongottl.versions import OLDEST
 
 
 class AndExpression(Expression):
@@ -53,14 +54,14 @@ class OrExpression(Expression):
         return encode({"$or": [argument.describe() for argument in self.arguments]})
 
 
-@expression_parser("$and")
+@expression_parser("$and", since=OLDEST)
 def parse_and(name: str, argument: Value, scope: Scope) -> Expression:
     """`[a, b, …]`: true unless an operand is false. With a constant false operand it is constant."""
     arguments = _undecided(argument, scope, False)
     return Constant(False) if arguments is None else AndExpression(arguments) if arguments else Constant(True)
 
 
-@expression_parser("$or")
+@expression_parser("$or", since=OLDEST)
 def parse_or(name: str, argument: Value, scope: Scope) -> Expression:
     """`[a, b, …]`: true if an operand is true. With a constant true operand it is constant."""
     arguments = _undecided(argument, scope, True)
@@ -93,6 +94,6 @@ def _undecided(argument: Value, scope: Scope, deciding: bool) -> list[Expression
     return None
 
 
-@unary_expression("$not")
+@unary_expression("$not", since=OLDEST)
 def evaluate_not(value: Value) -> Value:
     return not is_true(value)

@@ -10,6 +10,7 @@ from mongottl.document.compare import compare_values
 from mongottl.document.types import Value
 from mongottl.query.expr.base import EvaluationContext, Expression, Scope, expression_parser
 from mongottl.query.expr.parser import parse_arguments
+from mongottl.versions import OLDEST
 
 EQ: Final = 0
 NE: Final = 1
@@ -68,4 +69,4 @@ def _parse_comparison(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 for _name in _OPERATORS:
-    expression_parser(_name)(_parse_comparison)
+    expression_parser(_name, since=OLDEST)(_parse_comparison)

@@ -10,6 +10,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import Constant, EvaluationContext, Expression, Scope, expression_parser, is_nullish
 from mongottl.query.expr.parser import parse_arguments, parse_operand, type_of
+from mongottl.versions import OLDEST
 
 
 class CondExpression(Expression):
@@ -30,7 +31,7 @@ class CondExpression(Expression):
         return encode({"$cond": [self.condition.describe(), self.then.describe(), self.otherwise.describe()]})
 
 
-@expression_parser("$cond")
+@expression_parser("$cond", since=OLDEST)
 def parse_cond(name: str, argument: Value, scope: Scope) -> Expression:
     """`[if, then, else]` or `{if, then, else}`. 17080, 17081, 17082 for a missing part, 17083 for an unknown one."""
     if not isinstance(argument, bytes):
@@ -73,7 +74,7 @@ class IfNullExpression(Expression):
         return encode({"$ifNull": [argument.describe() for argument in self.arguments]})
 
 
-@expression_parser("$ifNull")
+@expression_parser("$ifNull", since=OLDEST)
 def parse_if_null(name: str, argument: Value, scope: Scope) -> Expression:
     """`[a, b, …, replacement]`: the first operand that is not null, else the last one. 1257300 for fewer than two."""
     arguments = parse_arguments(name, argument, scope, 0, -1)
@@ -121,7 +122,7 @@ class SwitchExpression(Expression):
         return encode({"$switch": described})
 
 
-@expression_parser("$switch")
+@expression_parser("$switch", since=OLDEST)
 def parse_switch(name: str, argument: Value, scope: Scope) -> Expression:
     """`{branches: [{case, then}, …], default}`. Codes 40060 to 40068 for a bad shape."""
     if not isinstance(argument, bytes):

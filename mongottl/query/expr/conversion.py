@@ -58,6 +58,7 @@ from mongottl.query.expr.date.text import TextError, parse_date_text
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import DECIMAL_CONTEXT, fits_long, from_decimal, to_decimal, width
 from mongottl.query.expr.parser import MAX_STRING_BYTES, check_string, parse_operand, type_of
+from mongottl.versions import OLDEST, Version
 
 _CODES: Final[dict[str, int]] = {
     type_name(code): code
@@ -106,12 +107,12 @@ class ConversionError(Exception):
     """A value that cannot be converted; `onError` replaces the result."""
 
 
-@unary_expression("$type")
+@unary_expression("$type", since=OLDEST)
 def type_(value: Value) -> Value:
     return type_of(value)
 
 
-@unary_expression("$isNumber")
+@unary_expression("$isNumber", since=(4, 4))
 def is_number(value: Value) -> Value:
     return width(value) != 0
 
@@ -549,7 +550,7 @@ def _subtype(value: Value) -> int:
 _CONVERT: Final = Syntax(9, 9, [("input", 9), ("to", 9)], ["onError", "onNull", "format", "byteOrder"])
 
 
-@expression_parser("$convert")
+@expression_parser("$convert", since=(4, 0))
 def parse_convert(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, to, onError, onNull, format, byteOrder}`. FailedToParse for a bad shape; ConversionFailure (241) on
     evaluation."""
@@ -574,21 +575,7 @@ class ConversionFunction:
             raise CommandError(ErrorCode.ConversionFailure, f"{error} in $convert with no onError value") from None
 
 
-def _shorthand(target: int, subtype: int = 0, format: str = "auto") -> UnaryFunction:
-    return ConversionFunction("", target, subtype, format).apply
-
-
-_SHORTHANDS: Final[dict[str, UnaryFunction]] = {
-    "$toBool": _shorthand(BOOL),
-    "$toDate": _shorthand(DATE),
-    "$toDecimal": _shorthand(DECIMAL128),
-    "$toDouble": _shorthand(DOUBLE),
-    "$toInt": _shorthand(INT32),
-    "$toLong": _shorthand(INT64),
-    "$toObjectId": _shorthand(OBJECT_ID),
-    "$toString": _shorthand(STRING),
-    "$toUUID": _shorthand(BINARY, 4, "uuid"),
-}
+_SHORTHANDS: Final[dict[str, UnaryFunction]] = {}
 
 
 def _parse_shorthand(name: str, argument: Value, scope: Scope) -> Expression:
@@ -600,5 +587,18 @@ def _parse_shorthand(name: str, argument: Value, scope: Scope) -> Expression:
     return UnaryExpression(name, _SHORTHANDS[name], parse_operand(argument, scope))
 
 
-for _name in _SHORTHANDS:
-    expression_parser(_name)(_parse_shorthand)
+def _shorthand(name: str, target: int, subtype: int = 0, format: str = "auto", *, since: Version) -> None:
+    """Registers an operator for `$convert` to one type."""
+    _SHORTHANDS[name] = ConversionFunction("", target, subtype, format).apply
+    expression_parser(name, since=since)(_parse_shorthand)
+
+
+_shorthand("$toBool", BOOL, since=(4, 0))
+_shorthand("$toDate", DATE, since=(4, 0))
+_shorthand("$toDecimal", DECIMAL128, since=(4, 0))
+_shorthand("$toDouble", DOUBLE, since=(4, 0))
+_shorthand("$toInt", INT32, since=(4, 0))
+_shorthand("$toLong", INT64, since=(4, 0))
+_shorthand("$toObjectId", OBJECT_ID, since=(4, 0))
+_shorthand("$toString", STRING, since=(4, 0))
+_shorthand("$toUUID", BINARY, 4, "uuid", since=(8, 0))

@@ -34,9 +34,10 @@ from mongottl.query.expr.numbers import (
     width,
 )
 from mongottl.query.expr.parser import parse_operand, type_of
+from mongottl.versions import OLDEST
 
 
-@unary_expression("$exp")
+@unary_expression("$exp", since=OLDEST)
 def exp(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -51,7 +52,7 @@ def exp(value: Value) -> Value:
         return math.inf
 
 
-@unary_expression("$ln")
+@unary_expression("$ln", since=OLDEST)
 def ln(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -73,7 +74,7 @@ def _positive_or_nan(value: Value) -> bool:
     return double > 0 or double != double
 
 
-@unary_expression("$log10")
+@unary_expression("$log10", since=OLDEST)
 def log10(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -87,7 +88,7 @@ def log10(value: Value) -> Value:
     return math.log10(to_double(value))
 
 
-@expression("$log", 2)
+@expression("$log", 2, since=OLDEST)
 def log(values: list[Value]) -> Value:
     """`[number, base]`."""
     number = values[0]
@@ -111,7 +112,7 @@ def log(values: list[Value]) -> Value:
     return math.log(to_double(number)) / math.log(to_double(base))
 
 
-@unary_expression("$sqrt")
+@unary_expression("$sqrt", since=OLDEST)
 def sqrt(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -129,7 +130,7 @@ def sqrt(value: Value) -> Value:
     return math.sqrt(double)
 
 
-@expression("$pow", 2)
+@expression("$pow", 2, since=OLDEST)
 def pow_(values: list[Value]) -> Value:
     """`[base, exponent]`: integers stay integers while they fit. 28764 for zero to a negative power."""
     base = values[0]
@@ -174,7 +175,7 @@ def _double_power(base: float, exponent: float) -> float:
         return math.nan
 
 
-@expression_parser("$sigmoid")
+@expression_parser("$sigmoid", since=(8, 1))
 def parse_sigmoid(name: str, argument: Value, scope: Scope) -> Expression:
     """One expression; an array is not a list of arguments here, but a value, which is refused."""
     return UnaryExpression(name, sigmoid, parse_operand(argument, scope))

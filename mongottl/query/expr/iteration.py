@@ -21,6 +21,7 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.parser import parse_operand, type_of
 from mongottl.query.expr.path import check_user_name
+from mongottl.versions import OLDEST
 
 
 class MapExpression(NamedExpression):
@@ -63,7 +64,7 @@ class MapExpression(NamedExpression):
 _MAP: Final = Syntax(16878, 16879, [("input", 16880), ("in", 16882)], ["as", "arrayIndexAs"])
 
 
-@expression_parser("$map")
+@expression_parser("$map", since=OLDEST)
 def parse_map(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, as, arrayIndexAs, in}`; the variable is `this` by default."""
     raw = _MAP.read(name, argument)
@@ -146,7 +147,7 @@ def _limit(value: Value) -> int:
 _FILTER: Final = Syntax(28646, 28647, [("input", 28648), ("cond", 28650)], ["as", "limit"])
 
 
-@expression_parser("$filter")
+@expression_parser("$filter", since=OLDEST)
 def parse_filter(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, as, cond, limit}`; the variable is `this` by default."""
     raw = _FILTER.read(name, argument)
@@ -212,7 +213,7 @@ class ReduceExpression(NamedExpression):
 _REDUCE: Final = Syntax(40075, 40076, [("input", 40077), ("initialValue", 40078), ("in", 40079)])
 
 
-@expression_parser("$reduce")
+@expression_parser("$reduce", since=OLDEST)
 def parse_reduce(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, initialValue, in}`, with `$$value` and `$$this`."""
     raw = _REDUCE.read(name, argument)

@@ -2,6 +2,7 @@
 
 from mongottl.document.types import Value
 from mongottl.query.expr.base import Constant, Expression, Scope, expression_parser
+from mongottl.versions import OLDEST
 
 
 def _parse_literal(name: str, argument: Value, scope: Scope) -> Expression:
@@ -9,4 +10,4 @@ def _parse_literal(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 for _name in ("$literal", "$const"):
-    expression_parser(_name)(_parse_literal)
+    expression_parser(_name, since=OLDEST)(_parse_literal)

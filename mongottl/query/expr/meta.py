@@ -8,6 +8,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import EvaluationContext, Expression, Scope, expression_parser
 from mongottl.query.metadata import KEYWORDS
+from mongottl.versions import OLDEST
 
 
 class MetaExpression(Expression):
@@ -30,7 +31,7 @@ class MetaExpression(Expression):
         return False
 
 
-@expression_parser("$meta")
+@expression_parser("$meta", since=OLDEST)
 def parse_meta(name: str, argument: Value, scope: Scope) -> Expression:
     """`<keyword>`. 17307 if it is not a string, 17308 for an unknown one."""
     if not isinstance(argument, str):

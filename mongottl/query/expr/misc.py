@@ -36,7 +36,7 @@ class RandExpression(Expression):
         return False
 
 
-@expression_parser("$rand")
+@expression_parser("$rand", since=(4, 4))
 def parse_rand(name: str, argument: Value, scope: Scope) -> Expression:
     """`{}`. 10065 for another type, 3040501 if it is not empty."""
     if isinstance(argument, list):
@@ -49,7 +49,7 @@ def parse_rand(name: str, argument: Value, scope: Scope) -> Expression:
     return RandExpression()
 
 
-@unary_expression("$binarySize")
+@unary_expression("$binarySize", since=(4, 4))
 def binary_size(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -60,7 +60,7 @@ def binary_size(value: Value) -> Value:
     raise CommandError(51276, f"$binarySize requires a string or BinData argument, found: {type_of(value)}")
 
 
-@unary_expression("$bsonSize")
+@unary_expression("$bsonSize", since=(4, 4))
 def bson_size(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -69,7 +69,7 @@ def bson_size(value: Value) -> Value:
     raise CommandError(31393, f"$bsonSize requires a document input, found: {type_of(value)}")
 
 
-@unary_expression("$tsSecond")
+@unary_expression("$tsSecond", since=(5, 1))
 def ts_second(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -78,7 +78,7 @@ def ts_second(value: Value) -> Value:
     raise CommandError(5687301, f"$tsSecond requires argument of type timestamp, not {type_of(value)}")
 
 
-@unary_expression("$tsIncrement")
+@unary_expression("$tsIncrement", since=(5, 1))
 def ts_increment(value: Value) -> Value:
     if is_nullish(value):
         return None
@@ -87,7 +87,7 @@ def ts_increment(value: Value) -> Value:
     raise CommandError(5687302, f"$tsIncrement requires argument of type timestamp, not {type_of(value)}")
 
 
-@unary_expression("$toHashedIndexKey")
+@unary_expression("$toHashedIndexKey", since=(4, 2))
 def to_hashed_index_key(value: Value) -> Value:
     """The key of the value in a hashed index; a missing value counts as null."""
     return hashed_value(None if isinstance(value, Missing) else value)
@@ -99,4 +99,4 @@ for _name, _reason in (
     ("$encStrEndsWith", "queryable encryption is not available"),
     ("$encStrNormalizedEq", "queryable encryption is not available"),
 ):
-    EXPRESSIONS.add_unsupported(_name, _reason)
+    EXPRESSIONS.add_unsupported(_name, _reason, since=(8, 2))

@@ -22,9 +22,10 @@ from mongottl.query.expr.base import (
     unary_expression,
 )
 from mongottl.query.expr.parser import parse_operand, type_of
+from mongottl.versions import OLDEST
 
 
-@expression("$mergeObjects", 0, -1)
+@expression("$mergeObjects", 0, -1, since=OLDEST)
 def merge_objects(values: list[Value]) -> Value:
     """`[a, b, …]`, or one argument that is an array of documents."""
     state = MergeObjectsState(40400)
@@ -35,7 +36,7 @@ def merge_objects(values: list[Value]) -> Value:
     return state.result()
 
 
-@unary_expression("$objectToArray")
+@unary_expression("$objectToArray", since=OLDEST)
 def object_to_array(value: Value) -> Value:
     """`[{k, v}, …]`."""
     if is_nullish(value):
@@ -52,7 +53,7 @@ def object_to_array(value: Value) -> Value:
     return pairs
 
 
-@unary_expression("$arrayToObject")
+@unary_expression("$arrayToObject", since=OLDEST)
 def array_to_object(value: Value) -> Value:
     """`[[key, value], …]` or `[{k, v}, …]`; of equal keys the last one is used. Codes 40386 to 40398."""
     if is_nullish(value):
@@ -141,7 +142,7 @@ class GetFieldExpression(NamedExpression):
         return None if is_nullish(value) and not isinstance(value, Missing) else MISSING
 
 
-@expression_parser("$getField")
+@expression_parser("$getField", since=(5, 0))
 def parse_get_field(name: str, argument: Value, scope: Scope) -> Expression:
     """`{field, input}`, or the field alone, of the current document. Codes 3041701 to 3041704."""
     field: Value = argument
@@ -242,13 +243,13 @@ def _is_literal(field: bytes) -> bool:
     return fields(field)[0][0] in ("$literal", "$const")
 
 
-@expression_parser("$setField")
+@expression_parser("$setField", since=(5, 0))
 def parse_set_field(name: str, argument: Value, scope: Scope) -> Expression:
     """`{field, input, value}`: the field is a constant name, dots and dollars included. Codes 4161100 to 4161109."""
     return _parse_set_field(name, argument, scope, [("field", 4161102), ("value", 4161103), ("input", 4161109)])
 
 
-@expression_parser("$unsetField")
+@expression_parser("$unsetField", since=(5, 0))
 def parse_unset_field(name: str, argument: Value, scope: Scope) -> Expression:
     """`{field, input}`."""
     return _parse_set_field(name, argument, scope, [("field", 4161102), ("input", 4161109)])

@@ -147,17 +147,17 @@ def _find_all(compiled: CompiledRegex, subject: bytes) -> list[Value]:
     return found
 
 
-@expression_parser("$regexFind")
+@expression_parser("$regexFind", since=(4, 2))
 def parse_regex_find(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, regex, options}`: `{match, idx, captures}` of the first match, or null."""
     return RegexExpression(name, FIND, _REGEX.parse(name, argument, scope))
 
 
-@expression_parser("$regexFindAll")
+@expression_parser("$regexFindAll", since=(4, 2))
 def parse_regex_find_all(name: str, argument: Value, scope: Scope) -> Expression:
     return RegexExpression(name, FIND_ALL, _REGEX.parse(name, argument, scope))
 
 
-@expression_parser("$regexMatch")
+@expression_parser("$regexMatch", since=(4, 2))
 def parse_regex_match(name: str, argument: Value, scope: Scope) -> Expression:
     return RegexExpression(name, MATCH, _REGEX.parse(name, argument, scope))

@@ -97,4 +97,4 @@ def _parse(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 for _name in ("$median", "$percentile"):
-    expression_parser(_name)(_parse)
+    expression_parser(_name, since=(7, 0))(_parse)

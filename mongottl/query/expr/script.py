@@ -46,7 +46,7 @@ class ScriptFunctionExpression(Expression):
         )
 
 
-@expression_parser("$function")
+@expression_parser("$function", since=(4, 4))
 def parse_function(name: str, argument: Value, scope: Scope) -> Expression:
     """`{body: <string or code>, args: [<expression>, …], lang: "js"}`.
 

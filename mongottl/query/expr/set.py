@@ -19,6 +19,7 @@ from mongottl.query.expr.base import (
     is_nullish,
 )
 from mongottl.query.expr.parser import parse_arguments, type_of
+from mongottl.versions import OLDEST
 
 
 def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:
@@ -44,7 +45,7 @@ def ordered_values(values: dict[bytes, Value]) -> list[Value]:
     return ordered
 
 
-@collated_expression("$setUnion", 0, -1, grouping=COMMUTATIVE)
+@collated_expression("$setUnion", 0, -1, grouping=COMMUTATIVE, since=OLDEST)
 def set_union(values: list[Value], collation: Collation | None) -> Value:
     found: dict[bytes, Value] = {}
     for array in values:
@@ -58,7 +59,7 @@ def set_union(values: list[Value], collation: Collation | None) -> Value:
     return ordered_values(found)
 
 
-@collated_expression("$setIntersection", 0, -1, grouping=COMMUTATIVE)
+@collated_expression("$setIntersection", 0, -1, grouping=COMMUTATIVE, since=OLDEST)
 def set_intersection(values: list[Value], collation: Collation | None) -> Value:
     common: dict[bytes, Value] | None = None
     for array in values:
@@ -91,7 +92,7 @@ def _shared(values: dict[bytes, Value], others: dict[bytes, Value]) -> dict[byte
     return shared
 
 
-@collated_expression("$setDifference", 2)
+@collated_expression("$setDifference", 2, since=OLDEST)
 def set_difference(values: list[Value], collation: Collation | None) -> Value:
     """`[a, b]`: the elements of a that are not in b, in the order of a."""
     if is_nullish(values[0]) or is_nullish(values[1]):
@@ -107,7 +108,7 @@ def set_difference(values: list[Value], collation: Collation | None) -> Value:
     return found
 
 
-@collated_expression("$setIsSubset", 2)
+@collated_expression("$setIsSubset", 2, since=OLDEST)
 def set_is_subset(values: list[Value], collation: Collation | None) -> Value:
     left = _operand(values[0], "$setIsSubset", "First", 17046)
     right = _operand(values[1], "$setIsSubset", "Second", 17042)
@@ -131,7 +132,7 @@ def _operand(value: Value, name: str, which: str, code: int) -> list[Value]:
     return value
 
 
-@expression_parser("$setEquals")
+@expression_parser("$setEquals", since=OLDEST)
 def parse_set_equals(name: str, argument: Value, scope: Scope) -> Expression:
     """`[a, b, …]`. 17045 for fewer than two, 5887502 for a constant that is not an array."""
     arguments = parse_arguments(name, argument, scope, 0, -1)
@@ -164,7 +165,7 @@ def _elements(name: str, code: int, values: list[Value]) -> list[Value]:
     return array
 
 
-@expression("$allElementsTrue", 1)
+@expression("$allElementsTrue", 1, since=OLDEST)
 def all_elements_true(values: list[Value]) -> Value:
     for value in _elements("$allElementsTrue", 17040, values):
         give_way()
@@ -173,7 +174,7 @@ def all_elements_true(values: list[Value]) -> Value:
     return True
 
 
-@expression("$anyElementTrue", 1)
+@expression("$anyElementTrue", 1, since=OLDEST)
 def any_element_true(values: list[Value]) -> Value:
     for value in _elements("$anyElementTrue", 17041, values):
         give_way()

@@ -30,6 +30,7 @@ from mongottl.query.expr.date.calendar import MONTH_NAMES, LocalTime, iso_text
 from mongottl.query.expr.named import Syntax, is_given
 from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import check_string, type_of
+from mongottl.versions import OLDEST
 
 
 def coerce_to_string(value: Value) -> str:
@@ -62,7 +63,7 @@ def coerce_to_string(value: Value) -> str:
     raise CommandError(16007, f"can't convert from BSON type {type_of(value)} to String")
 
 
-@expression("$concat", 0, -1, grouping=ASSOCIATIVE)
+@expression("$concat", 0, -1, grouping=ASSOCIATIVE, since=OLDEST)
 def concat(values: list[Value]) -> Value:
     parts: list[str] = []
     for value in values:
@@ -88,33 +89,33 @@ def _ascii_upper(text: str) -> str:
     return decode_text(encode_text(text).upper())
 
 
-@unary_expression("$toLower")
+@unary_expression("$toLower", since=OLDEST)
 def to_lower(value: Value) -> Value:
     """Converts only ASCII letters."""
     return _ascii_lower(coerce_to_string(value))
 
 
-@unary_expression("$toUpper")
+@unary_expression("$toUpper", since=OLDEST)
 def to_upper(value: Value) -> Value:
     """Converts only ASCII letters."""
     return _ascii_upper(coerce_to_string(value))
 
 
-@expression("$strcasecmp", 2)
+@expression("$strcasecmp", 2, since=OLDEST)
 def strcasecmp(values: list[Value]) -> Value:
     left = _ascii_upper(coerce_to_string(values[0]))
     right = _ascii_upper(coerce_to_string(values[1]))
     return int(compare_texts(left, right))
 
 
-@unary_expression("$strLenBytes")
+@unary_expression("$strLenBytes", since=OLDEST)
 def str_len_bytes(value: Value) -> Value:
     if not isinstance(value, str):
         raise CommandError(34473, f"$strLenBytes requires a string argument, found: {type_of(value)}")
     return len(encode_text(value))
 
 
-@unary_expression("$strLenCP")
+@unary_expression("$strLenCP", since=OLDEST)
 def str_len_cp(value: Value) -> Value:
     if not isinstance(value, str):
         raise CommandError(34471, f"$strLenCP requires a string argument, found: {type_of(value)}")
@@ -143,7 +144,7 @@ def _search_index(name: str, value: Value, which: str) -> int:
     return index
 
 
-@expression("$indexOfBytes", 2, 4)
+@expression("$indexOfBytes", 2, 4, since=OLDEST)
 def index_of_bytes(values: list[Value]) -> Value:
     """`[string, substring, start, end]` in UTF-8 bytes, or -1."""
     if is_nullish(values[0]):
@@ -155,7 +156,7 @@ def index_of_bytes(values: list[Value]) -> Value:
     return data.find(encode_text(wanted), start, end) if start <= end else -1
 
 
-@expression("$indexOfCP", 2, 4)
+@expression("$indexOfCP", 2, 4, since=OLDEST)
 def index_of_cp(values: list[Value]) -> Value:
     """`[string, substring, start, end]` in code points, or -1; a match starts before `end`, but may end after it."""
     if is_nullish(values[0]):
@@ -211,10 +212,10 @@ def _substr_bytes(values: list[Value]) -> Value:
 
 
 for _name in ("$substrBytes", "$substr"):
-    expression(_name, 3)(_substr_bytes)
+    expression(_name, 3, since=OLDEST)(_substr_bytes)
 
 
-@expression("$substrCP", 3)
+@expression("$substrCP", 3, since=OLDEST)
 def substr_cp(values: list[Value]) -> Value:
     """`[string, start, count]` in code points."""
     text = coerce_to_string(values[0])
@@ -268,7 +269,7 @@ def _code_points(value: Value, which: str, not_number: int, not_int32: int) -> i
     return number
 
 
-@expression("$split", 2)
+@expression("$split", 2, since=OLDEST)
 def split(values: list[Value]) -> Value:
     """`[string, delimiter]`."""
     text = values[0]
@@ -432,18 +433,18 @@ def _rtrim(values: list[Value]) -> Value:
     return _trimmed("$rtrim", values, False, True)
 
 
-@expression_parser("$trim")
+@expression_parser("$trim", since=(4, 0))
 def parse_trim(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, chars}`: removes the characters at both ends; whitespace by default. Codes 50694 to 50700."""
     return _TRIM.node(name, argument, scope, _trim)
 
 
-@expression_parser("$ltrim")
+@expression_parser("$ltrim", since=(4, 0))
 def parse_ltrim(name: str, argument: Value, scope: Scope) -> Expression:
     return _TRIM.node(name, argument, scope, _ltrim)
 
 
-@expression_parser("$rtrim")
+@expression_parser("$rtrim", since=(4, 0))
 def parse_rtrim(name: str, argument: Value, scope: Scope) -> Expression:
     return _TRIM.node(name, argument, scope, _rtrim)
 
@@ -480,12 +481,12 @@ def _replace_all(values: list[Value]) -> Value:
     return _replaced("$replaceAll", values, -1)
 
 
-@expression_parser("$replaceOne")
+@expression_parser("$replaceOne", since=(4, 4))
 def parse_replace_one(name: str, argument: Value, scope: Scope) -> Expression:
     """`{input, find, replacement}`. Codes 51747 to 51751 for the shape."""
     return _REPLACE.node(name, argument, scope, _replace_one)
 
 
-@expression_parser("$replaceAll")
+@expression_parser("$replaceAll", since=(4, 4))
 def parse_replace_all(name: str, argument: Value, scope: Scope) -> Expression:
     return _REPLACE.node(name, argument, scope, _replace_all)

@@ -88,10 +88,10 @@ def _bound(function: TrigonometricFunction) -> UnaryFunction:
 
 
 for _name, _function, _lowest, _highest in _FUNCTIONS:
-    unary_expression(_name)(_bound(TrigonometricFunction(_name, _function, _lowest, _highest)))
+    unary_expression(_name, since=(4, 2))(_bound(TrigonometricFunction(_name, _function, _lowest, _highest)))
 
 
-@expression("$atan2", 2)
+@expression("$atan2", 2, since=(4, 2))
 def atan2(values: list[Value]) -> Value:
     """`[y, x]`."""
     y = values[0]
@@ -122,11 +122,11 @@ def _scaled(name: str, value: Value, to_radians: bool) -> Value:
     return double * (math.pi / 180.0) if to_radians else double * (180.0 / math.pi)
 
 
-@unary_expression("$degreesToRadians")
+@unary_expression("$degreesToRadians", since=(4, 2))
 def degrees_to_radians(value: Value) -> Value:
     return _scaled("$degreesToRadians", value, True)
 
 
-@unary_expression("$radiansToDegrees")
+@unary_expression("$radiansToDegrees", since=(4, 2))
 def radians_to_degrees(value: Value) -> Value:
     return _scaled("$radiansToDegrees", value, False)

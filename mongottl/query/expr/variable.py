@@ -10,6 +10,7 @@ from mongottl.errors import CommandError
 from mongottl.query.expr.base import EvaluationContext, Expression, Scope, expression_parser
 from mongottl.query.expr.parser import parse_operand
 from mongottl.query.expr.path import check_user_name
+from mongottl.versions import OLDEST
 
 
 class LetExpression(Expression):
@@ -39,7 +40,7 @@ class LetExpression(Expression):
         return encode({"$let": {"vars": encode_fields(described), "in": self.body.describe()}})
 
 
-@expression_parser("$let")
+@expression_parser("$let", since=OLDEST)
 def parse_let(name: str, argument: Value, scope: Scope) -> Expression:
     """`{vars: {name: value, …}, in: body}`. 16874 to 16877 for a bad shape, FailedToParse for a bad name."""
     if not isinstance(argument, bytes):

@@ -21,7 +21,7 @@
     equality    equalities of a filter, which an upsert copies into the new document
     number_errors  error texts about numeric operands
 
-To add an operator: a function with `@match_operator("$x")` or `@root_operator("$x")` in its family's module.
+To add an operator: a function with `@match_operator("$x", …)` or `@root_operator("$x", …)` in its family's module.
 """
 
 from mongottl.query.match import (

@@ -13,7 +13,7 @@ from mongottl.query.match.interval import Interval, everything, intersection
 from mongottl.query.match.number_errors import element_text, whole_number_fault
 from mongottl.query.match.parser import is_operator_document, parse_document, parse_value_operators
 from mongottl.query.match.regex import make_regex
-from mongottl.query.match.registry import bad_value, match_operator, root_operators
+from mongottl.query.match.registry import ANY_TYPE, bad_value, match_operator, root_operators
 from mongottl.query.match.special import ExprExpression
 from mongottl.query.match.tree import (
     AlwaysFalse,
@@ -25,6 +25,7 @@ from mongottl.query.match.tree import (
     describe_operand,
 )
 from mongottl.query.match.where import WhereExpression
+from mongottl.versions import OLDEST
 
 
 class SizeExpression(PathExpression):
@@ -42,7 +43,14 @@ class SizeExpression(PathExpression):
         return {"$size": self.size}
 
 
-@match_operator("$size")
+@match_operator(
+    "$size",
+    order=20,
+    reasons=("array length was not equal to given size", "array length was equal to given size"),
+    types=("array",),
+    whole_arrays=True,
+    since=OLDEST,
+)
 def parse_size(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$size: n}}`. BadValue if n is not a whole number, or negative."""
     fault = whole_number_fault(operand)
@@ -138,7 +146,14 @@ class ElemMatchValueExpression(ElementsExpression):
         return allowed
 
 
-@match_operator("$elemMatch")
+@match_operator(
+    "$elemMatch",
+    order=10,
+    reasons=("array did not satisfy the child predicate", "array did satisfy the child predicate"),
+    types=("array",),
+    whole_arrays=True,
+    since=OLDEST,
+)
 def parse_elem_match(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$elemMatch: {…}}}`: the value form if the first name is a field operator, else the object form.
 
@@ -176,7 +191,14 @@ def _root_only(expression: MatchExpression) -> str:
     return "$expr" if isinstance(expression, ExprExpression) else ""
 
 
-@match_operator("$all")
+@match_operator(
+    "$all",
+    order=None,
+    reasons=("array did not contain all specified values", "array did contain all specified values"),
+    types=ANY_TYPE,
+    whole_arrays=True,
+    since=OLDEST,
+)
 def parse_all(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$all: [value or regex, …]}}` or `{field: {$all: [{$elemMatch: …}, …]}}`: matches all of them; an empty
     array matches nothing.

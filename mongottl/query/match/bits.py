@@ -30,8 +30,9 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval
 from mongottl.query.match.number_errors import element_text, whole_number_fault
-from mongottl.query.match.registry import bad_value, match_operator
+from mongottl.query.match.registry import NUMBERS, bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
+from mongottl.versions import OLDEST
 
 ALL_SET: Final = "$bitsAllSet"
 ANY_SET: Final = "$bitsAnySet"
@@ -143,25 +144,29 @@ def _positions(operand: Value, name: str) -> list[int]:
     raise bad_value(f"{name} takes an Array, a number, or a BinData but received: {element_text(name, operand)}")
 
 
-@match_operator("$bitsAllSet")
+_REASONS: Final = ("bitwise operator failed to match", "bitwise operator matched successfully")
+_TYPES: Final = ("binData", *NUMBERS)
+
+
+@match_operator("$bitsAllSet", order=120, reasons=_REASONS, types=_TYPES, since=OLDEST)
 def parse_bits_all_set(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """All bits of the mask are 1."""
     return BitsExpression(path, ALL_SET, _positions(operand, ALL_SET))
 
 
-@match_operator("$bitsAnySet")
+@match_operator("$bitsAnySet", order=140, reasons=_REASONS, types=_TYPES, since=OLDEST)
 def parse_bits_any_set(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """At least one bit of the mask is 1."""
     return BitsExpression(path, ANY_SET, _positions(operand, ANY_SET))
 
 
-@match_operator("$bitsAllClear")
+@match_operator("$bitsAllClear", order=130, reasons=_REASONS, types=_TYPES, since=OLDEST)
 def parse_bits_all_clear(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """All bits of the mask are 0."""
     return BitsExpression(path, ALL_CLEAR, _positions(operand, ALL_CLEAR))
 
 
-@match_operator("$bitsAnyClear")
+@match_operator("$bitsAnyClear", order=150, reasons=_REASONS, types=_TYPES, since=OLDEST)
 def parse_bits_any_clear(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """At least one bit of the mask is 0."""
     return BitsExpression(path, ANY_CLEAR, _positions(operand, ANY_CLEAR))

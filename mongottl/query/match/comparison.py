@@ -58,8 +58,9 @@ from mongottl.query.match.interval import (
 )
 from mongottl.query.match.parser import is_operator_document
 from mongottl.query.match.regex import RegexExpression, make_regex
-from mongottl.query.match.registry import bad_value, match_operator
+from mongottl.query.match.registry import ANY_TYPE, bad_value, match_operator
 from mongottl.query.match.tree import AlwaysFalse, MatchExpression, NotExpression, PathExpression
+from mongottl.versions import OLDEST
 
 EQ: Final = 0
 LT: Final = 1
@@ -483,13 +484,16 @@ def _ordering(path: FieldPath, operator: int, value: Value, ctx: ParseContext) -
     return ComparisonExpression(path, operator, value, ctx.collation)
 
 
-@match_operator("$eq")
+_COMPARED: Final = ("comparison failed", "comparison succeeded")
+
+
+@match_operator("$eq", order=30, reasons=_COMPARED, types=ANY_TYPE, since=OLDEST)
 def parse_eq(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$eq: value}}`; a regex is compared as a value here, not matched."""
     return equality(path, operand, ctx)
 
 
-@match_operator("$ne")
+@match_operator("$ne", order=None, reasons=("comparison succeeded", "comparison failed"), types=ANY_TYPE, since=OLDEST)
 def parse_ne(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$ne: value}}`: no value at the path equals it. BadValue for a regex."""
     if isinstance(operand, Regex):
@@ -497,22 +501,22 @@ def parse_ne(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpress
     return NotExpression(equality(path, operand, ctx))
 
 
-@match_operator("$gt")
+@match_operator("$gt", order=60, reasons=_COMPARED, types=ANY_TYPE, since=OLDEST)
 def parse_gt(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     return _ordering(path, GT, operand, ctx)
 
 
-@match_operator("$gte")
+@match_operator("$gte", order=70, reasons=_COMPARED, types=ANY_TYPE, since=OLDEST)
 def parse_gte(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     return _ordering(path, GTE, operand, ctx)
 
 
-@match_operator("$lt")
+@match_operator("$lt", order=50, reasons=_COMPARED, types=ANY_TYPE, since=OLDEST)
 def parse_lt(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     return _ordering(path, LT, operand, ctx)
 
 
-@match_operator("$lte")
+@match_operator("$lte", order=40, reasons=_COMPARED, types=ANY_TYPE, since=OLDEST)
 def parse_lte(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     return _ordering(path, LTE, operand, ctx)
 
@@ -535,13 +539,25 @@ def _in(path: FieldPath, operand: Value, name: str, ctx: ParseContext) -> InExpr
     return InExpression(path, values, regexes, ctx.collation)
 
 
-@match_operator("$in")
+@match_operator(
+    "$in",
+    order=110,
+    reasons=("no matching value found in array", "matching value found in array"),
+    types=ANY_TYPE,
+    since=OLDEST,
+)
 def parse_in(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$in: [value or regex, …]}}`. BadValue if it is not an array, or contains operators or undefined."""
     return _in(path, operand, "$in", ctx)
 
 
-@match_operator("$nin")
+@match_operator(
+    "$nin",
+    order=None,
+    reasons=("matching value found in array", "no matching value found in array"),
+    types=ANY_TYPE,
+    since=OLDEST,
+)
 def parse_nin(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$nin: […]}}`: no value at the path equals or matches any of them."""
     return NotExpression(_in(path, operand, "$nin", ctx))

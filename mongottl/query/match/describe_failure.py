@@ -26,56 +26,12 @@ from mongottl.query.expr import EvaluationContext, parse_expression
 from mongottl.query.match.describe_schema_failure import describe_schema_failure
 from mongottl.query.match.filter import parse_match
 from mongottl.query.match.parser import is_operator_document
+from mongottl.query.match.registry import match_operators, root_operators
 
 Details = dict[str, Value]
 
-_NUMBERS: Final = ("decimal", "double", "int", "long")
-_ARRAY: Final = ("array",)
-
-# By operator: the reason if it does not match, and the reason if it does.
-_REASONS: Final[dict[str, tuple[str, str]]] = {
-    "$eq": ("comparison failed", "comparison succeeded"),
-    "$gt": ("comparison failed", "comparison succeeded"),
-    "$gte": ("comparison failed", "comparison succeeded"),
-    "$lt": ("comparison failed", "comparison succeeded"),
-    "$lte": ("comparison failed", "comparison succeeded"),
-    "$ne": ("comparison succeeded", "comparison failed"),
-    "$in": ("no matching value found in array", "matching value found in array"),
-    "$nin": ("matching value found in array", "no matching value found in array"),
-    "$type": ("type did not match", "type did match"),
-    "$exists": ("path does not exist", "path does exist"),
-    "$mod": ("$mod did not evaluate to expected remainder", "$mod did evaluate to expected remainder"),
-    "$regex": ("regular expression did not match", "regular expression did match"),
-    "$size": ("array length was not equal to given size", "array length was equal to given size"),
-    "$elemMatch": ("array did not satisfy the child predicate", "array did satisfy the child predicate"),
-    "$all": ("array did not contain all specified values", "array did contain all specified values"),
-    "$bitsAllSet": ("bitwise operator failed to match", "bitwise operator matched successfully"),
-    "$bitsAllClear": ("bitwise operator failed to match", "bitwise operator matched successfully"),
-    "$bitsAnySet": ("bitwise operator failed to match", "bitwise operator matched successfully"),
-    "$bitsAnyClear": ("bitwise operator failed to match", "bitwise operator matched successfully"),
-    "$geoWithin": (
-        "none of considered geometries was contained within the expression's geometry",
-        "at least one of considered geometries was contained within the expression's geometry",
-    ),
-    "$geoIntersects": (
-        "none of the considered geometries intersected the expression's geometry",
-        "at least one of considered geometries intersected the expression's geometry",
-    ),
-    "$expr": ("expression did not match", "expression did match"),
-}
-# The types to which these operators apply; values of other types get another reason.
-_EXPECTED_TYPES: Final[dict[str, tuple[str, ...]]] = {
-    "$mod": _NUMBERS,
-    "$regex": ("regex", "string", "symbol"),
-    "$size": _ARRAY,
-    "$elemMatch": _ARRAY,
-    "$bitsAllSet": ("binData", *_NUMBERS),
-    "$bitsAllClear": ("binData", *_NUMBERS),
-    "$bitsAnySet": ("binData", *_NUMBERS),
-    "$bitsAnyClear": ("binData", *_NUMBERS),
-}
-# Operators that do not traverse an array at the end of their path.
-_OF_WHOLE_ARRAYS: Final = frozenset(("$size", "$elemMatch", "$all"))
+# The reasons of operators for which MongoDB has none of their own.
+_ANY_REASONS: Final = ("expression did not match", "expression did match")
 _LISTS: Final = frozenset(("$and", "$or", "$nor"))
 
 
@@ -146,13 +102,13 @@ def _describe(clause: _Clause, document: bytes, ctx: ParseContext, inverted: boo
         assert isinstance(clause.operand, bytes)
         return describe_schema_failure(clause.operand, document)
     details: Details = {"operatorName": operator, "specifiedAs": clause.specified_as}
+    root = root_operators.get(operator)
     if operator == "$jsonSchema":
         details["reason"] = "schema matched"
-    elif operator in ("$alwaysTrue", "$alwaysFalse", "$sampleRate"):
-        details["reason"] = f"expression always evaluates to {'true' if inverted else 'false'}"
-    elif operator == "$expr":
-        details["reason"] = _REASONS[operator][1 if inverted else 0]
-        details["expressionResult"] = _result_of(clause.operand, document, ctx)
+    elif root is not None and root.reasons is not None:
+        details["reason"] = root.reasons[1 if inverted else 0]
+        if operator == "$expr":
+            details["expressionResult"] = _result_of(clause.operand, document, ctx)
     else:
         _add_reason(clause, document, inverted, details)
     return details
@@ -180,7 +136,8 @@ def _result_of(expression: Value, document: bytes, ctx: ParseContext) -> Value:
 def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Details) -> None:
     """Adds the reason of a condition on a path, and the values at the path."""
     operator = clause.operator
-    values = reached_values(FieldPath(clause.path), document, operator not in _OF_WHOLE_ARRAYS)
+    declared = match_operators.get(operator)
+    values = reached_values(FieldPath(clause.path), document, declared is None or not declared.whole_arrays)
     if not values and operator != "$exists" and not inverted:
         details["reason"] = "field was missing"
         return
@@ -189,12 +146,13 @@ def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Detai
         name = type_name(type_code_of(value))
         if name not in types:
             types.append(name)
-    expected = _EXPECTED_TYPES.get(operator, ())
+    expected = () if declared is None else declared.types
     wrong_type = bool(expected) and not inverted and not any(name in expected for name in types)
     if wrong_type:
         details["reason"] = "type did not match"
     else:
-        normal, turned = _REASONS.get(operator, ("expression did not match", "expression did match"))
+        reasons = None if declared is None else declared.reasons
+        normal, turned = _ANY_REASONS if reasons is None else reasons
         if operator == "$exists" and values:
             normal, turned = turned, turned
         details["reason"] = turned if inverted else normal

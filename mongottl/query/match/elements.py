@@ -38,8 +38,9 @@ from mongottl.document.walk import decode_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval, everything, point, union
-from mongottl.query.match.registry import bad_value, match_operator
+from mongottl.query.match.registry import ANY_TYPE, NUMBERS, bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, NotExpression, PathExpression
+from mongottl.versions import OLDEST
 
 _ALL_TYPES: Final = (
     DOUBLE,
@@ -89,7 +90,7 @@ class NotExistsExpression(NotExpression):
         return [point(None, exact=False)]
 
 
-@match_operator("$exists")
+@match_operator("$exists", order=100, reasons=("path does not exist", "path does exist"), types=ANY_TYPE, since=OLDEST)
 def parse_exists(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$exists: flag}}`; a flag of any type; false, zeros, null and undefined are false."""
     exists = ExistsExpression(path)
@@ -162,7 +163,7 @@ def parse_type_set(operand: Value, name: str) -> tuple[list[int], bool]:
     return sorted(codes), all_numbers
 
 
-@match_operator("$type")
+@match_operator("$type", order=160, reasons=("type did not match", "type did match"), types=ANY_TYPE, since=OLDEST)
 def parse_type(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$type: code or alias or array of them}}`."""
     codes, all_numbers = parse_type_set(operand, path.dotted)
@@ -203,7 +204,13 @@ class ModExpression(PathExpression):
         return [bracket_interval(int(bracket_of_type(INT32)), exact=False)]
 
 
-@match_operator("$mod")
+@match_operator(
+    "$mod",
+    order=90,
+    reasons=("$mod did not evaluate to expected remainder", "$mod did evaluate to expected remainder"),
+    types=NUMBERS,
+    since=OLDEST,
+)
 def parse_mod(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$mod: [divisor, remainder]}}`. BadValue unless both are numbers within int64 and the divisor is not
     0."""

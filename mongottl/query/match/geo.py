@@ -28,9 +28,9 @@ from mongottl.geometry.plane import Box, Circle, PlanePolygon
 from mongottl.geometry.region import GeoRegion, WithinPlaneShape
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval
-from mongottl.query.match.registry import bad_value, match_operator
-from mongottl.query.match.tree import MatchExpression, PathExpression
-from mongottl.versions import GEO_SHAPE
+from mongottl.query.match.registry import ANY_TYPE, bad_value, match_operator
+from mongottl.query.match.tree import LAST, MatchExpression, PathExpression
+from mongottl.versions import GEO_SHAPE, OLDEST
 
 WITHIN: Final = "$geoWithin"
 INTERSECTS: Final = "$geoIntersects"
@@ -72,8 +72,17 @@ def only_operand(operators: bytes) -> Value:
     return pairs[0][1]
 
 
-@match_operator("$geoWithin")
-@match_operator("$within")
+@match_operator(
+    "$geoWithin",
+    order=LAST,
+    reasons=(
+        "none of considered geometries was contained within the expression's geometry",
+        "at least one of considered geometries was contained within the expression's geometry",
+    ),
+    types=ANY_TYPE,
+    since=OLDEST,
+)
+@match_operator("$within", order=None, reasons=None, types=ANY_TYPE, since=OLDEST)
 def parse_geo_within(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$geoWithin: {$geometry: polygon}}}`, or one of `$box $center $centerSphere $polygon`.
 
@@ -103,7 +112,16 @@ def parse_geo_within(path: FieldPath, operators: Value, ctx: ParseContext) -> Ma
     return GeoExpression(path, WITHIN, operand, region)
 
 
-@match_operator("$geoIntersects")
+@match_operator(
+    "$geoIntersects",
+    order=LAST,
+    reasons=(
+        "none of the considered geometries intersected the expression's geometry",
+        "at least one of considered geometries intersected the expression's geometry",
+    ),
+    types=ANY_TYPE,
+    since=OLDEST,
+)
 def parse_geo_intersects(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$geoIntersects: {$geometry: geometry}}}`. BadValue (2) for other shapes."""
     assert isinstance(operators, bytes)

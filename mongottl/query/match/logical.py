@@ -6,7 +6,7 @@ from mongottl.document.walk import is_empty
 from mongottl.query.context import ParseContext
 from mongottl.query.match.parser import parse_document, parse_operators
 from mongottl.query.match.regex import make_regex
-from mongottl.query.match.registry import bad_value, match_operator, root_operator
+from mongottl.query.match.registry import ANY_TYPE, bad_value, match_operator, root_operator
 from mongottl.query.match.tree import (
     AndExpression,
     MatchExpression,
@@ -14,6 +14,7 @@ from mongottl.query.match.tree import (
     NotExpression,
     OrExpression,
 )
+from mongottl.versions import OLDEST
 
 
 def _clauses(operand: Value, name: str, ctx: ParseContext) -> list[MatchExpression]:
@@ -29,25 +30,25 @@ def _clauses(operand: Value, name: str, ctx: ParseContext) -> list[MatchExpressi
     return clauses
 
 
-@root_operator("$and")
+@root_operator("$and", reasons=None, since=OLDEST)
 def parse_and(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$and: [filter, …]}`. BadValue unless it is a non-empty array of documents."""
     return AndExpression(_clauses(operand, "$and", ctx))
 
 
-@root_operator("$or")
+@root_operator("$or", reasons=None, since=OLDEST)
 def parse_or(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$or: [filter, …]}`. BadValue unless it is a non-empty array of documents."""
     return OrExpression(_clauses(operand, "$or", ctx))
 
 
-@root_operator("$nor")
+@root_operator("$nor", reasons=None, since=OLDEST)
 def parse_nor(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$nor: [filter, …]}`. BadValue unless it is a non-empty array of documents."""
     return NorExpression(_clauses(operand, "$nor", ctx))
 
 
-@match_operator("$not")
+@match_operator("$not", order=None, reasons=None, types=ANY_TYPE, since=OLDEST)
 def parse_not(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$not: /regex/ or {operator: …}}}`. BadValue for other operands, and for an empty document."""
     if isinstance(operand, Regex):

@@ -29,9 +29,17 @@ from mongottl.geometry.geojson import (
 from mongottl.query.context import ParseContext
 from mongottl.query.match.arrays import ElementsExpression
 from mongottl.query.match.interval import Interval
-from mongottl.query.match.registry import bad_value, match_operator
-from mongottl.query.match.tree import AndExpression, ListExpression, MatchExpression, NotExpression, PathExpression
+from mongottl.query.match.registry import ANY_TYPE, bad_value, match_operator
+from mongottl.query.match.tree import (
+    LAST,
+    AndExpression,
+    ListExpression,
+    MatchExpression,
+    NotExpression,
+    PathExpression,
+)
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
+from mongottl.versions import OLDEST
 
 # Codes for bad distances next to a legacy point; within a document with $geometry the code is BadValue.
 MIN_DISTANCE_TYPE: Final = 16893
@@ -81,22 +89,22 @@ class NearExpression(PathExpression):
         return ("2dsphere",) if self.unit == METRES else ("2dsphere", "2d")
 
 
-@match_operator("$near")
-@match_operator("$geoNear")
+@match_operator("$near", order=LAST, reasons=None, types=ANY_TYPE, since=OLDEST)
+@match_operator("$geoNear", order=LAST, reasons=None, types=ANY_TYPE, since=OLDEST)
 def parse_near(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$near: …}}` in the forms above. BadValue (2), and 16893 to 16896 for distances next to a legacy
     point."""
     return _parse(path, operators, False, ctx)
 
 
-@match_operator("$nearSphere")
+@match_operator("$nearSphere", order=LAST, reasons=None, types=ANY_TYPE, since=OLDEST)
 def parse_near_sphere(path: FieldPath, operators: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$nearSphere: …}}`, with the syntax and errors of `$near`; always on the sphere."""
     return _parse(path, operators, True, ctx)
 
 
-@match_operator("$maxDistance")
-@match_operator("$minDistance")
+@match_operator("$maxDistance", order=None, reasons=None, types=ANY_TYPE, since=OLDEST)
+@match_operator("$minDistance", order=None, reasons=None, types=ANY_TYPE, since=OLDEST)
 def parse_distance_alone(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`$minDistance` and `$maxDistance` without an operator that uses them: BadValue (2)."""
     raise bad_value("$minDistance and $maxDistance must stand behind $near or $nearSphere")

@@ -4,8 +4,8 @@
      │     └ a document that starts with an operator: each operator's parser gets (path, operand, context)
      └ anything else is equality; a regex is a match
 
-Field operators are registered with `@match_operator("$size")`, operators at the top level with
-`@root_operator("$and")`. Errors are mongod's: BadValue (2) unless an operator documents another code.
+Field operators are registered with `@match_operator("$size", …)`, operators at the top level with
+`@root_operator("$and", …)`. Errors are mongod's: BadValue (2) unless an operator documents another code.
 """
 
 from typing import Final
@@ -51,8 +51,8 @@ def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:
 
 
 def _parse_root(name: str, operand: Value, ctx: ParseContext) -> MatchExpression:
-    parser = root_operators.get(name)
-    if parser is None or ctx.lacks(root_operators.kind, name):
+    operator = root_operators.get(name)
+    if operator is None or ctx.lacks(root_operators.kind, name):
         reason = root_operators.unsupported_reason(name)
         if reason is not None:
             raise bad_value(f"{name} is not supported: {reason}")
@@ -61,17 +61,17 @@ def _parse_root(name: str, operand: Value, ctx: ParseContext) -> MatchExpression
             "consider using $getField or $setField.",
             root_operators.advice(ctx.features, name),
         )
-    return parser(operand, ctx)
+    return operator.parser(operand, ctx)
 
 
 def _parse_field(name: str, path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
-    parser = match_operators.get(name)
-    if parser is None or ctx.lacks(match_operators.kind, name):
+    operator = match_operators.get(name)
+    if operator is None or ctx.lacks(match_operators.kind, name):
         reason = match_operators.unsupported_reason(name)
         if reason is not None:
             raise bad_value(f"{name} is not supported: {reason}")
         raise bad_value(f"unknown operator: {name}", match_operators.advice(ctx.features, name))
-    return parser(path, operand, ctx)
+    return operator.parser(path, operand, ctx)
 
 
 def is_operator_document(doc: bytes, incomplete_dbref: bool = False) -> bool:

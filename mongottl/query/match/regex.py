@@ -15,8 +15,9 @@ from mongottl.errors import CommandError
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import Interval, bracket_interval, point, union
 from mongottl.query.match.pcre import CompiledRegex
-from mongottl.query.match.registry import bad_value, match_operator
+from mongottl.query.match.registry import ANY_TYPE, bad_value, match_operator
 from mongottl.query.match.tree import MatchExpression, PathExpression
+from mongottl.versions import OLDEST
 
 
 class RegexExpression(PathExpression):
@@ -105,7 +106,13 @@ def make_regex(path: FieldPath, pattern: str, options: str) -> RegexExpression:
     return RegexExpression(path, pattern, options)
 
 
-@match_operator("$regex")
+@match_operator(
+    "$regex",
+    order=80,
+    reasons=("regular expression did not match", "regular expression did match"),
+    types=("regex", "string", "symbol"),
+    since=OLDEST,
+)
 def parse_regex(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{field: {$regex: "pattern" or /pattern/}}` without `$options`."""
     if isinstance(operand, Regex):
@@ -115,7 +122,7 @@ def parse_regex(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpr
     raise bad_value("$regex has to be a string")
 
 
-@match_operator("$options")
+@match_operator("$options", order=None, reasons=None, types=ANY_TYPE, since=OLDEST)
 def parse_regex_with_options(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression:
     """`$regex` beside `$options`: the operand is [pattern, options, whether $options came first].
 

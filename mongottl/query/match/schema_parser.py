@@ -45,6 +45,7 @@ from mongottl.query.match.schema import (
     as_decimal,
 )
 from mongottl.query.match.tree import MatchExpression
+from mongottl.versions import OLDEST
 
 # JSON Schema's type names, for the keyword `type`, and the corresponding aliases of MongoDB.
 _JSON_TYPES: Final[dict[str, str]] = {
@@ -103,7 +104,7 @@ def _failed_to_parse(message: str) -> CommandError:
     return CommandError(ErrorCode.FailedToParse, message)
 
 
-@root_operator("$jsonSchema")
+@root_operator("$jsonSchema", reasons=None, since=OLDEST)
 def parse_json_schema(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$jsonSchema: schema}`: the root document satisfies the schema."""
     if not isinstance(operand, bytes):

@@ -1,6 +1,7 @@
 """Operators at the top level: `$expr $comment $sampleRate $alwaysTrue $alwaysFalse`."""
 
 import random
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -18,6 +19,7 @@ from mongottl.query.match.tree import (
     MatchExpression,
     WholeDocumentExpression,
 )
+from mongottl.versions import OLDEST
 
 
 class ExprExpression(WholeDocumentExpression):
@@ -55,7 +57,7 @@ class SampleRateExpression(WholeDocumentExpression):
         return {"$sampleRate": self.rate}
 
 
-@root_operator("$expr")
+@root_operator("$expr", reasons=("expression did not match", "expression did match"), since=OLDEST)
 def parse_expr(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$expr: expression}`. Errors are those of the expression."""
     tree = ExprExpression(parse_expression(operand, ctx))
@@ -89,20 +91,23 @@ def _uncollated(operand: Value, ctx: ParseContext) -> list[MatchExpression]:
     return found
 
 
-@root_operator("$comment")
+@root_operator("$comment", reasons=None, since=OLDEST)
 def parse_comment(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$comment: anything}`: always matches."""
     return AndExpression([])
 
 
-@root_operator("$alwaysTrue")
+_CONSTANT: Final = ("expression always evaluates to false", "expression always evaluates to true")
+
+
+@root_operator("$alwaysTrue", reasons=_CONSTANT, since=OLDEST)
 def parse_always_true(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$alwaysTrue: 1}`. FailedToParse (9) for another operand."""
     _must_be_one(operand, "$alwaysTrue")
     return AlwaysTrue()
 
 
-@root_operator("$alwaysFalse")
+@root_operator("$alwaysFalse", reasons=_CONSTANT, since=OLDEST)
 def parse_always_false(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$alwaysFalse: 1}`. FailedToParse (9) for another operand."""
     _must_be_one(operand, "$alwaysFalse")
@@ -114,7 +119,7 @@ def _must_be_one(operand: Value, name: str) -> None:
         raise CommandError(ErrorCode.FailedToParse, f"{name} must be an integer value of 1")
 
 
-@root_operator("$sampleRate")
+@root_operator("$sampleRate", reasons=_CONSTANT, since=(4, 4))
 def parse_sample_rate(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$sampleRate: rate}`, rate from 0 to 1. BadValue for anything else.
 

@@ -18,6 +18,7 @@ from mongottl.query.match.tree import (
     WholeDocumentExpression,
 )
 from mongottl.query.metadata import TEXT_SCORE
+from mongottl.versions import OLDEST
 
 
 class TextExpression(WholeDocumentExpression):
@@ -63,7 +64,7 @@ class TextExpression(WholeDocumentExpression):
         }
 
 
-@root_operator("$text")
+@root_operator("$text", reasons=None, since=OLDEST)
 def parse_text(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$text: {$search, $language, $caseSensitive, $diacriticSensitive}}`.
 

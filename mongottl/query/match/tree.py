@@ -142,11 +142,11 @@ def path_of(expression: MatchExpression) -> FieldPath | None:
     return None
 
 
-# MongoDB's order of the leaves beneath an `$and`; leaves with the same operator are sorted by path.
-_OPERATOR_ORDER: Final = (
-    *("$elemMatch", "$size", "$eq", "$lte", "$lt", "$gt", "$gte", "$regex", "$mod", "$exists", "$in"),
-    *("$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear", "$type"),
-)
+# MongoDB's order of the leaves beneath an `$and`: the place of each operator, the `order` of its `@match_operator`.
+# Leaves with the same place are sorted by path. Places are multiples of ten, so that others fit between them.
+leaf_order: Final[dict[str, int]] = {}
+# The place after all others, which several operators share.
+LAST: Final = 1000
 
 
 def sort_position(expression: MatchExpression) -> tuple[int, str]:
@@ -157,8 +157,8 @@ def sort_position(expression: MatchExpression) -> tuple[int, str]:
     if not isinstance(expression, PathExpression):
         return -1, ""
     for name in expression.describe_operand():
-        return _OPERATOR_ORDER.index(name) if name in _OPERATOR_ORDER else len(_OPERATOR_ORDER), expression.path.dotted
-    return len(_OPERATOR_ORDER), expression.path.dotted
+        return leaf_order.get(name, LAST), expression.path.dotted
+    return LAST, expression.path.dotted
 
 
 class ListExpression(MatchExpression):

@@ -9,6 +9,7 @@ from mongottl.document.walk import read_embedded
 from mongottl.query.context import ParseContext
 from mongottl.query.match.registry import bad_value, root_operator
 from mongottl.query.match.tree import AndExpression, MatchExpression, WholeDocumentExpression
+from mongottl.versions import OLDEST
 
 if TYPE_CHECKING:
     from mongottl.javascript.scripts import Scripts
@@ -85,7 +86,7 @@ def test_ahead(match: MatchExpression, documents: list[bytes]) -> None:
             documents = [document for document in documents if child.matches(document)]
 
 
-@root_operator("$where")
+@root_operator("$where", reasons=None, since=OLDEST)
 def parse_where(operand: Value, ctx: ParseContext) -> MatchExpression:
     """`{$where: string or code}`. BadValue for another type, for code with a scope, and in filters other than those of
     commands, such as `$match`.

@@ -31,6 +31,7 @@ from mongottl.query.expr.accumulators import (
     SumState,
 )
 from mongottl.query.registry import Registry
+from mongottl.versions import OLDEST, Version
 
 StateFactory: TypeAlias = Callable[[Collation | None], AccumulatorState]
 
@@ -82,11 +83,11 @@ AccumulatorParser: TypeAlias = Callable[[str, str, Value, ParseContext], Accumul
 ACCUMULATORS: Final[Registry[AccumulatorParser]] = Registry("accumulator")
 
 
-def accumulator(name: str) -> Callable[[AccumulatorParser], AccumulatorParser]:
-    """Registers `def parse(field, name, argument, ctx) -> AccumulatorSpec`."""
+def accumulator(name: str, *, since: Version) -> Callable[[AccumulatorParser], AccumulatorParser]:
+    """Registers `def parse(field, name, argument, ctx) -> AccumulatorSpec`. since: as for `Registry.add`."""
 
     def register(parser: AccumulatorParser) -> AccumulatorParser:
-        ACCUMULATORS.add(name, parser)
+        ACCUMULATORS.add(name, parser, since)
         return parser
 
     return register
@@ -199,21 +200,8 @@ def _set_union_state(collation: Collation | None) -> AccumulatorState:
     return SetUnionState(collation)
 
 
-SIMPLE: Final[dict[str, StateFactory]] = {
-    "$sum": _sum_state,
-    "$avg": _avg_state,
-    "$first": first_state,
-    "$last": _last_state,
-    "$min": _min_state,
-    "$max": _max_state,
-    "$push": _push_state,
-    "$addToSet": _add_to_set_state,
-    "$stdDevPop": _pop_state,
-    "$stdDevSamp": _sample_state,
-    "$mergeObjects": _merge_state,
-    "$concatArrays": _concat_state,
-    "$setUnion": _set_union_state,
-}
+# Accumulators that have one expression, and no more parameters.
+SIMPLE: Final[dict[str, StateFactory]] = {}
 
 
 # Those that mongod computes in another way in `$group` and `$bucket` than in the stages that its older engine executes,
@@ -233,11 +221,28 @@ def ungrouped(spec: AccumulatorSpec, ctx: ParseContext) -> AccumulatorSpec:
     return SimpleAccumulator(spec.field, spec.name, spec.argument, SIMPLE[spec.name], ctx.collation)
 
 
-for _name in SIMPLE:
-    accumulator(_name)(_parse_simple)
+def _simple(name: str, factory: StateFactory, *, since: Version) -> None:
+    """Registers an accumulator whose argument is one expression."""
+    SIMPLE[name] = factory
+    accumulator(name, since=since)(_parse_simple)
 
 
-@accumulator("$count")
+_simple("$sum", _sum_state, since=OLDEST)
+_simple("$avg", _avg_state, since=OLDEST)
+_simple("$first", first_state, since=OLDEST)
+_simple("$last", _last_state, since=OLDEST)
+_simple("$min", _min_state, since=OLDEST)
+_simple("$max", _max_state, since=OLDEST)
+_simple("$push", _push_state, since=OLDEST)
+_simple("$addToSet", _add_to_set_state, since=OLDEST)
+_simple("$stdDevPop", _pop_state, since=OLDEST)
+_simple("$stdDevSamp", _sample_state, since=OLDEST)
+_simple("$mergeObjects", _merge_state, since=OLDEST)
+_simple("$concatArrays", _concat_state, since=(8, 1))
+_simple("$setUnion", _set_union_state, since=(8, 1))
+
+
+@accumulator("$count", since=(5, 0))
 def parse_count(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
     """`{$count: {}}`. TypeMismatch for another argument."""
     if isinstance(argument, list):

@@ -15,6 +15,7 @@ from mongottl.query.match.tree import always_true
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 
 class MatchSpec(StageSpec):
@@ -54,7 +55,7 @@ class MatchSource(TransformSource):
         return kept
 
 
-@stage("$match", StageTraits(streaming=True, selects=True, in_change_stream=True))
+@stage("$match", StageTraits(streaming=True, selects=True, in_change_stream=True), since=OLDEST)
 def parse_match_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$match: <filter>}`. 15959 if the filter is not a document."""
     if not isinstance(argument, bytes):
@@ -99,7 +100,7 @@ class SkipSource(TransformSource):
         return batch[left:]
 
 
-@stage("$skip", StageTraits(streaming=True, selects=True))
+@stage("$skip", StageTraits(streaming=True, selects=True), since=OLDEST)
 def parse_skip(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$skip: n}`. 5107200 unless n is a whole number from 0 to the largest int64."""
     count = whole(argument)
@@ -151,7 +152,7 @@ class LimitSource(TransformSource):
         return batch
 
 
-@stage("$limit", StageTraits(streaming=True, selects=True))
+@stage("$limit", StageTraits(streaming=True, selects=True), since=OLDEST)
 def parse_limit(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$limit: n}`. 5107201 unless n is a whole number, 15958 for zero."""
     count = whole(argument)
@@ -200,7 +201,7 @@ class CountSource(TransformSource):
         return [encode({self._field: integer(self._count)})]
 
 
-@stage("$count", StageTraits(planned=True))
+@stage("$count", StageTraits(planned=True), since=OLDEST)
 def parse_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$count: <field>}`. 40156 to 40160 for an invalid field name, 9039800 for `_id`."""
     if not isinstance(argument, str):

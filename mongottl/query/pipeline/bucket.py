@@ -26,6 +26,7 @@ from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import parse_sort
 from mongottl.query.sorter import SortEntry
+from mongottl.versions import OLDEST
 
 
 class BucketKey(Expression):
@@ -73,7 +74,7 @@ def _is_within(value: Value, boundaries: list[Value], collation: Collation | Non
     return compare_values(value, boundaries[0], collation) >= 0 and compare_values(value, boundaries[-1], collation) < 0
 
 
-@stage("$bucket", StageTraits(planned=True))
+@stage("$bucket", StageTraits(planned=True), since=OLDEST)
 def parse_bucket(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{groupBy, boundaries, default, output}`: a `$group` and a `$sort` by `_id`. Codes 40191 to 40202, and
     15948 for an output named `_id`."""
@@ -184,7 +185,7 @@ def _output(value: Value, ctx: ParseContext, code: int, name: str) -> list[Accum
     return output
 
 
-@stage("$sortByCount", StageTraits(planned=True))
+@stage("$sortByCount", StageTraits(planned=True), since=OLDEST)
 def parse_sort_by_count(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<expression>`: a `$group` that counts, and a `$sort` by the count. 40147 to 40149 if it is not an expression."""
     if isinstance(argument, bytes):
@@ -346,7 +347,7 @@ class BucketAutoSource(SortingSource):
         return builder.finish()
 
 
-@stage("$bucketAuto", StageTraits(planned=True))
+@stage("$bucketAuto", StageTraits(planned=True), since=OLDEST)
 def parse_bucket_auto(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{groupBy, buckets, output, granularity}`. Codes 40239 to 40246, 40257 to 40261."""
     if not isinstance(argument, bytes):

@@ -13,7 +13,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
-from mongottl.versions import EVENT_FIELD, POST_IMAGES, SYNTAX
+from mongottl.versions import EVENT_FIELD, OLDEST, POST_IMAGES, SYNTAX
 
 _FULL_DOCUMENT: Final = ("default", "updateLookup", "whenAvailable", "required")
 _WITHOUT_IMAGES: Final = ("default", "updateLookup")
@@ -76,6 +76,7 @@ class ChangeStreamSpec(StageSpec):
         in_transaction=False,
         in_change_stream=True,
     ),
+    since=OLDEST,
 )
 def parse_change_stream(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{fullDocument, fullDocumentBeforeChange, resumeAfter | startAfter | startAtOperationTime, showExpandedEvents,
@@ -143,6 +144,7 @@ class SplitLargeEventSpec(StageSpec):
 @stage(
     SPLIT_LARGE_EVENT,
     StageTraits(in_facet=False, nested=False, in_transaction=False, in_change_stream=True, only_in_change_stream=True),
+    since=(7, 0),
 )
 def parse_split_large_event(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}`. 7182800 for anything else."""

@@ -241,7 +241,7 @@ class DensifySource(TransformSource):
             progress.steps += 1
 
 
-@stage("$densify", StageTraits(planned=True))
+@stage("$densify", StageTraits(planned=True), since=(5, 1))
 def parse_densify(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{field, partitionByFields, range: {step, unit, bounds}}`. 5733401 to 5733408 for a bad range."""
     if not isinstance(argument, bytes):
@@ -335,7 +335,7 @@ def _densify_range(
     return DensifySpec(field, partition, step, unit, "", lower, upper, argument, collation)
 
 
-@stage("$fill")
+@stage("$fill", since=(5, 3))
 def parse_fill(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{sortBy, partitionBy, partitionByFields, output: {<field>: {value} | {method: "linear" | "locf"}}}`.
 

@@ -37,7 +37,7 @@ def _documents(value: Value) -> list[bytes]:
     return documents
 
 
-@stage("$documents", StageTraits(in_facet=False, collectionless=True, actions=()))
+@stage("$documents", StageTraits(in_facet=False, collectionless=True, actions=()), since=(5, 1))
 def parse_documents(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$documents: <expression>}`: an array of documents, without a collection."""
     return [DocumentsSpec(parse_expression(argument, ctx))]

@@ -11,6 +11,7 @@ from mongottl.query.expr.parser import check_object_name, type_of
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, open_pipeline, parse_pipeline, stage, traits_of
+from mongottl.versions import OLDEST
 
 
 class FacetSpec(StageSpec):
@@ -168,7 +169,7 @@ def _check_allowed(stage_document: bytes) -> None:
                     _check_allowed(item)
 
 
-@stage("$facet", StageTraits(in_facet=False))
+@stage("$facet", StageTraits(in_facet=False), since=OLDEST)
 def parse_facet(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{<field>: [<stage>, …], …}`. 40169 to 40171 for the shape, 40600 for a stage that is not allowed in it."""
     if not isinstance(argument, bytes) or len(argument) == 5:

@@ -220,7 +220,7 @@ def _order(entry: tuple[float, bytes, Ranked]) -> tuple[float, bytes]:
     return entry[0], entry[1]
 
 
-@stage(NAME, StageTraits(hybrid=True))
+@stage(NAME, StageTraits(hybrid=True), since=(8, 0))
 def parse_rank_fusion(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{input: {pipelines: {<name>: [<stage>, …], …}}, combination: {weights: {…}}, scoreDetails: <bool>}`.
 

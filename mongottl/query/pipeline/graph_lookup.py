@@ -23,6 +23,7 @@ from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.pipeline.subpipeline import target_namespace
+from mongottl.versions import OLDEST
 
 GRAPH_VALUES: Final = 1000  # values in one filter of a $graphLookup that uses an index
 _VALUE_BYTES: Final = 120  # approximate memory of a visited value besides its key
@@ -233,7 +234,7 @@ def _id_of(doc: bytes) -> Value:
     return value_at(doc, DOCUMENT, 0, [b"_id"], 0)
 
 
-@stage("$graphLookup", StageTraits(streaming=True, joined_field="from"))
+@stage("$graphLookup", StageTraits(streaming=True, joined_field="from"), since=OLDEST)
 def parse_graph_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{from, startWith, connectFromField, connectToField, as, maxDepth, depthField, restrictSearchWithMatch}`.
 

@@ -31,6 +31,7 @@ from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.spill import SpilledDocuments, SpillFile, SpillSpace, SpillStatistics
+from mongottl.versions import OLDEST
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
 _GROUP_BYTES: Final = 200  # approximate memory of a group besides its key and states
@@ -552,7 +553,7 @@ def _check_no_inclusion(key: Value) -> None:
             raise CommandError(17390, "$group does not support inclusion-style expressions")
 
 
-@stage("$group", StageTraits(planned=True))
+@stage("$group", StageTraits(planned=True), since=OLDEST)
 def parse_group(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$group: {_id: <expression>, <field>: {<accumulator>: …}, …}}`. 15947, 15955 and the accumulators' errors."""
     if not isinstance(argument, bytes):

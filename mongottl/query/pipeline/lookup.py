@@ -40,7 +40,7 @@ from mongottl.query.pipeline.subpipeline import (
 )
 from mongottl.query.pipeline.unwind import MAX_OUTPUT, UnwindSpec, with_index
 from mongottl.query.spill import SpillSpace
-from mongottl.versions import LOOKUP_WITH_BOTH, SYNTAX
+from mongottl.versions import LOOKUP_WITH_BOTH, OLDEST, SYNTAX
 
 _MAX_PROBED: Final = 64  # foreign documents of one value that are fetched by an equality probe
 _MAX_BATCHES_PER_CALL: Final = 8  # batches that one call reads from the foreign collection
@@ -476,7 +476,11 @@ class LookupSource(TransformSource):
 _LOOKUP_FIELDS: Final = ["from", "localField", "foreignField", "let", "pipeline", "as"]
 
 
-@stage("$lookup", StageTraits(streaming=True, multiplies=True, joined_field="from", has_pipeline=True, planned=True))
+@stage(
+    "$lookup",
+    StageTraits(streaming=True, multiplies=True, joined_field="from", has_pipeline=True, planned=True),
+    since=OLDEST,
+)
 def parse_lookup(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{from, localField, foreignField, let, pipeline, as}`. FailedToParse for a bad shape, 51047 for `$out` inside."""
     if not isinstance(argument, bytes):

@@ -27,6 +27,7 @@ from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
 from mongottl.query.pipeline.run_context import NearRequest, RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 NOT_AN_OBJECT: Final = 10065
 DISTANCE_FIELD_TYPE: Final = 16606
@@ -137,7 +138,7 @@ def _with_nested(document: bytes, path: FieldPath, depth: int, value: Value) -> 
 _EMPTY: Final = encode({})
 
 
-@stage("$geoNear", StageTraits(streaming=True, in_facet=False, selects=True, ranks=True))
+@stage("$geoNear", StageTraits(streaming=True, in_facet=False, selects=True, ranks=True), since=OLDEST)
 def parse_geo_near(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{near, distanceField, spherical, minDistance, maxDistance, query, distanceMultiplier, includeLocs, key}`.
 

@@ -20,6 +20,7 @@ from mongottl.query.expr.path import check_user_name, value_at
 from mongottl.query.pipeline.run_context import MergeRequest, RunContext
 from mongottl.query.pipeline.source import DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 WRITE_BATCH: Final = 64  # documents per call
 WRITE_BYTES: Final = 2 << 20  # of the documents of a call, before the last one
@@ -150,6 +151,7 @@ def _target(database: str, value: Value, actions: list[str]) -> tuple[str, str, 
     StageTraits(
         writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_out_target, in_transaction=False
     ),
+    since=OLDEST,
 )
 def parse_out(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{db, coll}`. 16990 for another type; InvalidNamespace (73), 17385, 31321 for bad targets."""
@@ -359,6 +361,7 @@ def _merge_target(database: str, argument: Value) -> tuple[str, str, list[str]] 
     StageTraits(
         writes=True, nested=False, in_facet=False, read_levels=_READ_LEVELS, target=_merge_target, in_transaction=False
     ),
+    since=(4, 2),
 )
 def parse_merge(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{into, on, let, whenMatched, whenNotMatched}`.

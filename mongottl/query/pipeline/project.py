@@ -17,6 +17,7 @@ from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.projection.nodes import EXCLUDE, INCLUDE, NODE, Entry
 from mongottl.query.projection.plan import RootProjection, TreeProjection
+from mongottl.versions import OLDEST
 
 
 class ProjectSpec(StageSpec):
@@ -90,7 +91,7 @@ class ProjectSource(MappedSource):
         return copy_metadata(document, shaped) if self._keeps_metadata else shaped
 
 
-@stage("$project", StageTraits(streaming=True, in_update=True, planned=True, in_change_stream=True))
+@stage("$project", StageTraits(streaming=True, in_update=True, planned=True, in_change_stream=True), since=OLDEST)
 def parse_project(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$project: <projection>}`. 15969 if it is not a document, 51272 if it is empty."""
     if not isinstance(argument, bytes):
@@ -102,7 +103,7 @@ def parse_project(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [ProjectSpec("$project", argument, parse_projection(argument, ctx, for_find=False))]
 
 
-@stage("$unset", StageTraits(streaming=True, in_update=True, in_change_stream=True))
+@stage("$unset", StageTraits(streaming=True, in_update=True, in_change_stream=True), since=(4, 2))
 def parse_unset(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$unset: <path> | [<path>, …]}`. 31002, 31119, 31120 for another argument, and the errors of projections."""
     paths: list[tuple[str, Value]] = []

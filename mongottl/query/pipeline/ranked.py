@@ -227,7 +227,7 @@ def _parse_n_of(field: str, name: str, argument: Value, ctx: ParseContext) -> Ac
 
 
 for _name in ("$firstN", "$lastN", "$minN", "$maxN"):
-    accumulator(_name)(_parse_n_of)
+    accumulator(_name, since=(5, 2))(_parse_n_of)
 
 
 def _parse_top(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
@@ -261,7 +261,7 @@ def _parse_top(field: str, name: str, argument: Value, ctx: ParseContext) -> Acc
 
 
 for _name in ("$top", "$topN", "$bottom", "$bottomN"):
-    accumulator(_name)(_parse_top)
+    accumulator(_name, since=(5, 2))(_parse_top)
 
 
 class PercentileState(AccumulatorState):
@@ -307,4 +307,4 @@ def _parse_percentile(field: str, name: str, argument: Value, ctx: ParseContext)
 
 
 for _name in ("$median", "$percentile"):
-    accumulator(_name)(_parse_percentile)
+    accumulator(_name, since=(7, 0))(_parse_percentile)

@@ -13,6 +13,7 @@ from mongottl.query.expr import EvaluationContext, Expression, Scope, parse_expr
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, MappedSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 _DESCEND: Final = "descend"
 _PRUNE: Final = "prune"
@@ -94,7 +95,7 @@ def _redact_array(array: list[Value], expression: Expression, slot: int, ev: Eva
     return kept
 
 
-@stage("$redact", StageTraits(streaming=True, in_change_stream=True))
+@stage("$redact", StageTraits(streaming=True, in_change_stream=True), since=OLDEST)
 def parse_redact(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<expression>` with `$$DESCEND`, `$$PRUNE` and `$$KEEP`."""
     scope = Scope(ctx).define({"DESCEND": _DESCEND, "PRUNE": _PRUNE, "KEEP": _KEEP}).bind(["CURRENT"])

@@ -22,6 +22,7 @@ from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, MappedSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 
 class FieldTree:
@@ -205,13 +206,13 @@ def _parse_add_fields(name: str, argument: Value, ctx: ParseContext) -> list[Sta
     return [AddFieldsSpec(name, parse_field_tree(argument, ctx))]
 
 
-@stage("$addFields", StageTraits(streaming=True, in_update=True, in_change_stream=True))
+@stage("$addFields", StageTraits(streaming=True, in_update=True, in_change_stream=True), since=OLDEST)
 def parse_add_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$addFields: {<path>: <expression>, …}}`. 40272 if it is not a document."""
     return _parse_add_fields("$addFields", argument, ctx)
 
 
-@stage("$set", StageTraits(streaming=True, in_update=True, in_change_stream=True))
+@stage("$set", StageTraits(streaming=True, in_update=True, in_change_stream=True), since=(4, 2))
 def parse_set(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$set: {<path>: <expression>, …}}`, an alias of `$addFields`."""
     return _parse_add_fields("$set", argument, ctx)
@@ -249,7 +250,7 @@ class ReplaceRootSource(MappedSource):
         return copy_metadata(document, value) if self._keeps_metadata else value
 
 
-@stage("$replaceRoot", StageTraits(streaming=True, in_update=True, planned=True, in_change_stream=True))
+@stage("$replaceRoot", StageTraits(streaming=True, in_update=True, planned=True, in_change_stream=True), since=OLDEST)
 def parse_replace_root(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$replaceRoot: {newRoot: <expression>}}`. 40229 if it is not a document; 40415, 40414 for its fields."""
     if not isinstance(argument, bytes):
@@ -266,7 +267,7 @@ def parse_replace_root(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     return [ReplaceRootSpec(root)]
 
 
-@stage("$replaceWith", StageTraits(streaming=True, in_update=True, planned=True, in_change_stream=True))
+@stage("$replaceWith", StageTraits(streaming=True, in_update=True, planned=True, in_change_stream=True), since=(4, 2))
 def parse_replace_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$replaceWith: <expression>}`."""
     return [ReplaceRootSpec(parse_expression(argument, ctx))]

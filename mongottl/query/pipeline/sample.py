@@ -17,6 +17,7 @@ from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.sorting import SortingSource
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 _MAX_SIZE: Final = 1 << 40  # more than any number of documents
 
@@ -52,7 +53,7 @@ class SampleSource(SortingSource):
         return [entry[2] for entry in entries] if entries else None
 
 
-@stage("$sample", StageTraits(selects=True))
+@stage("$sample", StageTraits(selects=True), since=OLDEST)
 def parse_sample(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{size: n}`. Codes 28745 to 28749."""
     if not isinstance(argument, bytes):

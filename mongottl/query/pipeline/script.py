@@ -107,7 +107,7 @@ class ScriptAccumulator(AccumulatorSpec):
         return encode({self.name: self._specification})
 
 
-@accumulator("$accumulator")
+@accumulator("$accumulator", since=(4, 4))
 def parse_script_accumulator(field: str, name: str, argument: Value, ctx: ParseContext) -> AccumulatorSpec:
     """The functions are strings or code. 4544703 for an argument that is no object, 4544706 for an unknown field,
     4544707 to 4544710 without a required one, 4544702 for a function of another type, 4544704 and 4544705 for another

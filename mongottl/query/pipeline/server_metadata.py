@@ -24,6 +24,7 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, ListSource
 from mongottl.query.pipeline.stage import LOCAL_LEVEL, StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 OF_A_COLLECTION: Final = 9621301
 NO_CATALOG_OPTIONS: Final = 9621302
@@ -81,7 +82,11 @@ def _check_on_database(name: str, ctx: ParseContext) -> None:
         raise CommandError(ErrorCode.InvalidNamespace, f"{name} must be run against the database with {{aggregate: 1}}")
 
 
-@stage("$indexStats", StageTraits(in_facet=False, stable=False, actions=("indexStats",), in_transaction=False))
+@stage(
+    "$indexStats",
+    StageTraits(in_facet=False, stable=False, actions=("indexStats",), in_transaction=False),
+    since=OLDEST,
+)
 def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}`. 28803 for anything else."""
     if not isinstance(argument, bytes) or len(argument) != 5:
@@ -102,6 +107,7 @@ def parse_index_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         cluster_action_field="allUsers",
         in_transaction=False,
     ),
+    since=OLDEST,
 )
 def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, idleConnections, idleCursors, idleSessions, localOps, targetAllNodes, truncateOps}`, all booleans.
@@ -134,6 +140,7 @@ def parse_current_op(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         actions=("listCollections",),
         in_transaction=False,
     ),
+    since=(8, 0),
 )
 def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{shards, balancingConfiguration, tracked}`, all booleans; the last two concern sharded clusters.
@@ -160,6 +167,7 @@ def parse_list_cluster_catalog(argument: Value, ctx: ParseContext) -> list[Stage
     StageTraits(
         in_facet=False, stable=False, read_levels=LOCAL_LEVEL, actions=("planCacheRead",), in_transaction=False
     ),
+    since=(4, 2),
 )
 def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{}` or `{allHosts: false}`. FailedToParse (9) for other arguments, 13111 for another type than bool, 4503200 for
@@ -186,6 +194,7 @@ def parse_plan_cache_stats(argument: Value, ctx: ParseContext) -> list[StageSpec
 @stage(
     "$querySettings",
     StageTraits(in_facet=False, collectionless=True, actions=(), cluster_action="querySettings", in_transaction=False),
+    since=(8, 0),
 )
 def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{showDebugQueryShape: bool}`. 7746800 if it is not a document, InvalidNamespace (73) for a collection."""
@@ -207,6 +216,7 @@ def parse_query_settings(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         cluster_action="listSampledQueries",
         in_transaction=False,
     ),
+    since=(7, 0),
 )
 def parse_list_sampled_queries(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{namespace: string}`. 6876001 if it is not a document, InvalidNamespace (73) unless run on the admin database
@@ -231,6 +241,7 @@ def parse_list_sampled_queries(argument: Value, ctx: ParseContext) -> list[Stage
         action_without=("transformIdentifiers", "queryStatsRead"),
         in_transaction=False,
     ),
+    since=(6, 0),
 )
 def parse_query_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{transformIdentifiers: {algorithm: "hmac-sha-256", hmacKey: BinData}}`.
@@ -301,6 +312,7 @@ def _check_user(name: str, user: Value) -> None:
         cluster_action_field="allUsers",
         in_transaction=False,
     ),
+    since=OLDEST,
 )
 def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, users}`. InvalidNamespace (73) unless run on config.system.sessions."""
@@ -323,6 +335,7 @@ def parse_list_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
         cluster_action_field="allUsers",
         in_transaction=False,
     ),
+    since=OLDEST,
 )
 def parse_list_local_sessions(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{allUsers, users}`. InvalidNamespace (73) for a collection."""

@@ -17,6 +17,7 @@ from mongottl.query.pipeline.sorting import SortingSource
 from mongottl.query.pipeline.source import BATCH_SIZE, DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
 from mongottl.query.sort import SortPattern, parse_sort
+from mongottl.versions import OLDEST
 
 
 class SortSpec(StageSpec):
@@ -80,7 +81,7 @@ def with_sort_keys(batch: list[bytes], pattern: SortPattern) -> list[bytes]:
     return [annotated(doc, SORT_KEY, pattern.sort_values(doc)) for doc in batch]
 
 
-@stage("$sort", StageTraits(selects=True, planned=True))
+@stage("$sort", StageTraits(selects=True, planned=True), since=OLDEST)
 def parse_sort_stage(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{$sort: {path: 1 | -1, …}}`. 15973 if it is not a document, 15976 if it is empty; errors of `parse_sort`."""
     if not isinstance(argument, bytes):

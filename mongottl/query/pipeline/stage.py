@@ -12,6 +12,7 @@ from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.registry import Registry
+from mongottl.versions import OLDEST, Version
 
 MAX_STAGES: Final = 1000  # mongod's internalPipelineLengthLimit
 
@@ -211,11 +212,14 @@ _NO_TRAITS: Final = StageTraits()
 LOCAL_LEVEL: Final = frozenset(("local",))
 
 
-def stage(name: str, traits: StageTraits = _NO_TRAITS) -> Callable[[StageParser], StageParser]:
-    """Registers `def parse(argument, ctx) -> list[StageSpec]`: one stage, or several that it is an abbreviation of."""
+def stage(name: str, traits: StageTraits = _NO_TRAITS, *, since: Version) -> Callable[[StageParser], StageParser]:
+    """Registers `def parse(argument, ctx) -> list[StageSpec]`: one stage, or several that it is an abbreviation of.
+
+    since: as for `Registry.add`.
+    """
 
     def register(parser: StageParser) -> StageParser:
-        STAGES.add(name, StageDeclaration(name, parser, traits))
+        STAGES.add(name, StageDeclaration(name, parser, traits), since)
         return parser
 
     return register
@@ -363,15 +367,15 @@ def open_pipeline(specs: list[StageSpec], source: DocumentSource, run: RunContex
 
 
 _SEARCH: Final = StageTraits(in_facet=False, stable=False)
-for _name, _reason, _traits in (
-    ("$listCatalog", "it is not there yet", StageTraits(in_facet=False)),
-    ("$listMqlEntities", "it is an internal stage", _NO_TRAITS),
-    ("$listSearchIndexes", _NO_SEARCH, StageTraits(in_facet=False)),
-    ("$scoreFusion", "it is not there yet", StageTraits(in_facet=False, hybrid=True)),
-    ("$search", _NO_SEARCH, _SEARCH),
-    ("$searchBeta", _NO_SEARCH, _SEARCH),
-    ("$searchMeta", _NO_SEARCH, _SEARCH),
-    ("$shardedDataDistribution", "there is no sharding", _NO_TRAITS),
-    ("$vectorSearch", _NO_SEARCH, _SEARCH),
+for _name, _since, _reason, _traits in (
+    ("$listCatalog", (6, 0), "it is not there yet", StageTraits(in_facet=False)),
+    ("$listMqlEntities", (8, 2), "it is an internal stage", _NO_TRAITS),
+    ("$listSearchIndexes", (7, 0), _NO_SEARCH, StageTraits(in_facet=False)),
+    ("$scoreFusion", (8, 2), "it is not there yet", StageTraits(in_facet=False, hybrid=True)),
+    ("$search", OLDEST, _NO_SEARCH, _SEARCH),
+    ("$searchBeta", OLDEST, _NO_SEARCH, _SEARCH),
+    ("$searchMeta", (6, 0), _NO_SEARCH, _SEARCH),
+    ("$shardedDataDistribution", (6, 0), "there is no sharding", _NO_TRAITS),
+    ("$vectorSearch", (7, 0), _NO_SEARCH, _SEARCH),
 ):
-    STAGES.add_unsupported(_name, _reason, StageDeclaration(_name, None, _traits))
+    STAGES.add_unsupported(_name, _reason, StageDeclaration(_name, None, _traits), since=_since)

@@ -12,6 +12,7 @@ from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import DocumentSource, ListSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 NOT_EMPTY: Final = 31170
 _SECTIONS: Final = ("latencyStats", "storageStats", "count", "queryExecStats")
@@ -55,7 +56,11 @@ class CollStatsSpec(StageSpec):
         return encode({"$collStats": encode_fields(described)})
 
 
-@stage("$collStats", StageTraits(in_facet=False, stable_argument="count", actions=("collStats",), in_transaction=False))
+@stage(
+    "$collStats",
+    StageTraits(in_facet=False, stable_argument="count", actions=("collStats",), in_transaction=False),
+    since=OLDEST,
+)
 def parse_coll_stats(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{latencyStats: {histograms: bool}, storageStats: {scale: n}, count: {}, queryExecStats: {}}`, or some of them.
 

@@ -81,7 +81,11 @@ class UnionSource(TransformSource):
             self._second.close()
 
 
-@stage("$unionWith", StageTraits(streaming=True, joined_field="coll", has_pipeline=True, in_transaction=False))
+@stage(
+    "$unionWith",
+    StageTraits(streaming=True, joined_field="coll", has_pipeline=True, in_transaction=False),
+    since=(4, 4),
+)
 def parse_union_with(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`<collection>` or `{coll, pipeline}`. FailedToParse for another shape, 31441 for `$out` inside."""
     collection: Value = argument

@@ -28,6 +28,7 @@ from mongottl.query.pipeline.effect import Effect
 from mongottl.query.pipeline.run_context import RunContext
 from mongottl.query.pipeline.source import BATCH_BYTES, DocumentSource, TransformSource
 from mongottl.query.pipeline.stage import StageSpec, StageTraits, stage
+from mongottl.versions import OLDEST
 
 MAX_OUTPUT: Final = 1024  # documents per call; at most twice as many are output
 
@@ -177,7 +178,7 @@ def with_index(doc: bytes, path: FieldPath | None, index: int | None) -> bytes:
 _TYPE_BYTES: Final[list[bytes]] = [bytes([code]) for code in range(256)]
 
 
-@stage("$unwind", StageTraits(streaming=True, multiplies=True))
+@stage("$unwind", StageTraits(streaming=True, multiplies=True), since=OLDEST)
 def parse_unwind(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`"$path"` or `{path, preserveNullAndEmptyArrays, includeArrayIndex}`. Codes 15981 and 28808 to 28822."""
     path: Value = MISSING

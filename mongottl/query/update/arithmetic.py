@@ -33,6 +33,7 @@ from mongottl.query.expr.numbers import DECIMAL_CONTEXT, from_decimal, to_decima
 from mongottl.query.update.describe import show_element, show_id
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
+from mongottl.versions import OLDEST
 
 _SAFE_NAMES: Final[dict[int, str]] = {
     INT32: "NumberInt",
@@ -116,14 +117,14 @@ class ArithmeticNode(ModifierNode):
         return state.replace(type_code, value)
 
 
-@modifier("$inc")
+@modifier("$inc", since=OLDEST)
 def parse_inc(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if not _is_number_type(operand.type_code):
         raise CommandError(ErrorCode.TypeMismatch, f"Cannot increment with non-numeric argument: {{{operand.show()}}}")
     return ArithmeticNode("$inc", operand.value())
 
 
-@modifier("$mul")
+@modifier("$mul", since=OLDEST)
 def parse_mul(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if not _is_number_type(operand.type_code):
         raise CommandError(ErrorCode.TypeMismatch, f"Cannot multiply with non-numeric argument: {{{operand.show()}}}")
@@ -172,7 +173,7 @@ class BitNode(ModifierNode):
         return state.replace(type_code, value)
 
 
-@modifier("$bit")
+@modifier("$bit", since=OLDEST)
 def parse_bit(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if operand.type_code != DOCUMENT:
         raise CommandError(

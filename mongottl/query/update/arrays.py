@@ -21,6 +21,7 @@ from mongottl.query.match.registry import match_operators
 from mongottl.query.match.tree import MatchExpression
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
+from mongottl.versions import OLDEST
 
 
 class Item:
@@ -114,7 +115,7 @@ class PopNode(ModifierNode):
         return state.replace(ARRAY, join_items(items[1:] if self.from_front else items[:-1]))
 
 
-@modifier("$pop")
+@modifier("$pop", since=OLDEST)
 def parse_pop(operand: Operand, ctx: ParseContext) -> ModifierNode:
     """1: the last element, -1: the first. FailedToParse (9) for other operands."""
     value = operand.value()
@@ -182,7 +183,7 @@ class PullConditionNode(RemovalNode):
         return self.condition.matches_value(buf, type_code, pos)
 
 
-@modifier("$pull")
+@modifier("$pull", since=OLDEST)
 def parse_pull(operand: Operand, ctx: ParseContext) -> ModifierNode:
     """A value, a regex, operators on the element ({$gt: 3}) or a filter on its fields. Errors: the filter's."""
     if operand.type_code == DOCUMENT:
@@ -194,7 +195,7 @@ def parse_pull(operand: Operand, ctx: ParseContext) -> ModifierNode:
     return PullConditionNode(parse_condition(frame(element(operand.type_code, b"", operand.raw())), ctx), False)
 
 
-@modifier("$pullAll")
+@modifier("$pullAll", since=OLDEST)
 def parse_pull_all(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if operand.type_code != ARRAY:
         raise CommandError(
@@ -268,7 +269,7 @@ def _without_duplicates(items: list[Item], collation: Collation | None) -> list[
     return unique
 
 
-@modifier("$addToSet")
+@modifier("$addToSet", since=OLDEST)
 def parse_add_to_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
     """A value, or {$each: [values]} if that is the document's first field."""
     if operand.type_code != DOCUMENT or first_field_name(operand.raw()) != "$each":

@@ -20,6 +20,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.timestamps import TimestampClock
 from mongottl.query.update.nodes import KEEP, REMOVE, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier
+from mongottl.versions import OLDEST
 
 
 class SetNode(ModifierNode):
@@ -39,7 +40,7 @@ class SetNode(ModifierNode):
         return state.replace(self.type_code, self.value)
 
 
-@modifier("$set")
+@modifier("$set", since=OLDEST)
 def parse_set(operand: Operand, ctx: ParseContext) -> ModifierNode:
     return SetNode(operand.type_code, operand.raw())
 
@@ -60,7 +61,7 @@ class CurrentTimestampNode(ModifierNode):
         return state.replace(type_code, value)
 
 
-@modifier("$setOnInsert")
+@modifier("$setOnInsert", since=OLDEST)
 def parse_set_on_insert(operand: Operand, ctx: ParseContext) -> ModifierNode:
     node = SetNode(operand.type_code, operand.raw())
     node.insert_only = True
@@ -74,7 +75,7 @@ class UnsetNode(ModifierNode):
         return state.replace(NULL, b"") if in_array else REMOVE
 
 
-@modifier("$unset")
+@modifier("$unset", since=OLDEST)
 def parse_unset(operand: Operand, ctx: ParseContext) -> ModifierNode:
     return UnsetNode(creates=False, ignores_path=True)
 
@@ -98,17 +99,17 @@ class BoundNode(ModifierNode):
         return state.replace(self.type_code, self.value)
 
 
-@modifier("$min")
+@modifier("$min", since=OLDEST)
 def parse_min(operand: Operand, ctx: ParseContext) -> ModifierNode:
     return BoundNode(-1, operand.type_code, operand.raw(), ctx.collation)
 
 
-@modifier("$max")
+@modifier("$max", since=OLDEST)
 def parse_max(operand: Operand, ctx: ParseContext) -> ModifierNode:
     return BoundNode(1, operand.type_code, operand.raw(), ctx.collation)
 
 
-@modifier("$currentDate")
+@modifier("$currentDate", since=OLDEST)
 def parse_current_date(operand: Operand, ctx: ParseContext) -> ModifierNode:
     """`true` (or false), {$type: "date"} or {$type: "timestamp"}. BadValue (2) for other operands."""
     if operand.type_code == BOOL:

@@ -19,6 +19,7 @@ from mongottl.query.update.arrays import Item, append_items, cut_items, join_ite
 from mongottl.query.update.describe import show_id
 from mongottl.query.update.nodes import KEEP, ApplyState, ModifierNode
 from mongottl.query.update.registry import Operand, modifier, modifiers
+from mongottl.versions import OLDEST
 
 _CLAUSES: Final = ("$each", "$slice", "$sort", "$position")
 
@@ -122,7 +123,7 @@ def _bad(message: str) -> CommandError:
     return CommandError(ErrorCode.BadValue, message)
 
 
-@modifier("$push")
+@modifier("$push", since=OLDEST)
 def parse_push(operand: Operand, ctx: ParseContext) -> ModifierNode:
     """A value, or a document with `$each` and other clauses in any order. BadValue (2) for malformed clauses."""
     if operand.type_code != DOCUMENT or find_field_at(operand.buf, operand.pos, b"$each")[0] == 0:

@@ -1,6 +1,6 @@
 """The registry of update modifiers, and the input of their parsers.
 
-    @modifier("$inc")
+    @modifier("$inc", since=OLDEST)
     def parse_inc(operand: Operand, ctx: ParseContext) -> ModifierNode: …
 
 A parser gets one field of the modifier's document, `path: value`; paths, positional components and conflicts are
@@ -18,6 +18,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.registry import Registry
 from mongottl.query.update.describe import show_element
 from mongottl.query.update.nodes import ModifierNode
+from mongottl.versions import Version
 
 
 class Operand:
@@ -50,11 +51,14 @@ ModifierParser: TypeAlias = Callable[[Operand, ParseContext], ModifierNode]
 modifiers: Final[Registry[ModifierParser]] = Registry("update modifier")
 
 
-def modifier(name: str) -> Callable[[ModifierParser], ModifierParser]:
-    """Registers the parser of a modifier. It raises CommandError for invalid operands."""
+def modifier(name: str, *, since: Version) -> Callable[[ModifierParser], ModifierParser]:
+    """Registers the parser of a modifier, which raises CommandError for invalid operands.
+
+    since: as for `Registry.add`.
+    """
 
     def register(parser: ModifierParser) -> ModifierParser:
-        modifiers.add(name, parser)
+        modifiers.add(name, parser, since)
         return parser
 
     return register

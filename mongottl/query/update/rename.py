@@ -12,6 +12,7 @@ from mongottl.query.update.describe import show_id
 from mongottl.query.update.nodes import KEEP, REMOVE, ApplyState, ModifierNode, update_index
 from mongottl.query.update.paths import is_filter_part, split_update_path
 from mongottl.query.update.registry import Operand, modifier
+from mongottl.versions import OLDEST
 
 
 class SourceValue:
@@ -130,7 +131,7 @@ class RenameSource(ModifierNode):
         return REMOVE
 
 
-@modifier("$rename")
+@modifier("$rename", since=OLDEST)
 def parse_rename(operand: Operand, ctx: ParseContext) -> ModifierNode:
     """`source: "target"`. BadValue (2) for equal, overlapping or positional paths; 9867600 for a NUL in the target."""
     source = operand.path

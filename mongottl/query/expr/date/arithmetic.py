@@ -149,13 +149,13 @@ def _shortest_ms(unit: str) -> int:
     return MS_PER_DAY * (_DAYS[unit] if unit in _DAYS else 28 * _MONTHS[unit])
 
 
-@expression_parser("$dateAdd")
+@expression_parser("$dateAdd", since=(5, 0))
 def parse_date_add(name: str, argument: Value, scope: Scope) -> Expression:
     """`{startDate, unit, amount, timezone}`."""
     return DateAddExpression(name, _ADD.parse(name, argument, scope), 1)
 
 
-@expression_parser("$dateSubtract")
+@expression_parser("$dateSubtract", since=(5, 0))
 def parse_date_subtract(name: str, argument: Value, scope: Scope) -> Expression:
     return DateAddExpression(name, _ADD.parse(name, argument, scope), -1)
 
@@ -224,7 +224,7 @@ def _week_number(days: int, first_day: int) -> int:
     return (days + 3 - first_day) // 7
 
 
-@expression_parser("$dateDiff")
+@expression_parser("$dateDiff", since=(5, 0))
 def parse_date_diff(name: str, argument: Value, scope: Scope) -> Expression:
     """`{startDate, endDate, unit, timezone, startOfWeek}`: an int64."""
     return DateDiffExpression(_DIFF.parse(name, argument, scope))
@@ -307,7 +307,7 @@ def _bin_overflow(code: int) -> CommandError:
     return CommandError(code, "$dateTrunc: binSize overflows")
 
 
-@expression_parser("$dateTrunc")
+@expression_parser("$dateTrunc", since=(5, 0))
 def parse_date_trunc(name: str, argument: Value, scope: Scope) -> Expression:
     """`{date, unit, binSize, timezone, startOfWeek}`."""
     return DateTruncExpression(_TRUNC.parse(name, argument, scope))

@@ -34,6 +34,7 @@ from mongottl.query.expr.date.text import (
 )
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.parser import type_of
+from mongottl.versions import OLDEST
 
 _TO_STRING: Final = Syntax(18629, 18534, [("date", 18628)], ["format", "timezone", "onNull"])
 _DEFAULT_UTC_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%LZ"
@@ -143,7 +144,7 @@ class DateToStringExpression(NamedExpression):
         return format_date(_DEFAULT_UTC_FORMAT if zone.is_utc() else _DEFAULT_LOCAL_FORMAT, instant, zone)
 
 
-@expression_parser("$dateToString")
+@expression_parser("$dateToString", since=OLDEST)
 def parse_date_to_string(name: str, argument: Value, scope: Scope) -> Expression:
     """`{date, format, timezone, onNull}`."""
     parameters = _TO_STRING.parse(name, argument, scope)
@@ -194,7 +195,7 @@ class DateFromStringExpression(NamedExpression):
             raise conversion_error(text, str(error)) from None
 
 
-@expression_parser("$dateFromString")
+@expression_parser("$dateFromString", since=OLDEST)
 def parse_date_from_string(name: str, argument: Value, scope: Scope) -> Expression:
     """`{dateString, format, timezone, onError, onNull}`. ConversionFailure (241) for a string that is not a date."""
     return DateFromStringExpression(_FROM_STRING.parse(name, argument, scope))

@@ -33,6 +33,7 @@ from mongottl.query.expr.date.text import (
 from mongottl.query.expr.named import Syntax
 from mongottl.query.expr.numbers import fits_long
 from mongottl.query.expr.parser import parse_operand, type_of
+from mongottl.versions import OLDEST
 
 
 def date_ms(value: Value) -> int:
@@ -176,7 +177,7 @@ def _is_operator(document: bytes) -> bool:
 
 
 for _name in _PARTS:
-    expression_parser(_name)(_parse_part)
+    expression_parser(_name, since=OLDEST)(_parse_part)
 _TO_PARTS: Final = Syntax(40524, 40520, [("date", 40522)], ["timezone", "iso8601"])
 
 
@@ -213,7 +214,7 @@ class DateToPartsExpression(NamedExpression):
         return encode(parts)
 
 
-@expression_parser("$dateToParts")
+@expression_parser("$dateToParts", since=OLDEST)
 def parse_date_to_parts(name: str, argument: Value, scope: Scope) -> Expression:
     """`{date, timezone, iso8601}`."""
     return DateToPartsExpression(_TO_PARTS.parse(name, argument, scope))
@@ -267,7 +268,7 @@ class DateFromPartsExpression(NamedExpression):
         return number
 
 
-@expression_parser("$dateFromParts")
+@expression_parser("$dateFromParts", since=OLDEST)
 def parse_date_from_parts(name: str, argument: Value, scope: Scope) -> Expression:
     """`{year, month, day, …}` or `{isoWeekYear, isoWeek, isoDayOfWeek, …}`, with hour … millisecond and timezone."""
     parameters = _FROM_PARTS.parse(name, argument, scope)

@@ -155,5 +155,5 @@ def _parse_covariance(call: FunctionArguments) -> WindowFunction:
     return Covariance(sample, parse_expression(call.argument, call.ctx), call.frame())
 
 
-window_function("$covariancePop")(_parse_covariance)
-window_function("$covarianceSamp")(_parse_covariance)
+window_function("$covariancePop", since=(5, 0))(_parse_covariance)
+window_function("$covarianceSamp", since=(5, 0))(_parse_covariance)

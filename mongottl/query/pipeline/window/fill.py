@@ -120,7 +120,7 @@ class LinearFill(WindowFunction):
         return value
 
 
-@window_function("$expMovingAvg")
+@window_function("$expMovingAvg", since=(5, 0))
 def parse_moving_average(call: FunctionArguments) -> WindowFunction:
     """`{input, N}` or `{input, alpha}`, alpha between 0 and 1."""
     call.refuse_window()
@@ -143,13 +143,13 @@ def parse_moving_average(call: FunctionArguments) -> WindowFunction:
     return MovingAverage(parse_expression(parameters["input"], call.ctx), alpha)
 
 
-@window_function("$locf")
+@window_function("$locf", since=(5, 2))
 def parse_locf(call: FunctionArguments) -> WindowFunction:
     call.refuse_window()
     return CarriedForward(parse_expression(call.argument, call.ctx))
 
 
-@window_function("$linearFill")
+@window_function("$linearFill", since=(5, 3))
 def parse_linear_fill(call: FunctionArguments) -> WindowFunction:
     """605001 without a `sortBy` of one field."""
     call.refuse_window()

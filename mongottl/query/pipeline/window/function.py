@@ -30,6 +30,7 @@ from mongottl.query.pipeline.accumulators import (
 from mongottl.query.pipeline.window.frame import Frame, Partition, default_frame, parse_frame
 from mongottl.query.registry import Registry
 from mongottl.query.sort import SortPattern
+from mongottl.versions import Version
 
 
 class WindowFunction:
@@ -172,11 +173,11 @@ RANKS: Final = ("$rank", "$denseRank", "$documentNumber")
 _NOT_IN_WINDOWS: Final = frozenset({"$mergeObjects", "$accumulator"})
 
 
-def window_function(name: str) -> Callable[[FunctionParser], FunctionParser]:
-    """Registers `def parse(call: FunctionArguments) -> WindowFunction`."""
+def window_function(name: str, *, since: Version) -> Callable[[FunctionParser], FunctionParser]:
+    """Registers `def parse(call: FunctionArguments) -> WindowFunction`. since: as for `Registry.add`."""
 
     def register(parser: FunctionParser) -> FunctionParser:
-        WINDOW_FUNCTIONS.add(name, parser)
+        WINDOW_FUNCTIONS.add(name, parser, since)
         return parser
 
     return register

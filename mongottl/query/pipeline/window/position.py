@@ -59,10 +59,10 @@ def _parse_rank(call: FunctionArguments) -> WindowFunction:
 
 
 for _name in RANKS:
-    window_function(_name)(_parse_rank)
+    window_function(_name, since=(5, 0))(_parse_rank)
 
 
-@window_function("$shift")
+@window_function("$shift", since=(5, 0))
 def parse_shift(call: FunctionArguments) -> WindowFunction:
     """`{output, by, default}`; the default is a constant."""
     call.refuse_window()

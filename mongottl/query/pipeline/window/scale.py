@@ -53,7 +53,7 @@ class MinMaxScaler(WindowFunction):
         return value
 
 
-@window_function("$minMaxScaler")
+@window_function("$minMaxScaler", since=(8, 2))
 def parse_min_max_scaler(call: FunctionArguments) -> WindowFunction:
     """`{input, min, max}`, from 0 to 1 unless both are given."""
     parameters = call.named(["input", "min", "max"], ["input"])

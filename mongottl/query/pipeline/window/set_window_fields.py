@@ -203,7 +203,7 @@ class WindowSource(SortingSource):
         return found
 
 
-@stage("$setWindowFields", StageTraits(planned=True))
+@stage("$setWindowFields", StageTraits(planned=True), since=(5, 0))
 def parse_set_window_fields(argument: Value, ctx: ParseContext) -> list[StageSpec]:
     """`{partitionBy, sortBy, output: {<path>: {<function>: …, window: …}, …}}`. FailedToParse for most bad shapes."""
     if not isinstance(argument, bytes):

@@ -124,5 +124,5 @@ def _parse_slope(call: FunctionArguments) -> WindowFunction:
     return Slope(call.name, parse_expression(parameters["input"], call.ctx), call.frame(), unit_ms)
 
 
-window_function("$derivative")(_parse_slope)
-window_function("$integral")(_parse_slope)
+window_function("$derivative", since=(5, 0))(_parse_slope)
+window_function("$integral", since=(5, 0))(_parse_slope)

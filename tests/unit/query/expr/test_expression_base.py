@@ -226,4 +226,4 @@ def test_an_unbound_variable_is_known_but_not_folded() -> None:
 
 def test_no_operator_is_registered_twice() -> None:
     with pytest.raises(ValueError, match="twice"):
-        EXPRESSIONS.add_unsupported("$add", "")
+        EXPRESSIONS.add_unsupported("$add", "", since=(3, 6))
