@@ -1,10 +1,10 @@
-"""`$sum`, `$avg`, `$min`, `$max`, deviations and percentiles where they stand as expressions."""
+"""`$sum`, `$avg`, `$min`, `$max`, `$firstN` and the like, deviations and percentiles as expressions."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bson import Decimal128, Int64, MaxKey
+from bson import Decimal128, Int64, MaxKey, MinKey
 from bson.datetime_ms import DatetimeMS
 
 from mongottl.errors import CommandError, ErrorCode
@@ -14,7 +14,17 @@ Failure = Callable[[object, dict[str, Any]], CommandError]
 
 NAN = float("nan")
 INF = float("inf")
-DOC = {"l": [3, 1, 2], "e": [], "n": None, "mixed": [1, "x", None, 2.5, True], "quizzes": [10, 6, 7], "labs": [5, 8]}
+DOC = {
+    "l": [3, 1, 2],
+    "e": [],
+    "n": None,
+    "mixed": [1, "x", None, 2.5, True],
+    "quizzes": [10, 6, 7],
+    "labs": [5, 8],
+    "s": "x",
+    "holes": [1, None, 2],
+    "team": [{"name": "pat", "age": 30}, {"name": "dallas", "age": 5}, {"name": "charlie", "age": 42}],
+}
 
 
 @pytest.mark.parametrize(
@@ -145,4 +155,69 @@ def test_percentile(check: Check, values: object, shares: list[object], expected
     ],
 )
 def test_refusals(failure: Failure, operator: str, operand: object, code: int) -> None:
+    assert failure({operator: operand}, DOC).code == code
+
+
+@pytest.mark.parametrize(
+    ("operator", "operand", "expected"),
+    [
+        ("$firstN", {"n": 2, "input": "$l"}, [3, 1]),
+        ("$firstN", {"input": "$l", "n": 99}, [3, 1, 2]),
+        ("$firstN", {"input": "$holes", "n": 2}, [1, None]),
+        ("$firstN", {"input": "$e", "n": 1}, []),
+        ("$firstN", {"input": "$l", "n": 1.0}, [3]),
+        ("$firstN", {"input": [[1, 2], 3], "n": 1}, [[1, 2]]),
+        ("$lastN", {"n": 2, "input": "$l"}, [1, 2]),
+        ("$lastN", {"input": "$l", "n": 99}, [3, 1, 2]),
+        ("$lastN", {"input": "$holes", "n": 2}, [None, 2]),
+        ("$lastN", {"input": "$e", "n": 1}, []),
+        ("$lastN", {"input": "$n", "n": 1}, None),
+        ("$lastN", {"input": "$missing", "n": 1}, None),
+        ("$lastN", {"input": "$l", "n": Int64(1)}, [2]),
+        ("$lastN", {"input": "$team.name", "n": 1}, ["charlie"]),
+        ("$maxN", {"n": 2, "input": "$l"}, [3, 2]),
+        ("$maxN", {"input": "$holes", "n": 5}, [2, 1]),
+        ("$maxN", {"input": [1, "a", [0], {"x": 1}], "n": 2}, [[0], {"x": 1}]),
+        ("$maxN", {"input": [1, 1.0, Int64(1)], "n": 2}, [1, 1.0]),
+        ("$maxN", {"input": "$e", "n": 3}, []),
+        ("$maxN", {"input": "$n", "n": 3}, None),
+        ("$minN", {"n": 2, "input": [3, None, 1]}, [1, 3]),
+        ("$minN", {"input": "$missing", "n": 3}, None),
+        ("$minN", {"input": ["b", "a", "c"], "n": 1}, ["a"]),
+        ("$maxN", {"input": [1, MaxKey()], "n": Decimal128("1")}, [MaxKey()]),
+        ("$minN", {"input": "$holes", "n": 5}, [1, 2]),
+        ("$minN", {"input": [1, "a", NAN, MinKey()], "n": 2}, [MinKey(), NAN]),
+        ("$minN", {"input": "$l", "n": 2}, [1, 2]),
+        ("$minN", {"input": "$e", "n": 3}, []),
+        ("$minN", {"input": [None, "$missing"], "n": 2}, []),
+    ],
+)
+def test_first_last_largest_and_smallest_n(check: Check, operator: str, operand: object, expected: object) -> None:
+    check({operator: operand}, DOC, expected)
+
+
+@pytest.mark.parametrize(
+    ("operator", "operand", "code"),
+    [
+        ("$firstN", {"n": 0, "input": []}, 5787908),
+        ("$firstN", 1, 5787801),
+        ("$firstN", {"input": "$l"}, 5787906),
+        ("$firstN", {"n": 1}, 5787907),
+        ("$firstN", {"n": 1, "input": 1}, 5788200),
+        ("$firstN", {"n": 1.5, "input": "$l"}, 5787903),
+        ("$firstN", {"n": "x", "input": "$l"}, 5787902),
+        ("$firstN", {"n": -1, "input": "$l"}, 5787908),
+        ("$firstN", {"n": 1, "input": "$l", "x": 1}, 5787901),
+        ("$lastN", {"n": 0, "input": "$l"}, 5787908),
+        ("$lastN", {"n": 1, "input": "$s"}, 5788200),
+        ("$maxN", {"n": 0, "input": "$l"}, 5787908),
+        ("$maxN", {"n": 1, "input": "$s"}, 5788200),
+        ("$maxN", {"n": "$n", "input": "$l"}, 5787902),
+        ("$minN", {"n": 1, "input": "$s"}, 5788200),
+        ("$minN", {"input": "$l"}, 5787906),
+    ],
+)
+def test_refusals_of_first_last_largest_and_smallest_n(
+    failure: Failure, operator: str, operand: object, code: int
+) -> None:
     assert failure({operator: operand}, DOC).code == code
