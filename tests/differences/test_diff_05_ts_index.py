@@ -15,7 +15,7 @@ from pymongo.errors import OperationFailure
 import mongottl
 
 
-def test_it_serves_no_query(database: Database[dict[str, Any]]) -> None:
+def test_ts_index_serves_no_query(database: Database[dict[str, Any]]) -> None:
     database["c"].create_index("_ts", expireAfterSeconds=10)
     database["c"].insert_one({"_id": 1, "_ts": 5})
     assert database["c"].find({"_ts": 5}).explain()["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"

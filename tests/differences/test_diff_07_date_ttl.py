@@ -12,7 +12,9 @@ from pymongo.database import Database
 import mongottl
 
 
-def test_it_is_purged_at_its_second(database: Database[dict[str, Any]], server: mongottl.RunningServer) -> None:
+def test_dated_document_is_purged_at_its_second(
+    database: Database[dict[str, Any]], server: mongottl.RunningServer
+) -> None:
     database["c"].create_index("at", expireAfterSeconds=10)
     database["c"].insert_one({"_id": 1, "at": server.clock.now()})
     database["c"].insert_one({"_id": 2, "at": server.clock.now() + timedelta(seconds=1)})
@@ -24,7 +26,9 @@ def test_it_is_purged_at_its_second(database: Database[dict[str, Any]], server: 
     assert database["c"].find_one() is None
 
 
-def test_it_is_visible_until_then(database: Database[dict[str, Any]], server: mongottl.RunningServer) -> None:
+def test_dated_document_is_visible_until_it_is_purged(
+    database: Database[dict[str, Any]], server: mongottl.RunningServer
+) -> None:
     database["c"].create_index("at", expireAfterSeconds=10)
     database["c"].insert_one({"_id": 1, "at": server.clock.now()})
     database.client["admin"].command({"setParameter": 1, "ttlMonitorEnabled": False})

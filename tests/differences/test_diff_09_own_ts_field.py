@@ -11,7 +11,9 @@ from pymongo.database import Database
 import mongottl
 
 
-def test_it_is_returned_and_has_no_effect(database: Database[dict[str, Any]], server: mongottl.RunningServer) -> None:
+def test_own_ts_field_is_returned_and_has_no_effect(
+    database: Database[dict[str, Any]], server: mongottl.RunningServer
+) -> None:
     database["c"].create_index("_ts", expireAfterSeconds=10)
     database["c"].insert_many([{"_id": 1, "_ts": 0}, {"_id": 2}])
     server.clock.advance(9)

@@ -82,7 +82,7 @@ def test_components_that_are_left_out_are_passed_over(first: Any, second: Any, d
     assert reader.document(key) == bson.encode({"c": "end"})
 
 
-def test_what_keys_do_not_tell() -> None:
+def test_type_bits_show_which_values_keys_determine() -> None:
     def kind(value: Any) -> int:
         return type_bits_of(find_field_at(bson.encode({} if value is ... else {"a": value}), 0, b"a")[0])
 

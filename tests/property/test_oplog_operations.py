@@ -78,7 +78,7 @@ def entries(draw: st.DrawFn) -> OplogEntry:
 
 
 @given(OPERATIONS)
-def test_what_is_written_is_read(operation: Operation) -> None:
+def test_stored_operations_are_read_alike(operation: Operation) -> None:
     document = encode_fields(operation.elements())
     assert read_operation(document) == operation
     assert encode_fields(read_operation(document).elements()) == document

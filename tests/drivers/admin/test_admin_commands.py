@@ -109,7 +109,7 @@ def test_writes_wait_for_fsync_unlock(admin: Database[Documents], database: Data
         ({"setParameter": 1, "logComponentVerbosity": {"network": {"wt": 1}}}, 2),
     ],
 )
-def test_what_is_refused(admin: Database[Documents], command: Documents, code: int) -> None:
+def test_admin_commands_refuse_invalid_arguments(admin: Database[Documents], command: Documents, code: int) -> None:
     assert refusal(admin, command) == code
 
 

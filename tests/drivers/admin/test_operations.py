@@ -111,11 +111,13 @@ def test_idle_connections_and_cursors(database: Database[Documents]) -> None:
     ],
     ids=str,
 )
-def test_what_is_refused(database: Database[Documents], command: Documents, code: int) -> None:
+def test_current_op_and_kill_op_refuse_invalid_arguments(
+    database: Database[Documents], command: Documents, code: int
+) -> None:
     assert refusal(database.client.admin, command) == code
 
 
-def test_they_run_against_admin_alone(database: Database[Documents]) -> None:
+def test_current_op_and_kill_op_run_against_admin_alone(database: Database[Documents]) -> None:
     assert refusal(database, {"currentOp": 1}) == 13
     assert refusal(database, {"killOp": 1, "op": 1}) == 13
     assert refusal(database, {"aggregate": 1, "pipeline": [{"$currentOp": {}}], "cursor": {}}) == 73

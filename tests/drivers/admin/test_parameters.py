@@ -116,7 +116,7 @@ def test_commands_are_logged_from_level_1_on(admin: Database[Documents], capfd: 
     ],
     ids=str,
 )
-def test_what_is_refused(admin: Database[Documents], command: Documents, code: int) -> None:
+def test_set_parameter_refuses_invalid_arguments(admin: Database[Documents], command: Documents, code: int) -> None:
     assert refusal(admin, command) == code
 
 

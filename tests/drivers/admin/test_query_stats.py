@@ -146,7 +146,9 @@ def test_the_shapes_recorded_longest_ago_go_first(client: Client, recorded: Data
     ],
     ids=str,
 )
-def test_what_is_refused(client: Client, database_name: str, target: Any, argument: Any, code: int) -> None:
+def test_query_stats_refuses_invalid_arguments(
+    client: Client, database_name: str, target: Any, argument: Any, code: int
+) -> None:
     command = {"aggregate": target, "pipeline": [{"$queryStats": argument}], "cursor": {}}
     assert refusal(client[database_name], command) == code
 
@@ -206,7 +208,7 @@ def test_a_sort_that_an_index_serves_is_no_sort_stage(recorded: Database[Documen
     assert sorts == [{"true": 0, "false": 1}, {"true": 0, "false": 1}, {"true": 1, "false": 0}]
 
 
-def test_what_is_not_recorded(recorded: Database[Documents]) -> None:
+def test_commands_without_query_stats(recorded: Database[Documents]) -> None:
     """What fails, what explains, what writes, and what is too long to be described."""
     assert refusal(recorded, {"find": "c", "filter": {"$no": 1}}) == 2
     recorded.command({"explain": {"find": "c"}})
@@ -247,7 +249,7 @@ def test_it_is_the_first_stage_of_the_pipeline_itself(client: Client, pipeline: 
     assert refusal(client.admin, {"aggregate": 1, "pipeline": pipeline, "cursor": {}}) in (73, 40600, 40602)
 
 
-def test_it_is_refused_in_transactions_and_views(client: Client, database: Database[Documents]) -> None:
+def test_query_stats_is_refused_in_transactions_and_views(client: Client, database: Database[Documents]) -> None:
     with client.start_session() as session:
         session.start_transaction()
         command = {"aggregate": 1, "pipeline": [{"$queryStats": {}}], "cursor": {}}

@@ -12,7 +12,7 @@ from tests.drivers.refusals import refusal
 Documents = dict[str, Any]
 
 
-def test_what_is_digested(database: Database[Documents]) -> None:
+def test_db_hash_digests_documents_by_id_or_in_capped_order(database: Database[Documents]) -> None:
     database.a.insert_many([{"_id": i, "x": i} for i in (3, 1, 2)])
     database.create_collection("b")
     database.create_collection("log", capped=True, size=4096)
@@ -47,5 +47,7 @@ def test_expired_documents_do_not_count(database: Database[Documents]) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [({"collections": [1]}, 2), ({"collections": ["a", None]}, 2)])
-def test_what_is_refused(database: Database[Documents], arguments: Documents, code: int) -> None:
+def test_db_hash_refuses_names_that_are_no_strings(
+    database: Database[Documents], arguments: Documents, code: int
+) -> None:
     assert refusal(database, {"dbHash": 1, **arguments}) == code

@@ -14,7 +14,7 @@ def catalog(database: Database[Documents], **options: Any) -> dict[str, Document
     return {shown["ns"]: shown for shown in database.aggregate([{"$listClusterCatalog": options}])}
 
 
-def test_what_is_listed(database: Database[Documents]) -> None:
+def test_list_cluster_catalog_lists_collections_and_views(database: Database[Documents]) -> None:
     database.create_collection("log", capped=True, size=4096)
     database.create_collection("view", viewOn="log", pipeline=[])
     shown = catalog(database)
@@ -52,5 +52,7 @@ def test_admin_sees_everything(database: Database[Documents]) -> None:
     ],
     ids=str,
 )
-def test_what_is_refused(database: Database[Documents], command: Documents, code: int) -> None:
+def test_list_cluster_catalog_refuses_invalid_arguments(
+    database: Database[Documents], command: Documents, code: int
+) -> None:
     assert refusal(database, {**command, "cursor": {}}) == code

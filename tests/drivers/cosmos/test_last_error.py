@@ -65,7 +65,7 @@ def test_writes_without_reply(client: WireClient) -> None:
         ({"create": "other"}, {"n": 0}),
     ],
 )
-def test_what_is_told(client: WireClient, request_: Document, told: Document) -> None:
+def test_get_last_error_after_a_successful_command(client: WireClient, request_: Document, told: Document) -> None:
     client.command(request_)
     assert last(client) == {**told, "err": None}
 

@@ -117,7 +117,9 @@ def test_where_goes_on_with_the_next_batch(database: Database[Documents]) -> Non
         ({"a": {"$where": "true"}}, "unknown operator: $where"),
     ],
 )
-def test_where_is_not_where(database: Database[Documents], filter: Documents, message: str) -> None:
+def test_where_operator_is_refused_below_the_top_level(
+    database: Database[Documents], filter: Documents, message: str
+) -> None:
     code, errmsg = refusal(database, {"find": "c", "filter": filter})
     assert code == 2
     assert message in errmsg
@@ -217,7 +219,9 @@ def test_a_value_passes_a_function_unchanged(database: Database[Documents], name
         ("x", "(sleep(1), gc(), print(v), printjson({}), assert(true))", None),
     ],
 )
-def test_what_scripts_see(database: Database[Documents], value: Any, expression: str, expected: Any) -> None:
+def test_values_of_documents_in_scripts(
+    database: Database[Documents], value: Any, expression: str, expected: Any
+) -> None:
     assert call(database, f"function(v) {{ return {expression}; }}", {"$literal": value}) == expected
 
 

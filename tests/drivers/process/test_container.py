@@ -71,7 +71,7 @@ def test_a_container_answers_as_a_mongos_unless_a_replica_set_is_asked_for(
     assert ("--topology=sharded" in translate(arguments, variables).options) is is_sharded
 
 
-def test_what_has_no_effect_is_told() -> None:
+def test_variables_without_effect_are_reported() -> None:
     result = translate(["--wiredTigerCacheSizeGB", "1", "--keyFile", "/k"], {"MONGO_INITDB_DATABASE": "shop"})
     assert result.remarks == [
         "MONGO_INITDB_DATABASE has no effect here: a database is made by its first write",

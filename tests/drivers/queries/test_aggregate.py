@@ -91,7 +91,7 @@ def test_results(
     ],
     ids=str,
 )
-def test_what_is_refused(ten: Database[Documents], arguments: Documents, code: int) -> None:
+def test_aggregate_refuses_invalid_arguments(ten: Database[Documents], arguments: Documents, code: int) -> None:
     assert refusal(ten, {"aggregate": "c", **arguments}) == code
 
 
@@ -132,7 +132,9 @@ EXPLAINED: list[Documents] = [
 
 @pytest.mark.parametrize("command", EXPLAINED, ids=str)
 @pytest.mark.parametrize("verbosity", ["queryPlanner", "executionStats", "allPlansExecution"])
-def test_what_explain_shows(ten: Database[Documents], command: Documents, verbosity: str) -> None:
+def test_explain_shows_plan_and_statistics_by_verbosity(
+    ten: Database[Documents], command: Documents, verbosity: str
+) -> None:
     reply = ten.command({"explain": command, "verbosity": verbosity})
     assert reply["explainVersion"] == "1"
     assert reply["command"] == command
@@ -164,7 +166,9 @@ def test_what_explain_shows(ten: Database[Documents], command: Documents, verbos
     ],
     ids=str,
 )
-def test_what_explain_refuses(ten: Database[Documents], explained: Documents, code: int) -> None:
+def test_explain_of_aggregate_refuses_invalid_arguments(
+    ten: Database[Documents], explained: Documents, code: int
+) -> None:
     assert refusal(ten, explained) == code
 
 

@@ -469,7 +469,7 @@ def plan_of(database: Database[Documents], filter: Documents, collation: Collati
     ],
     ids=str,
 )
-def test_which_indexes_serve(
+def test_indexes_serve_queries_of_their_collation(
     database: Database[Documents],
     index: Collation | None,
     filter: Documents,

@@ -81,7 +81,7 @@ def test_count(ten: Database[Documents], arguments: Documents, n: int) -> None:
     ],
     ids=str,
 )
-def test_what_count_refuses(ten: Database[Documents], arguments: Documents, code: int) -> None:
+def test_count_refuses_invalid_arguments(ten: Database[Documents], arguments: Documents, code: int) -> None:
     assert refusal(ten, {"count": "c", **arguments}) == code
 
 
@@ -146,7 +146,7 @@ def test_arguments_of_distinct(ten: Database[Documents], arguments: Documents, v
     ],
     ids=str,
 )
-def test_what_distinct_refuses(ten: Database[Documents], arguments: Documents, code: int) -> None:
+def test_distinct_refuses_invalid_arguments(ten: Database[Documents], arguments: Documents, code: int) -> None:
     assert refusal(ten, {"distinct": "c", **arguments}) == code
 
 

@@ -61,7 +61,9 @@ def found(database: Database[Documents], **arguments: Any) -> list[Any]:
     ],
     ids=str,
 )
-def test_what_is_found(ten: Database[Documents], arguments: Documents, expected: list[int]) -> None:
+def test_find_returns_the_matching_documents(
+    ten: Database[Documents], arguments: Documents, expected: list[int]
+) -> None:
     assert found(ten, **arguments) == expected
 
 
@@ -124,7 +126,7 @@ def test_what_is_found(ten: Database[Documents], arguments: Documents, expected:
     ],
     ids=str,
 )
-def test_what_is_refused(ten: Database[Documents], arguments: Documents, code: int) -> None:
+def test_find_refuses_invalid_arguments(ten: Database[Documents], arguments: Documents, code: int) -> None:
     assert refusal(ten, {"find": "c", **arguments}) == code
 
 

@@ -211,11 +211,11 @@ def test_geo_near_on_the_plane_is_asked_first(plane: Database[Documents]) -> Non
         ({"bogus": 1}, 2),
     ],
 )
-def test_what_geo_near_refuses(sphere: Database[Documents], options: Documents, code: int) -> None:
+def test_geo_near_refuses_invalid_arguments(sphere: Database[Documents], options: Documents, code: int) -> None:
     assert code_of(lambda: aggregate(sphere, geo_near(**options))) == code
 
 
-def test_where_geo_near_may_stand(sphere: Database[Documents]) -> None:
+def test_geo_near_needs_the_first_place_and_one_index(sphere: Database[Documents]) -> None:
     assert code_of(lambda: aggregate(sphere, {"$limit": 1}, geo_near())) == 40603
     assert code_of(lambda: list(sphere.nobody.aggregate([geo_near()]))) == 26
     assert code_of(lambda: aggregate(sphere, {"$geoNear": {"distanceField": "d"}})) == 5860400
@@ -263,7 +263,9 @@ def test_a_build_stops_at_what_is_no_geometry(database: Database[Documents]) -> 
         ([("loc", "2d"), ("other", "2dsphere")], {}, 67),
     ],
 )
-def test_what_is_no_index(database: Database[Documents], pattern: Any, options: Documents, code: int) -> None:
+def test_invalid_geospatial_indexes_are_refused(
+    database: Database[Documents], pattern: Any, options: Documents, code: int
+) -> None:
     assert code_of(lambda: database.c.create_index(pattern, **options)) == code
 
 
@@ -277,7 +279,7 @@ def test_a_place_may_say_what_a_partial_index_holds(database: Database[Documents
     assert ids(database.c.find({"k": 1})) == [0, 5, 50]
 
 
-def test_how_indexes_are_listed(database: Database[Documents]) -> None:
+def test_list_indexes_shows_geospatial_versions(database: Database[Documents]) -> None:
     database.c.create_index([("loc", "2dsphere"), ("k", -1)], name="s")
     database.c.create_index([("at", "2d")], name="p", bits=20, min=-500, max=500)
     assert list(database.c.list_indexes())[1:] == [

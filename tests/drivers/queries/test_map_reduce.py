@@ -61,7 +61,7 @@ def test_the_documents_that_are_mapped(numbers: Database[Documents]) -> None:
     assert results(numbers, mapReduce="missing") == {}
 
 
-def test_what_is_emitted(numbers: Database[Documents]) -> None:
+def test_map_reduce_groups_the_emitted_values(numbers: Database[Documents]) -> None:
     assert results(numbers, map="function() { this.tags.forEach(function(tag) { emit(tag, 1); }); }") == {
         "x": 6,
         "y": 3,

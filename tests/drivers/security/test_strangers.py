@@ -259,7 +259,9 @@ def test_messages_before_a_login_are_short(guarded: mongottl.RunningServer, pack
         compressed(padded(1000), -1),
     ],
 )
-def test_they_are_refused_by_what_their_header_says(guarded: mongottl.RunningServer, beginning: bytes) -> None:
+def test_long_messages_of_strangers_are_refused_by_their_header(
+    guarded: mongottl.RunningServer, beginning: bytes
+) -> None:
     with closing(Raw(guarded.port)) as raw:
         raw.send(beginning)
         assert raw.is_closed()

@@ -109,14 +109,14 @@ def test_wrong_password_and_unknown_user_look_alike(client: Client, name: str, l
     assert answers[0] == answers[1]
 
 
-def test_what_hello_tells_of_users(client: Client, name: str) -> None:
+def test_hello_lists_the_mechanisms_of_users(client: Client, name: str) -> None:
     client[name].command("createUser", "old", pwd="secret", roles=[], mechanisms=["SCRAM-SHA-1"])
     client[name].command("createUser", "ann", pwd="secret", roles=[])
-    told = {
+    found = {
         user: client.admin.command("hello", saslSupportedMechs=f"{name}.{user}").get("saslSupportedMechs")
         for user in ("old", "ann", "nobody")
     }
-    assert told == {"old": ["SCRAM-SHA-1"], "ann": ["SCRAM-SHA-1", "SCRAM-SHA-256"], "nobody": None}
+    assert found == {"old": ["SCRAM-SHA-1"], "ann": ["SCRAM-SHA-1", "SCRAM-SHA-256"], "nobody": None}
 
 
 def test_spellings_of_names_and_passwords(client: Client, name: str, log_in: LogIn) -> None:

@@ -105,7 +105,7 @@ def test_of_a_folder(data: Path, target: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.skipif(os.name != "posix", reason="directories cannot be synchronised")
-def test_its_place_is_on_the_disk_before_success_is_told(
+def test_backup_is_on_the_disk_before_success_is_reported(
     data: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synchronised: list[tuple[str, bool]] = []

@@ -51,7 +51,7 @@ def test_inserts_updates_and_deletes(database: Database[Documents]) -> None:
     assert apply(database)["applied"] == 0
 
 
-def test_what_has_happened_already_or_is_gone_again(database: Database[Documents]) -> None:
+def test_apply_ops_skips_entries_that_were_applied_or_whose_document_is_gone(database: Database[Documents]) -> None:
     """A dump may contain what the oplog of its time tells, or lack it, since it was deleted before it was read."""
     database.t.insert_one({"_id": 1, "a": 1, "b": 1})
     apply(
@@ -257,7 +257,7 @@ def test_entries_that_are_refused(database: Database[Documents], entry: Document
     assert list(database.t.find()) == [{"_id": 1, "l": [1, 2]}]
 
 
-def test_it_is_run_on_admin_with_any_validation(database: Database[Documents]) -> None:
+def test_apply_ops_is_run_on_admin_with_any_validation(database: Database[Documents]) -> None:
     database.create_collection("t", validator={"a": 1})
     insert = on(database, "i", {"_id": 1, "a": 2})
     assert failure(database, insert).code == 121
@@ -284,7 +284,7 @@ def test_documents_begin_to_live_anew() -> None:
         assert [document["_id"] for document in shop.t.find()] == [0, 1]
 
 
-def test_what_it_needs() -> None:
+def test_apply_ops_needs_privileges_on_everything() -> None:
     with mongottl.start_server(auth=True, user="root", password="s") as server:
         with Client(server.uri) as client:
             for role in ("restore", "readWriteAnyDatabase", "read"):

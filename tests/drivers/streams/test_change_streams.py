@@ -212,7 +212,9 @@ def test_time_series_collections_are_not_watched(database: Database[Documents]) 
         assert read(stream) == []
 
 
-def test_what_is_watched(database: Database[Documents], client: "pymongo.MongoClient[Documents]") -> None:
+def test_streams_watch_a_collection_a_database_or_all(
+    database: Database[Documents], client: "pymongo.MongoClient[Documents]"
+) -> None:
     other = client[database.name + "_2"]
     with database.c.watch(**QUICK) as one, database.watch(**QUICK) as some, client.watch(**QUICK) as all_of_them:
         for collection in (database.c, database.d, other.e):

@@ -20,7 +20,7 @@ def admin() -> Iterator[Database[Documents]]:
         yield client.admin
 
 
-def test_what_holds_from_the_start(admin: Database[Documents]) -> None:
+def test_defaults_of_a_new_server_are_implicit(admin: Database[Documents]) -> None:
     reply = admin.command("getDefaultRWConcern")
     assert reply["defaultReadConcern"] == {"level": "local"}
     assert reply["defaultWriteConcern"] == {"w": "majority", "wtimeout": 0}
@@ -66,11 +66,13 @@ def test_setting_and_unsetting(admin: Database[Documents]) -> None:
     ],
     ids=str,
 )
-def test_what_is_refused(admin: Database[Documents], arguments: Documents, code: int) -> None:
+def test_set_default_rw_concern_refuses_invalid_arguments(
+    admin: Database[Documents], arguments: Documents, code: int
+) -> None:
     assert refusal(admin, {"setDefaultRWConcern": 1, **arguments}) == code
     assert admin.command("getDefaultRWConcern")["defaultReadConcernSource"] == "implicit"
 
 
-def test_they_run_against_admin_alone(admin: Database[Documents]) -> None:
+def test_rw_concern_commands_run_against_admin_alone(admin: Database[Documents]) -> None:
     assert refusal(admin.client.db, {"getDefaultRWConcern": 1}) == 13
     assert refusal(admin.client.db, {"setDefaultRWConcern": 1, "defaultReadConcern": {}}) == 13

@@ -61,7 +61,9 @@ def is_killed(collection: Any, client: Client, command: Documents, name: str) ->
         ("killAllSessionsByPattern", [{"users": [USER]}, {"uid": Binary(bytes(32))}], False),
     ],
 )
-def test_which_sessions_are_killed(collection: Any, client: Client, name: str, argument: Any, kills: bool) -> None:
+def test_kill_sessions_ends_the_named_sessions_alone(
+    collection: Any, client: Client, name: str, argument: Any, kills: bool
+) -> None:
     assert is_killed(collection, client, argument, name) is kills
 
 

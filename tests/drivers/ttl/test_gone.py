@@ -270,7 +270,7 @@ def test_get_more_of_a_join(bench: Bench) -> None:
     assert sum(len(document["found"]) for document in cursor) == 0
 
 
-def test_explain_counts_the_living(expired: Bench) -> None:
+def test_explain_counts_unexpired_documents(expired: Bench) -> None:
     stats: dict[str, Any] = expired.database.command(
         {"explain": {"find": "documents", "filter": {"a": 5}}, "verbosity": "executionStats"}
     )["executionStats"]

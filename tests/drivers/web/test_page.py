@@ -106,7 +106,7 @@ def test_every_start_has_its_own_token(server: mongottl.RunningServer) -> None:
 # What is shown
 
 
-def test_what_expires_when(server: mongottl.RunningServer, client: Client) -> None:
+def test_schedule_events_count_documents_by_time_to_live(server: mongottl.RunningServer, client: Client) -> None:
     client.shop.carts.create_index("_ts", expireAfterSeconds=3600)
     lives = [4, 5, 6, 61, 3599, 3601, 86_400, 86_401]
     client.shop.carts.insert_many([{"ttl": seconds} for seconds in lives] + [{}, {"ttl": -1}])
@@ -181,7 +181,7 @@ def test_what_expires_next_comes_first_and_before_it_what_waits(server: mongottl
     assert counts(schedule["collections"][0]) == [1, 0, 0, 0, 0]
 
 
-def test_what_runs(server: mongottl.RunningServer, client: Client) -> None:
+def test_status_events_count_cursors_streams_and_sessions(server: mongottl.RunningServer, client: Client) -> None:
     with events(server) as live:
         for number in range(10):
             client.shop.c.insert_one({"_id": number})
@@ -659,13 +659,13 @@ def guarded() -> Iterator[mongottl.RunningServer]:
 
 
 @pytest.mark.parametrize(("path", "others"), [("/", 200), ("/metrics", 403)])
-def test_who_may_look(guarded: mongottl.RunningServer, path: str, others: int) -> None:
+def test_page_needs_a_login_and_metrics_a_role(guarded: mongottl.RunningServer, path: str, others: int) -> None:
     assert ask(guarded, path).status == 401
     assert ask(guarded, path, basic("bob", "secret")).status == others
     assert ask(guarded, path, basic("ann", "secret")).status == 200
 
 
-def test_who_may_not_see_figures_is_told_the_time(guarded: mongottl.RunningServer) -> None:
+def test_live_sends_only_the_time_to_users_without_the_role(guarded: mongottl.RunningServer) -> None:
     assert ask(guarded, "/live").status == 401
     with events(guarded, basic("bob", "secret")) as live:
         facts = live.next("server")
@@ -676,7 +676,7 @@ def test_who_may_not_see_figures_is_told_the_time(guarded: mongottl.RunningServe
 
 
 @pytest.mark.parametrize(("name", "may_move"), [("root", True), ("hal", True), ("ann", False)])
-def test_who_may_move_the_clock(guarded: mongottl.RunningServer, name: str, may_move: bool) -> None:
+def test_moving_the_clock_needs_a_role(guarded: mongottl.RunningServer, name: str, may_move: bool) -> None:
     with events(guarded, basic(name, "secret")) as live:
         facts = live.next("server")
     assert facts["movable"] is may_move and facts["user"] == name

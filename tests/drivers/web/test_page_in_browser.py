@@ -187,7 +187,7 @@ def test_the_page_works_by_keyboard_alone(
     page.locator("#said").filter(has_text="Moved by 250\u00a0ms. Nothing was deleted.").wait_for()
 
 
-def test_what_runs_and_what_was_slow(
+def test_page_shows_running_and_slow_operations(
     server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
 ) -> None:
     client.shop.other.insert_one({})
@@ -478,7 +478,7 @@ def test_it_fits_and_can_be_read(
     assert page.evaluate(CUT) == []
 
 
-def test_what_cannot_be_told(
+def test_page_says_why_figures_cannot_be_read(
     show: Callable[..., "Page"], server: mongottl.RunningServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: object) -> None:

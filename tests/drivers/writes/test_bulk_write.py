@@ -157,13 +157,13 @@ def test_options_of_an_update(database: Database[Documents]) -> None:
     ],
     ids=str,
 )
-def test_what_is_refused(database: Database[Documents], change: Documents, code: int) -> None:
+def test_bulk_write_refuses_invalid_arguments(database: Database[Documents], change: Documents, code: int) -> None:
     command = {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": f"{database.name}.c"}]}
     assert refusal(database.client.admin, {**command, **change}) == code
     assert database.c.count_documents({}) == 0
 
 
-def test_it_runs_against_admin_alone(database: Database[Documents]) -> None:
+def test_bulk_write_runs_against_admin_alone(database: Database[Documents]) -> None:
     command = {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": f"{database.name}.c"}]}
     assert refusal(database, command) == 13
 

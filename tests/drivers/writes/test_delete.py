@@ -40,7 +40,7 @@ def ten(database: Database[Documents]) -> Database[Documents]:
     ],
     ids=str,
 )
-def test_what_is_deleted(ten: Database[Documents], statement: Documents, left: int) -> None:
+def test_delete_removes_matching_documents(ten: Database[Documents], statement: Documents, left: int) -> None:
     reply = ten.command({"delete": "c", "deletes": [statement], "let": {"x": 5}})
     assert reply["n"] == 10 - left
     assert "writeErrors" not in reply

@@ -67,7 +67,9 @@ MISSED: Documents = {"n": 0, "updatedExisting": False}
     ],
     ids=str,
 )
-def test_what_comes_back(three: Database[Documents], arguments: Documents, value: Any, last: Documents) -> None:
+def test_find_and_modify_returns_the_document_and_last_error_object(
+    three: Database[Documents], arguments: Documents, value: Any, last: Documents
+) -> None:
     assert modify(three, **arguments) == (value, last)
 
 
@@ -105,7 +107,7 @@ def test_what_comes_back(three: Database[Documents], arguments: Documents, value
     ],
     ids=str,
 )
-def test_what_is_refused(three: Database[Documents], arguments: Documents, code: int) -> None:
+def test_find_and_modify_refuses_invalid_arguments(three: Database[Documents], arguments: Documents, code: int) -> None:
     assert refusal(three, {"findAndModify": "c", **arguments}) == code
     assert three.c.count_documents({"a": 1}) == 3
 

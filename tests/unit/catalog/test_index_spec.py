@@ -51,7 +51,7 @@ def code(**options: Any) -> int:
         ({"prepareUnique": True}, {"prepareUnique": True}),
     ],
 )
-def test_what_is_kept_of_a_specification(options: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_list_indexes_shows_the_options_that_are_kept(options: dict[str, Any], shown: dict[str, Any]) -> None:
     assert listed(**options) == {"v": 2, "key": {"a": 1}, "name": "i", **shown}
 
 
@@ -306,7 +306,9 @@ def test_an_index_on_ts_without_ttl_is_an_ordinary_one() -> None:
         ({"key": {"_ts": 1}, "expireAfterSeconds": 5}, {"key": {"_ts": 1}}, EQUIVALENT),
     ],
 )
-def test_how_two_indexes_compare(first: dict[str, Any], second: dict[str, Any], expected: int) -> None:
+def test_index_specs_are_identical_equivalent_or_in_conflict(
+    first: dict[str, Any], second: dict[str, Any], expected: int
+) -> None:
     assert parse(**first).compared_with(parse(**second)) == expected
     assert parse(**second).compared_with(parse(**first)) == expected
 
@@ -331,11 +333,11 @@ def test_how_two_indexes_compare(first: dict[str, Any], second: dict[str, Any], 
         ({"key": {"_id": 1}, "name": "_id_", "v": 3}, 67),
     ],
 )
-def test_what_the_id_index_of_a_new_collection_cannot_be(spec: dict[str, Any], expected: int) -> None:
+def test_id_index_spec_refuses_other_keys_and_options(spec: dict[str, Any], expected: int) -> None:
     with pytest.raises(CommandError) as caught:
         check_id_index_spec(bson.encode(spec), None)
     assert caught.value.code == expected
 
 
-def test_what_it_can_be() -> None:
+def test_id_index_spec_accepts_version_2() -> None:
     check_id_index_spec(bson.encode({"key": {"_id": 1}, "name": "_id_", "v": 2}), None)

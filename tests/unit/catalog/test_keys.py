@@ -142,7 +142,7 @@ def test_every_key_tells_its_values(pattern: dict[str, Any], document: dict[str,
         ({"a.0": 1}, {"a": [1]}, {SOMEWHERE}),
     ],
 )
-def test_where_arrays_are(pattern: dict[str, Any], document: dict[str, Any], paths: set[str]) -> None:
+def test_keys_record_the_paths_of_arrays(pattern: dict[str, Any], document: dict[str, Any], paths: set[str]) -> None:
     keys = generator(pattern)
     keys.keys_of(bson.encode({"a": [1], "b": 1, "d": 1}))
     keys.keys_of(bson.encode(document))

@@ -9,7 +9,7 @@ def test_options_are_kept_in_mongods_order_whatever_the_clients() -> None:
     assert raw == bson.encode({"capped": True, "size": 4096, "validationLevel": "off"})
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_omitted_options_have_their_defaults() -> None:
     assert NO_OPTIONS.raw == bson.encode({})
     assert not NO_OPTIONS.capped
     assert NO_OPTIONS.validator is None

@@ -79,7 +79,7 @@ def test_keys_of_a_document(
     assert len(made) == len(set(made))
 
 
-def test_where_arrays_are() -> None:
+def test_wildcard_keys_record_the_paths_of_arrays() -> None:
     keys = generator(ALL)
     keys.keys_of(bson.encode({"z": [1]}))
     keys.keys_of(bson.encode({"a": [{"b": [1]}, [2]], "c": {"d": []}, "e": 1}))

@@ -454,7 +454,7 @@ def test_ids_of_a_clustered_collection_are_as_long_as_keys_may_be() -> None:
     assert reply["writeErrors"][0]["code"] == 5894900
 
 
-def test_what_host_info_tells_of_the_system() -> None:
+def test_host_info_describes_the_system() -> None:
     reply = Running().run({"hostInfo": 1})
     for name in ("numPhysicalCores", "numCpuSockets", "numNumaNodes", "memSizeMB"):
         assert reply["system"][name] > 0

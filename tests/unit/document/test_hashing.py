@@ -51,7 +51,7 @@ def test_known_values(value: Any, expected: int) -> None:
         ([1, 2], [1.0, 2.0]),
     ],
 )
-def test_what_shares_a_hash(a: Any, b: Any) -> None:
+def test_equal_hashes(a: Any, b: Any) -> None:
     assert hashed(a) == hashed(b)
 
 
@@ -77,5 +77,5 @@ def test_what_shares_a_hash(a: Any, b: Any) -> None:
         (bson.Timestamp(1, 2), bson.Timestamp(2, 1)),
     ],
 )
-def test_what_does_not(a: Any, b: Any) -> None:
+def test_different_hashes(a: Any, b: Any) -> None:
     assert hashed(a) != hashed(b)

@@ -25,7 +25,7 @@ LISTS: dict[str, Callable[[int], list[Any]]] = {
 
 @pytest.mark.parametrize("count", [0, 1, 8192, 8193, 50_000])
 @pytest.mark.parametrize("kind", LISTS)
-def test_it_sorts(kind: str, count: int) -> None:
+def test_sort_in_parts_sorts_like_sorted(kind: str, count: int) -> None:
     values = LISTS[kind](count)
     assert sort_in_parts(list(values)) == sorted(values)
 

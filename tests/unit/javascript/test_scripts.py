@@ -109,7 +109,7 @@ def test_others_run_while_a_long_result_is_received_and_decoded(make: MakeScript
     assert pauses.others > 20
 
 
-def test_what_scripts_print(make: MakeScripts) -> None:
+def test_script_output_is_collected(make: MakeScripts) -> None:
     lines: list[str] = []
     scripts = make(log=lines.append)
     scripts.call("function() { print('a', 1); printjson({b: [1]}); printjsononeline([NumberLong(2)]); }", [])

@@ -68,7 +68,7 @@ def test_a_description_without_ambiguous_paths_has_all_other_fields(
 
 
 @given(st.sampled_from([INSERT, DELETE]), st.lists(DOCUMENTS, min_size=1, max_size=3), st.booleans())
-def test_a_stored_entry_keeps_what_events_tell(kind: int, documents: list[dict[str, Any]], images: bool) -> None:
+def test_a_stored_entry_keeps_the_data_of_its_events(kind: int, documents: list[dict[str, Any]], images: bool) -> None:
     raw = tuple(bson.encode({"_id": i, **document}) for i, document in enumerate(documents))
     if kind == DELETE and not images:
         raw = only_ids(raw)

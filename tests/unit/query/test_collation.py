@@ -71,7 +71,7 @@ def full(document: dict[str, Any]) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_what_is_not_written_is_the_locales_own(document: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_omitted_fields_have_the_defaults_of_the_locale(document: dict[str, Any], expected: dict[str, Any]) -> None:
     found = full(document)
     assert found == {"locale": document["locale"], **DEFAULTS, **expected}
     assert list(found) == ["locale", *DEFAULTS]
@@ -122,7 +122,7 @@ def test_the_simple_collation_is_none(document: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_what_is_refused(document: dict[str, Any], code: int) -> None:
+def test_invalid_collations_are_refused(document: dict[str, Any], code: int) -> None:
     with pytest.raises(CommandError) as caught:
         collation_of(document)
     assert caught.value.code == code

@@ -9,7 +9,7 @@ def test_within_a_second_the_counter_tells_them_apart() -> None:
     assert [clock.next(now_ms) for now_ms in (5000, 5999, 6000)] == [Timestamp(5, 1), Timestamp(5, 2), Timestamp(6, 1)]
 
 
-def test_they_never_go_back() -> None:
+def test_timestamps_never_go_back() -> None:
     clock = TimestampClock()
     assert [clock.next(now_ms) for now_ms in (9000, 2000, 9500)] == [Timestamp(9, 1), Timestamp(9, 2), Timestamp(9, 3)]
 

@@ -35,7 +35,7 @@ EVERY_CARTS = collection_resource("", "carts")
         (CLUSTER, {CLUSTER}),
     ],
 )
-def test_what_a_privilege_applies_to(granted: Resource, allowed: set[Resource]) -> None:
+def test_privileges_apply_to_matching_resources(granted: Resource, allowed: set[Resource]) -> None:
     asked = [
         CARTS,
         SHOP,
@@ -55,7 +55,7 @@ def test_what_a_privilege_applies_to(granted: Resource, allowed: set[Resource]) 
     assert all(everything.allows(resource, "find") for resource in asked)
 
 
-def test_where_anything_is_allowed() -> None:
+def test_privileges_reach_databases_and_collections() -> None:
     privileges = PrivilegeSet()
     privileges.add(CARTS, ["find"])
     assert privileges.reaches("shop") and privileges.reaches("shop", "carts")

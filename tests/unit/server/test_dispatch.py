@@ -105,7 +105,7 @@ def test_default_write_concern_holds_for_aggregations_that_write(setup: Setup) -
         assert flushes(setup.dispatcher.handle(aggregate, setup.client)) == expected
 
 
-def test_what_writes_goes_on_without_its_client(setup: Setup) -> None:
+def test_writes_go_on_when_the_client_leaves(setup: Setup) -> None:
     for command, expected in (
         ({"find": "c"}, True),
         ({"aggregate": "c", "pipeline": [{"$match": {}}], "cursor": {}}, True),
@@ -194,7 +194,7 @@ def test_long_bodies_are_validated_in_steps(setup: Setup) -> None:
     assert before >= 12
 
 
-def test_what_is_wrong_in_a_long_message(setup: Setup) -> None:
+def test_errors_in_long_messages_are_answered(setup: Setup) -> None:
     good = [bson.encode({"a": "x" * 1000})] * 1000
     bad = bytearray(good[0])
     bad[4] = 0x70
@@ -380,11 +380,13 @@ WAITING = {"topologyVersion": {"processId": bson.ObjectId(), "counter": Int64(0)
         ({"getMore": Int64(5)}, FAILED, False),
     ],
 )
-def test_who_gets_several_replies(setup: Setup, command: dict[str, Any], reply: bytes, more: bool) -> None:
+def test_exhaust_get_more_has_more_replies_while_the_cursor_is_open(
+    setup: Setup, command: dict[str, Any], reply: bytes, more: bool
+) -> None:
     assert has_more(setup.message(command), reply, setup.service.features) is more
 
 
-def test_what_need_not_go_on_for_nobody(setup: Setup) -> None:
+def test_only_reads_are_abandoned_when_the_client_leaves(setup: Setup) -> None:
     assert may_abandon(setup.message({"find": "c"}))
     assert not may_abandon(setup.message({"update": "c"}))
     assert not may_abandon(setup.message({"createIndexes": "c"}))

@@ -173,7 +173,7 @@ def measured_bytes(most: int) -> Iterator[None]:
         tracemalloc.stop()
 
 
-def test_it_takes_little_memory(setup: Setup) -> None:
+def test_history_takes_little_memory(setup: Setup) -> None:
     """Thirty commands that run all the time, whose times are in twenty buckets each."""
     for command in range(30):
         for power in range(20):

@@ -30,7 +30,7 @@ resource = pytest.importorskip("resource")
         ),
     ],
 )
-def test_what_is_told_and_raised(
+def test_file_limit_is_raised_to_need_or_the_lack_reported(
     monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], connections: int, told: str, raised: int | None
 ) -> None:
     wanted: list[tuple[int, int]] = []

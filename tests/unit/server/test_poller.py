@@ -117,7 +117,7 @@ def test_answers_without_waking_the_task(poller: Poller, pair: Pair) -> None:
     trio.run(_answers, poller, pair)
 
 
-def test_who_waits_may_be_cancelled(poller: Poller, pair: Pair) -> None:
+def test_cancel_while_waiting_in_poller(poller: Poller, pair: Pair) -> None:
     trio.run(_is_cancelled, poller, pair)
 
 
@@ -221,11 +221,11 @@ async def _forgets_times(poller: Poller, pair: Pair) -> None:
     assert poller.known_times < 2000
 
 
-def test_what_pauses_is_resumed_by_its_signal_or_its_time(pair: Pair) -> None:
+def test_paused_operations_are_resumed_by_signal_or_time(pair: Pair) -> None:
     trio.run(_pauses, pair, clock=MockClock(autojump_threshold=0))
 
 
-def test_what_an_answer_notifies_is_resumed_behind_it(poller: Poller, pair: Pair) -> None:
+def test_operations_that_an_answer_wakes_are_resumed_after_it(poller: Poller, pair: Pair) -> None:
     trio.run(_resumes_for_an_answer, poller, pair)
 
 
@@ -292,5 +292,5 @@ async def _ends_what_an_operation_has_seen_leave(poller: Poller, pair: Pair) -> 
         nursery.cancel_scope.cancel()
 
 
-def test_who_leaves_beside_an_operation_is_ended_without_another_event(poller: Poller, pair: Pair) -> None:
+def test_client_that_leaves_beside_an_operation_is_ended_without_another_event(poller: Poller, pair: Pair) -> None:
     trio.run(_ends_what_an_operation_has_seen_leave, poller, pair)

@@ -108,7 +108,7 @@ def setup() -> Iterator[Setup]:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_it_tries_again_after_a_failure(setup: Setup, error: Exception, said: str) -> None:
+def test_reaper_tries_again_after_a_failure(setup: Setup, error: Exception, said: str) -> None:
     setup.engine.error = error
     setup.engine.times = 5
     left: list[int] = []
@@ -119,7 +119,7 @@ def test_it_tries_again_after_a_failure(setup: Setup, error: Exception, said: st
     assert said in setup.log.getvalue()
 
 
-def test_it_fills_the_wheel_from_the_beginning_after_a_failure(setup: Setup) -> None:
+def test_reaper_fills_the_wheel_from_the_beginning_after_a_failure(setup: Setup) -> None:
     """Nothing would be deleted by what was armed before the failure."""
     collection = setup.service.catalog.lookup("test", "c")
     assert collection is not None
@@ -132,7 +132,7 @@ def test_it_fills_the_wheel_from_the_beginning_after_a_failure(setup: Setup) -> 
     assert (setup.engine.times, setup.left()) == (0, 0)
 
 
-def test_it_stops_when_the_engine_has_failed(setup: Setup) -> None:
+def test_reaper_stops_when_the_engine_has_failed(setup: Setup) -> None:
     """Nothing is written any more, so it says so once, and tries nothing else."""
     setup.engine.times = 1000
     setup.engine.broken = True

@@ -23,7 +23,7 @@ def pymongo_op_msg(flags: int, command: dict[str, Any], ctx: Any = None) -> tupl
 
 
 @pytest.mark.parametrize("flags", [0, MORE_TO_COME, EXHAUST_ALLOWED])
-def test_its_command(receive: Receive, flags: int) -> None:
+def test_pymongo_command_is_decoded(receive: Receive, flags: int) -> None:
     request_id, data = pymongo_op_msg(flags, {"find": "c", "filter": {"a": 1}})
     message = receive(data)
     assert (message.request_id, message.response_to, message.flags) == (request_id, 0, flags)
@@ -32,7 +32,7 @@ def test_its_command(receive: Receive, flags: int) -> None:
     assert encode_request(request_id, message.body, flags=flags) == data
 
 
-def test_its_insert(receive: Receive) -> None:
+def test_pymongo_insert_is_decoded(receive: Receive) -> None:
     documents = [{"_id": n, "text": "ä" * n} for n in range(5)]
     request_id, data = pymongo_op_msg(0, {"insert": "c", "ordered": True, "documents": documents})
     message = receive(data)
@@ -46,7 +46,7 @@ def test_its_insert(receive: Receive) -> None:
 @pytest.mark.parametrize(
     ("context", "name"), [(ZlibContext(-1), "zlib"), (SnappyContext(), "snappy"), (ZstdContext(), "zstd")]
 )
-def test_its_compressed_insert(receive: Receive, context: Any, name: str) -> None:
+def test_pymongo_compressed_insert_is_decoded(receive: Receive, context: Any, name: str) -> None:
     if not is_available(name):
         pytest.skip(f"the package for {name} is not installed")
     try:
@@ -62,7 +62,7 @@ def test_its_compressed_insert(receive: Receive, context: Any, name: str) -> Non
 
 
 @pytest.mark.parametrize("flags", [0, MORE_TO_COME])
-def test_it_reads_our_reply(flags: int) -> None:
+def test_pymongo_reads_our_reply(flags: int) -> None:
     body = bson.encode({"ok": 1.0, "cursor": {"id": 0, "ns": "db.c", "firstBatch": [{"a": 1}]}})
     data = encode_reply(12, 34, body, flags, NOT_COMPRESSED)
     length, request_id, response_to, opcode = struct.unpack_from("<iiii", data)

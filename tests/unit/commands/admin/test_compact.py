@@ -80,7 +80,7 @@ def test_without_unused_space_nothing_is_given_back(running: Running) -> None:
         ({"autoCompact": True, "more": 1}, 40415),
     ],
 )
-def test_what_is_refused(running: Running, options: dict[str, Any], code: int) -> None:
+def test_compact_refuses_invalid_arguments(running: Running, options: dict[str, Any], code: int) -> None:
     running.insert({"_id": 1})
     running.run({"create": "v", "viewOn": "c"})
     assert running.code(options) == code

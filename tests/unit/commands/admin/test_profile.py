@@ -35,7 +35,7 @@ def test_the_profiler_is_off_at_first(command: dict[str, Any]) -> None:
         ([{"profile": 0, "filter": {"op": "query"}}, {"profile": -1, "filter": "unset"}], {}),
     ],
 )
-def test_what_was_set_is_shown(commands: list[dict[str, Any]], settings: dict[str, Any]) -> None:
+def test_profile_shows_the_settings(commands: list[dict[str, Any]], settings: dict[str, Any]) -> None:
     running = Running()
     for command in commands:
         running.run(command)
@@ -61,5 +61,5 @@ def test_what_was_set_is_shown(commands: list[dict[str, Any]], settings: dict[st
         ({"profile": 0, "unknown": 1}, 40415),
     ],
 )
-def test_what_is_refused(command: dict[str, Any], code: int) -> None:
+def test_profile_refuses_invalid_arguments(command: dict[str, Any], code: int) -> None:
     assert Running().code(command) == code

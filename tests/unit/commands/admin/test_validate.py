@@ -192,7 +192,7 @@ def test_options_of_validate_that_are_refused(running: Running, options: dict[st
     assert running.code({"validate": "c", **options}) == code
 
 
-def test_what_cannot_be_validated(running: Running) -> None:
+def test_validate_refuses_views_and_missing_collections(running: Running) -> None:
     running.run({"create": "v", "viewOn": "c", "pipeline": []})
     assert running.code({"validate": "v"}) == 166
     assert running.code({"validate": "none"}) == 26

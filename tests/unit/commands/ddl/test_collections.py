@@ -312,7 +312,7 @@ def test_statistics_of_a_collection_that_does_not_exist(running: Running) -> Non
     assert (reply["ns"], reply["count"], reply["size"], reply["nindexes"]) == ("test.none", 0, 0, 0)
 
 
-def test_statistics_count_only_the_living(running: Running) -> None:
+def test_statistics_count_unexpired_documents_only(running: Running) -> None:
     running.index({"_ts": 1}, expireAfterSeconds=10)
     running.insert({"_id": 1}, {"_id": 2, "ttl": 5}, {"_id": 3, "ttl": -1})
     for seconds, count in ((4, 3), (1, 2), (5, 1), (100, 1)):

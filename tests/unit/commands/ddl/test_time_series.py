@@ -34,7 +34,7 @@ def options(running: Running) -> Document:
     return shown
 
 
-def test_how_it_is_listed(running: Running) -> None:
+def test_list_collections_shows_a_time_series_collection(running: Running) -> None:
     [listed] = running.listed({"listCollections": 1})
     assert listed == {
         "name": "c",
@@ -155,7 +155,7 @@ def test_no_update_without_a_meta_field() -> None:
         ({"collMod": "c", "expireAfterSeconds": "Off"}, 72),
     ],
 )
-def test_what_is_refused(running: Running, command: Document, code: int) -> None:
+def test_invalid_time_series_options_are_refused(running: Running, command: Document, code: int) -> None:
     running.run({"create": "by_ts", "timeseries": {"timeField": "_ts"}})
     database = "admin" if "renameCollection" in command else "test"
     assert running.code(command, database) == code

@@ -398,7 +398,7 @@ def interleaved(pair: Pair, place: int) -> bool:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_what_another_client_does_meanwhile(name: str) -> None:
+def test_operations_interleaved_with_those_of_another_client(name: str) -> None:
     place = 0
     while interleaved(PAIRS[name], place):
         place += 1

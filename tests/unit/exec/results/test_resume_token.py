@@ -66,7 +66,7 @@ def code_of(token: dict[str, object]) -> int:
     ],
 )
 @pytest.mark.parametrize("fragment", [None, 0, 3, 1000])
-def test_what_is_written_is_read(value: Value, fragment: int | None) -> None:
+def test_encoded_tokens_parse_to_the_same_point(value: Value, fragment: int | None) -> None:
     identity = EventIdentity(1_700_000_001, 2, "insert", UUID, "documentKey").of(5, False, bson.encode({"n": 1}))
     assert parse(token_of(identity, fragment)) == (1_700_000_001, 2, True, 5, False, identity.hex().upper(), fragment)
     keyed = EventIdentity(1, 2, "invalidate", None, "x").of(300, True, value)
@@ -128,7 +128,7 @@ def test_keys_of_other_servers_are_passed_over(value: tuple[str, str]) -> None:
         ({"_data": "82 65000001 00000002 2B04 2C0100 29 6E 14 4600 28FD 04"}, ErrorCode.InvalidResumeToken),
     ],
 )
-def test_what_is_refused(token: dict[str, object], code: int) -> None:
+def test_parse_refuses_damaged_tokens(token: dict[str, object], code: int) -> None:
     data = token.get("_data")
     assert code_of({**token, "_data": data.replace(" ", "")} if isinstance(data, str) else token) == code
 

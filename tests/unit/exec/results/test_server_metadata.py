@@ -54,7 +54,7 @@ def test_sessions(server: Running) -> None:
         (1, 14),
     ],
 )
-def test_whose_sessions(server: Running, argument: object, code: int) -> None:
+def test_list_sessions_checks_its_options(server: Running, argument: object, code: int) -> None:
     command = {"aggregate": "system.sessions", "pipeline": [{"$listSessions": argument}], "cursor": {}}
     assert server.code(command, "config") == code
     assert server.code({**command, "aggregate": "c"}) == 73  # whatever the options are

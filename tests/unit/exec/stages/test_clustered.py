@@ -152,7 +152,7 @@ def test_a_capped_copy_is_in_the_order_of_insertion_from_then_on(server: Running
     assert found(server)[-1] == 0
 
 
-def test_it_survives_a_restart(tmp_path: Any) -> None:
+def test_clustered_collection_survives_a_restart(tmp_path: Any) -> None:
     first = Running(open_engine(f"sqlite:{tmp_path}"))
     first.run({"create": "c", "clusteredIndex": CLUSTERED})
     first.insert({"_id": 2}, {"_id": 1})

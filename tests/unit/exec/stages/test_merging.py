@@ -90,7 +90,7 @@ def test_or_is_merged_where_each_branch_has_the_order() -> None:
     assert bench.plan(filter).winning.stage == "OR"
 
 
-def test_what_is_not_merged() -> None:
+def test_scans_that_are_not_merged() -> None:
     bench = bench_of([("a", 1), ("b", 1)])
     many = {"a": {"$in": list(range(MAX_SCANS + 1))}}
     assert bench.plan(many, [("b", 1)]).winning.stage == "SORT"

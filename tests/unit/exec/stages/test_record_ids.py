@@ -13,7 +13,7 @@ from tests.planning import Bench
 
 
 @given(st.lists(st.integers(1, 5000) | st.integers(1, 2**63 - 1)))
-def test_it_tells_which_ids_are_new(ids: list[int]) -> None:
+def test_add_returns_whether_the_id_is_new(ids: list[int]) -> None:
     found = RecordIdSet()
     known: set[int] = set()
     for record_id in ids:
@@ -21,7 +21,7 @@ def test_it_tells_which_ids_are_new(ids: list[int]) -> None:
         known.add(record_id)
 
 
-def test_it_keeps_new_records_alone() -> None:
+def test_unseen_returns_new_records_once() -> None:
     found = RecordIdSet()
     records = [(record_id, b"", 0, 0) for record_id in (7, 3, 7)]
     assert found.unseen(records) == records[:2]

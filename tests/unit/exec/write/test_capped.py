@@ -181,7 +181,7 @@ class Tailing:
 
 
 class TestTailing:
-    def test_it_goes_on(self, server: Running) -> None:
+    def test_tailing_returns_documents_inserted_later(self, server: Running) -> None:
         make(server)
         server.insert({"_id": 1}, {"_id": 2})
         cursor = Tailing(server)

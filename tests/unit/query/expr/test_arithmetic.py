@@ -234,5 +234,5 @@ def test_bits_accumulators_and_trigonometry(check: Check, expression: object, ex
         ({"$median": {"input": 1}}, 40414),
     ],
 )
-def test_their_errors(failure: Failure, expression: object, code: int) -> None:
+def test_refusals_of_bits_accumulators_and_trigonometry(failure: Failure, expression: object, code: int) -> None:
     assert failure(expression, {}).code == code

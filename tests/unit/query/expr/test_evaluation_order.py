@@ -45,7 +45,7 @@ DOC = {"zero": 0, "n": None, "l": [1], "s": "x", "yes": True}
         ({"$multiply": ["$n", FAILS_LATER]}, None),
     ],
 )
-def test_what_is_not_evaluated_does_not_fail(check: Check, expression: object, expected: object) -> None:
+def test_operands_that_are_not_evaluated_do_not_fail(check: Check, expression: object, expected: object) -> None:
     check(expression, DOC, expected)
 
 
@@ -71,7 +71,7 @@ def test_what_is_not_evaluated_does_not_fail(check: Check, expression: object, e
         ({"$unsetField": {"field": {"$toLower": "A"}, "input": {}}}, 4161106),
     ],
 )
-def test_what_is_evaluated_fails(failure: Failure, expression: object, code: int) -> None:
+def test_operands_that_are_evaluated_fail(failure: Failure, expression: object, code: int) -> None:
     assert failure(expression, DOC).code == code
 
 

@@ -130,7 +130,7 @@ def test_nothing_gives_null(check: Check, operator: str) -> None:
         ("$bitXor", ErrorCode.TypeMismatch),
     ],
 )
-def test_what_is_no_number_is_refused(failure: Failure, operator: str, code: int) -> None:
+def test_functions_of_numbers_refuse_other_types(failure: Failure, operator: str, code: int) -> None:
     refused: list[object] = ["1", "", True, {}, [1], DatetimeMS(0)]
     for wrong in refused:
         assert failure({operator: "$v"}, {"v": wrong}).code == code

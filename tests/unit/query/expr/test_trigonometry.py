@@ -143,7 +143,7 @@ FUNCTIONS = (
 
 
 @pytest.mark.parametrize("operator", FUNCTIONS)
-def test_what_all_functions_share(check: Check, failure: Failure, operator: str) -> None:
+def test_trigonometry_of_null_nan_and_other_types(check: Check, failure: Failure, operator: str) -> None:
     for nothing in (None, "$n", "$missing"):
         check({operator: nothing}, {"n": None}, None)
     check({operator: NAN}, {}, NAN)
@@ -180,7 +180,7 @@ def test_what_all_functions_share(check: Check, failure: Failure, operator: str)
         ("$atanh", Decimal128("2")),
     ],
 )
-def test_what_lies_outside_the_domain(failure: Failure, operator: str, operand: object) -> None:
+def test_trigonometry_refuses_numbers_outside_the_domain(failure: Failure, operator: str, operand: object) -> None:
     assert failure({operator: operand}, {}).code == 50989
 
 

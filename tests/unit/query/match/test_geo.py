@@ -253,7 +253,7 @@ def test_geometries(matching: Matching, filter: dict[str, Any], values: list[Any
         {"$elemMatch": {"$near": [0, 0]}},
     ],
 )
-def test_what_is_no_question(refusal: Refusal, operand: dict[str, Any]) -> None:
+def test_invalid_geospatial_operands_are_refused(refusal: Refusal, operand: dict[str, Any]) -> None:
     # $near is refused as a whole, with another code, where it is not allowed; here it would be.
     with pytest.raises(CommandError) as caught:
         parse_match(bson.encode({"a": operand}), ParseContext(), near=True)
@@ -351,7 +351,7 @@ def test_lines_along_a_polygon(matching: Matching, line: Any, meets: bool, clock
         (geojson("LineString", [[5, 5], [11, 5]]), False),
     ],
 )
-def test_what_a_polygon_with_a_hole_contains(matching: Matching, geometry: dict[str, Any], inside: bool) -> None:
+def test_containment_in_a_polygon_with_a_hole(matching: Matching, geometry: dict[str, Any], inside: bool) -> None:
     assert bool(matching(within("$geometry", geojson("Polygon", [*SQUARE, HOLE])), [geometry])) is inside
 
 

@@ -120,7 +120,7 @@ def test_search(aggregate: Aggregate, start: Any, more: dict[str, Any], found: l
     assert sorted(node["_id"] for node in document["all"]) == found
 
 
-def test_where_results_go(aggregate: Aggregate) -> None:
+def test_graph_lookup_sets_nested_fields(aggregate: Aggregate) -> None:
     base = {"from": "nodes", "startWith": 6, "connectFromField": "to", "connectToField": "k"}
     [document] = aggregate([{"_id": 1, "a": {"b": 1, "c": 2}}], {"$graphLookup": {**base, "as": "a.b"}}, nodes=NODES)
     assert document == {"_id": 1, "a": {"b": [NODES[6]], "c": 2}}
@@ -152,7 +152,7 @@ def test_refused(refused: Callable[..., int], change: dict[str, Any], code: int)
 
 
 @pytest.mark.parametrize("left_out", ["from", "startWith", "connectFromField", "connectToField", "as"])
-def test_what_is_needed(refused: Callable[..., int], left_out: str) -> None:
+def test_graph_lookup_requires_its_arguments(refused: Callable[..., int], left_out: str) -> None:
     base = {"from": "nodes", "startWith": 0, "connectFromField": "to", "connectToField": "k", "as": "all"}
     stage = {name: value for name, value in base.items() if name != left_out}
     assert refused([{}], {"$graphLookup": stage}, nodes=NODES) == (9 if left_out == "from" else 40105)

@@ -231,7 +231,9 @@ def test_positions(apply: Update, before: Any, query: Any, update: Any, filters:
         ({"_id": 1}, {"$unset": {"a": ""}, "$pull": {"b": 1}, "$pop": {"c": 1}}, {"_id": 1}),
     ],
 )  # fmt: skip
-def test_what_an_upsert_inserts(upsert: Callable[[Any, Any], bytes], query: Any, update: Any, inserted: Any) -> None:
+def test_upsert_inserts_filter_and_modifiers(
+    upsert: Callable[[Any, Any], bytes], query: Any, update: Any, inserted: Any
+) -> None:
     assert upsert(query, update) == bson.encode(inserted)
 
 

@@ -132,7 +132,7 @@ def test_wording(refuse: Refusal, update: Any, message: str) -> None:
     assert refuse({"_id": 1, "l": [1]}, update).message == message
 
 
-def test_what_an_update_touches() -> None:
+def test_may_touch_includes_the_paths_of_an_update() -> None:
     driver = parse_update(bson.encode({"$set": {"a.b": 1, "l.$[].x": 2}, "$rename": {"p": "q.r"}}), ParseContext())
     assert driver.kind == "modifiers"
     assert not driver.needs_positional
