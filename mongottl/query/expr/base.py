@@ -12,6 +12,7 @@ nesting depth, so that two variables in scope at once never share one.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from mypy_extensions import i64
@@ -189,32 +190,21 @@ ASSOCIATIVE: Final = 2  # also combines constants that follow each other, when i
 COMMUTATIVE: Final = 3  # also combines all constants, and takes them last
 
 
+@dataclass(frozen=True, kw_only=True)
 class Operator:
-    """An entry of the registry.
+    """An entry of the registry: either a parser, or a function with the number of its arguments."""
 
-    Either `parser`, or one of the three functions with the number of its arguments.
-    grouping: ALL_FIRST, IN_ORDER, ASSOCIATIVE or COMMUTATIVE.
-    """
-
-    def __init__(
-        self,
-        parser: ExpressionParser | None = None,
-        function: ValueFunction | None = None,
-        unary: UnaryFunction | None = None,
-        minimum: int = 0,
-        maximum: int = -1,
-        foldable: bool = True,
-        collated: CollatedFunction | None = None,
-        grouping: int = ALL_FIRST,
-    ) -> None:
-        self.parser: Final = parser
-        self.grouping: Final = grouping
-        self.collated: Final = collated
-        self.function: Final = function
-        self.unary: Final = unary
-        self.minimum: Final = minimum
-        self.maximum: Final = maximum
-        self.foldable: Final = foldable
+    parser: ExpressionParser | None = None
+    function: ValueFunction | None = None
+    unary: UnaryFunction | None = None
+    collated: CollatedFunction | None = None
+    minimum: int = 0
+    # -1 for any number.
+    maximum: int = -1
+    # Whether it is evaluated when it is parsed, if its operands are constants.
+    foldable: bool = True
+    # ALL_FIRST, IN_ORDER, ASSOCIATIVE or COMMUTATIVE.
+    grouping: int = ALL_FIRST
 
 
 EXPRESSIONS: Final[Registry[Operator]] = Registry("expression")

@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
@@ -144,6 +145,10 @@ class ElemMatchValueExpression(ElementsExpression):
             if ranges is not None:
                 allowed = intersection(allowed, ranges)
         return allowed
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        give_way()
+        self.child.add_text_orders(orders)
 
 
 @match_operator(

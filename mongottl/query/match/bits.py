@@ -9,6 +9,7 @@ from typing import Final
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of_type
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
@@ -108,6 +109,9 @@ class BitsExpression(PathExpression):
             bracket_interval(int(bracket_of_type(INT32)), exact=False),
             bracket_interval(int(bracket_of_type(BINARY)), exact=False),
         ]
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        """None: its ranges are of numbers and binary data."""
 
 
 def _positions(operand: Value, name: str) -> list[int]:

@@ -12,7 +12,7 @@ from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value
-from mongottl.document.collation import Collation, with_keys
+from mongottl.document.collation import Collation, may_hold_text, with_keys
 from mongottl.document.compare import (
     BRACKET_MAX_KEY,
     BRACKET_MIN_KEY,
@@ -230,6 +230,11 @@ class ComparisonExpression(PathExpression):
     def intervals(self) -> list[Interval] | None:
         return comparison_intervals(self.operator, with_keys(self.value, self.collation))
 
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        give_way()
+        if may_hold_text(self.value):
+            orders.append(self.collation)
+
 
 def _order_doubles(a: float, b: float) -> i64:
     if a < b:
@@ -408,6 +413,15 @@ class InExpression(PathExpression):
                 return None
             found.extend(ranges)
         return union(found)
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        if self.regexes:
+            orders.append(None)
+        for value in self.values:
+            give_way()
+            if may_hold_text(value):
+                orders.append(self.collation)
+                break
 
 
 def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:

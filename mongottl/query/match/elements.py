@@ -5,6 +5,7 @@ from typing import Final
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of_type
 from mongottl.document.numbers import is_true, truncated, whole
 from mongottl.document.path import FieldPath
@@ -82,6 +83,9 @@ class ExistsExpression(PathExpression):
         # A missing field has the key null in an index that is not sparse, so the keys alone do not decide.
         return [everything(exact=False)]
 
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        """None: it is about all values."""
+
 
 class NotExistsExpression(NotExpression):
     """`{path: {$exists: false}}`."""
@@ -117,6 +121,9 @@ class TypeExpression(PathExpression):
             # The keys of an array are those of its elements.
             return [everything(exact=False)]
         return union([bracket_interval(int(bracket_of_type(code)), exact=False) for code in self.type_codes])
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        """None: its ranges are of whole types."""
 
 
 def type_operand(type_codes: list[int], all_numbers: bool) -> list[Value]:
@@ -202,6 +209,9 @@ class ModExpression(PathExpression):
 
     def intervals(self) -> list[Interval] | None:
         return [bracket_interval(int(bracket_of_type(INT32)), exact=False)]
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        """None: its range is that of numbers."""
 
 
 @match_operator(

@@ -9,6 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath
 from mongottl.document.render import render_value
 from mongottl.document.types import ARRAY, DOCUMENT, Value, is_number
@@ -61,6 +62,9 @@ class GeoExpression(PathExpression):
     def intervals(self) -> list[Interval] | None:
         """None: no range of values. `exec.plan.index_access` plans the use of geospatial indexes."""
         return None
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        """None: it has no ranges."""
 
 
 def only_operand(operators: bytes) -> Value:

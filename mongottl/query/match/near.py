@@ -13,6 +13,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.path import FieldPath
 from mongottl.document.render import render_value
 from mongottl.document.types import Value, is_number
@@ -82,6 +83,9 @@ class NearExpression(PathExpression):
 
     def intervals(self) -> list[Interval] | None:
         return None
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        """None: it has no ranges."""
 
     def index_kinds(self) -> tuple[str, ...]:
         if self.unit == PLANE:

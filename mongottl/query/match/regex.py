@@ -6,6 +6,7 @@ A regex matches strings and symbols, and a stored regex that has the same patter
 from librt.strings import read_i32_le
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.compare import BRACKET_STRING
 from mongottl.document.path import FieldPath
 from mongottl.document.types import REGEX, STRING, SYMBOL, Regex, Value
@@ -54,6 +55,9 @@ class RegexExpression(PathExpression):
         if end is None:
             return union([bracket_interval(BRACKET_STRING, exact=False), itself])
         return union([Interval(prefix, True, end, False, exact=False), itself])
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        orders.append(None)
 
 
 def _end_of_prefix(prefix: str) -> str | None:

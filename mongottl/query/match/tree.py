@@ -26,6 +26,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.collation import Collation
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.path import FieldPath
@@ -92,6 +93,10 @@ class MatchExpression:
         """The kinds of index, one of which is needed to evaluate this part of a filter (text search, order by
         distance); () if it can be tested on a document alone."""
         return ()
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        """Adds the collations on which its ranges of values depend (`text_order`); None is the order of bytes."""
+        give_way()
 
     def equality_key(self) -> bytes:
         """For an equality: the KeyString of its operand, if a value matches exactly if its KeyString is equal; else
@@ -181,6 +186,11 @@ class ListExpression(MatchExpression):
             if kinds:
                 return kinds
         return ()
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        give_way()
+        for child in self.children:
+            child.add_text_orders(orders)
 
     def runs_scripts(self) -> bool:
         return any(child.runs_scripts() for child in self.children)
@@ -449,6 +459,9 @@ class NotExpression(MatchExpression):
             return None
         intervals = child.intervals()
         return None if intervals is None else complement(intervals)
+
+    def add_text_orders(self, orders: list[Collation | None]) -> None:
+        self.child.add_text_orders(orders)
 
 
 class AlwaysTrue(MatchExpression):

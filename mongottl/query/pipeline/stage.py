@@ -1,6 +1,7 @@
 """Parsing of pipelines into stage specifications, and the registry of stages."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from mongottl.document.types import Value
@@ -20,29 +21,31 @@ MAX_STAGES: Final = 1000  # mongod's internalPipelineLengthLimit
 class StageSpec:
     """One stage as parsed. Immutable: it may be opened any number of times.
 
-    first_only, last_only: whether it must be the first or last stage; first_only_code: the error code. Properties that
-    do not depend on the argument are in `StageTraits`.
-    first_executed: whether stages without effect (no_op), such as {$match: {}}, may stand before it.
-    keeps_metadata: whether output documents have the metadata of their input documents.
-    requested: keywords that it reads by `{$meta: …}`. searches: whether it uses a text index, so it must be first.
-    one_to_one: whether it outputs one document for each, in the same order, independently of other documents.
-    shrinks: whether it outputs input documents or parts of them, not more documents and not larger ones.
-    client_stage: name of the client's stage from which it was derived, if known.
-    followed: whether it is not the last stage of its pipeline.
+    Properties that do not depend on the argument are in `StageTraits`.
     """
 
     name: str = ""
+    # Whether it must be the first stage, and the code of the error if it is not.
     first_only: bool = False
     first_only_code: int = 40602
+    # Whether stages without effect may stand before it nevertheless; whether it is one, such as {$match: {}}.
     first_executed: bool = False
     no_op: bool = False
+    # Whether it must be the last stage.
     last_only: bool = False
+    # Whether output documents have the metadata of their input documents.
     keeps_metadata: bool = True
+    # The keywords that it reads by `{$meta: …}`.
     requested: frozenset[str] = frozenset()
+    # Whether it uses a text index, so that it must be first.
     searches: bool = False
+    # Whether it outputs one document for each, in the same order, independently of other documents.
     one_to_one: bool = False
+    # Whether it outputs input documents or parts of them, not more documents and not larger ones.
     shrinks: bool = False
+    # The name of the client's stage from which it was derived, if known.
     client_stage: str = ""
+    # Whether it is not the last stage of its pipeline.
     followed: bool = False
     _effect: Effect | None = None
     _effect_is_known: bool = False
@@ -108,102 +111,74 @@ StageParser: TypeAlias = Callable[[Value, ParseContext], list[StageSpec]]
 TargetOf: TypeAlias = Callable[[str, Value], tuple[str, str, list[str]] | None]
 
 
+@dataclass(frozen=True, kw_only=True)
 class StageTraits:
-    """Properties of a stage that do not depend on its argument, declared with `@stage`.
+    """Properties of a stage that do not depend on its argument, declared with `@stage`."""
 
-    streaming: outputs documents while it reads, so that no more input is read than the batch needs.
-    multiplies: may output several documents for one, unless `StageSpec.one_to_one` is set.
-    writes: writes its input into a collection, and outputs nothing.
-    joined_field: the field of its argument that names another collection to read; empty if it reads none.
-    has_pipeline: has a pipeline on that collection in its field `pipeline`.
-    nested: allowed in the pipelines of views and of other stages.
-    server_wide: returns metadata of the server, so it is refused in pipelines that other stages run on a collection.
-    collectionless: may be the first stage if there is no collection, `{aggregate: 1}`.
-    in_facet: allowed in `$facet`. parsed_before_facet: errors of its argument precede the refusal there (40600).
-    in_update: allowed in an update's pipeline, since it outputs one document for one.
-    read_levels: the read concern levels that it supports; None for all.
-    stable: part of the Stable API, version 1; if `stable_argument` is not empty, only with that as its only field.
-    unstable_fields: fields of its argument that are not part of it.
-    selects: selects or orders documents without changing them. ranks: defines an order if it is the first stage.
-    hybrid: merges the results of several searches.
-    planned: mongod may execute it, or stages that it consists of, in the query planner.
-    actions: what a user must be allowed on the collection of a pipeline that begins with it.
-    cluster_action: what a user must be allowed on the server, if not empty; where `cluster_action_field` is set, only
-    if that field of its argument is true.
-    action_without: a field of its argument, and what is needed on the server besides where it is not given.
-    target: for a stage that writes, finds database, collection and actions there, from the pipeline's database and the
-    argument; None for an argument that is not valid.
-    in_transaction: allowed in a multi-document transaction. in_change_stream: allowed after `$changeStream`,
-    only_in_change_stream: and nowhere else.
-    """
-
-    def __init__(
-        self,
-        *,
-        streaming: bool = False,
-        multiplies: bool = False,
-        writes: bool = False,
-        joined_field: str = "",
-        has_pipeline: bool = False,
-        nested: bool = True,
-        server_wide: bool = False,
-        collectionless: bool = False,
-        in_facet: bool = True,
-        parsed_before_facet: bool = False,
-        in_update: bool = False,
-        read_levels: frozenset[str] | None = None,
-        stable: bool = True,
-        stable_argument: str = "",
-        unstable_fields: tuple[str, ...] = (),
-        selects: bool = False,
-        ranks: bool = False,
-        hybrid: bool = False,
-        planned: bool = False,
-        actions: tuple[str, ...] = ("find",),
-        cluster_action: str = "",
-        cluster_action_field: str = "",
-        action_without: tuple[str, str] | None = None,
-        target: TargetOf | None = None,
-        in_transaction: bool = True,
-        in_change_stream: bool = False,
-        only_in_change_stream: bool = False,
-    ) -> None:
-        self.streaming: Final = streaming
-        self.multiplies: Final = multiplies
-        self.writes: Final = writes
-        self.joined_field: Final = joined_field
-        self.has_pipeline: Final = has_pipeline
-        self.nested: Final = nested
-        self.server_wide: Final = server_wide
-        self.collectionless: Final = collectionless
-        self.in_facet: Final = in_facet
-        self.parsed_before_facet: Final = parsed_before_facet
-        self.in_update: Final = in_update
-        self.read_levels: Final = read_levels
-        self.stable: Final = stable
-        self.stable_argument: Final = stable_argument
-        self.unstable_fields: Final = unstable_fields
-        self.selects: Final = selects
-        self.ranks: Final = ranks
-        self.hybrid: Final = hybrid
-        self.planned: Final = planned
-        self.actions: Final = actions
-        self.cluster_action: Final = cluster_action
-        self.cluster_action_field: Final = cluster_action_field
-        self.action_without: Final = action_without
-        self.target: Final = target
-        self.in_transaction: Final = in_transaction
-        self.in_change_stream: Final = in_change_stream
-        self.only_in_change_stream: Final = only_in_change_stream
+    # Whether it outputs documents while it reads, so that no more input is read than the batch needs.
+    streaming: bool = False
+    # Whether it may output several documents for one, unless `StageSpec.one_to_one` is set.
+    multiplies: bool = False
+    # Whether it writes its input into a collection, and outputs nothing.
+    writes: bool = False
+    # The field of its argument that names another collection to read; empty if it reads none.
+    joined_field: str = ""
+    # Whether it has a pipeline on that collection in its field `pipeline`.
+    has_pipeline: bool = False
+    # Whether it is allowed in the pipelines of views and of other stages.
+    nested: bool = True
+    # Whether it returns metadata of the server, so that it is refused in pipelines that other stages run on a
+    # collection.
+    server_wide: bool = False
+    # Whether it may be the first stage if there is no collection, `{aggregate: 1}`.
+    collectionless: bool = False
+    # Whether it is allowed in `$facet`.
+    in_facet: bool = True
+    # Whether errors of its argument precede the refusal in `$facet` (40600).
+    parsed_before_facet: bool = False
+    # Whether it is allowed in an update's pipeline, since it outputs one document for one.
+    in_update: bool = False
+    # The read concern levels that it supports; None for all.
+    read_levels: frozenset[str] | None = None
+    # Whether it is part of the Stable API, version 1; if `stable_argument` is not empty, only with that as the only
+    # field of its argument.
+    stable: bool = True
+    stable_argument: str = ""
+    # The fields of its argument that are not part of the Stable API.
+    unstable_fields: tuple[str, ...] = ()
+    # Whether it selects or orders documents without changing them.
+    selects: bool = False
+    # Whether it defines an order if it is the first stage.
+    ranks: bool = False
+    # Whether it merges the results of several searches.
+    hybrid: bool = False
+    # Whether mongod may execute it, or stages that it consists of, in the query planner.
+    planned: bool = False
+    # What a user must be allowed on the collection of a pipeline that begins with it.
+    actions: tuple[str, ...] = ("find",)
+    # What a user must be allowed on the server, if not empty; if `cluster_action_field` is set, only where that field
+    # of its argument is true.
+    cluster_action: str = ""
+    cluster_action_field: str = ""
+    # A field of its argument, and what a user must be allowed on the server besides where the field is not given.
+    action_without: tuple[str, str] | None = None
+    # Finds what a stage that writes writes to.
+    target: TargetOf | None = None
+    # Whether it is allowed in a multi-document transaction.
+    in_transaction: bool = True
+    # Whether it is allowed after `$changeStream`, and whether it is allowed nowhere else.
+    in_change_stream: bool = False
+    only_in_change_stream: bool = False
 
 
+@dataclass(frozen=True)
 class StageDeclaration:
-    """An entry of the registry of stages. parser: None for an unsupported stage."""
+    """An entry of the registry of stages."""
 
-    def __init__(self, name: str, parser: StageParser | None, traits: StageTraits) -> None:
-        self.name: Final = name
-        self.parser: Final = parser
-        self.traits: Final = traits
+    name: str
+    # None for an unsupported stage.
+    parser: StageParser | None
+    traits: StageTraits
 
 
 STAGES: Final[Registry[StageDeclaration]] = Registry("stage")
