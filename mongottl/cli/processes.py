@@ -62,7 +62,7 @@ def _from_proc() -> Iterable[tuple[int, int, str, str]]:
                 text = folder.joinpath("stat").read_text(encoding="utf-8", errors="replace")
             except OSError:
                 continue  # it has ended meanwhile
-            # Behind the name, which is in parentheses and may contain anything: state, parent, …, start as field 22.
+            # After the name, which is in parentheses and may contain anything: state, parent, …, start as field 22.
             fields = text.rpartition(")")[2].split()
             yield int(folder.name), int(fields[1]), fields[0], fields[19]
 

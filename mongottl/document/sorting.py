@@ -8,10 +8,10 @@ from mongottl.document.interrupt import give_way
 
 # Number of values that are sorted in about a millisecond.
 _PART: Final = 8192
-# So many of a sample are between two that divide the values; with more the parts are more alike.
+# Values of a sample between two that divide the values; with more the parts are more alike.
 _SAMPLED: Final = 16
 _PLACE_BYTES: Final = 4
-# So many values are distributed in half a millisecond.
+# Number of values that are distributed in half a millisecond.
 _DISTRIBUTED: Final = 1024
 
 

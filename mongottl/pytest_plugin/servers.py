@@ -154,7 +154,7 @@ def start(settings: dict[str, Any]) -> "RunningServer":
             if error.errno == errno.EADDRINUSE:
                 raise  # callers know who has it
             reason = str(error)
-    # Behind the blocks, so that it does not show what was caught as well.
+    # After the blocks, so that it does not show what was caught as well.
     refuse(f"the settings of {NAME}: {reason}")
 
 

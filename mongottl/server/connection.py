@@ -137,7 +137,7 @@ class Connection:
                 self._tls.close()
 
     async def _answer_http(self) -> None:
-        """Tells a client that speaks HTTP, in HTTP, that it is wrong here. Nothing that it has sent is run."""
+        """Answers an HTTP client, in HTTP, that the port has another protocol. Nothing that it has sent is run."""
         with suppress(OSError), trio.move_on_after(HTTP_CLOSE_S):
             await self._send(_HTTP_ANSWER)
             if self._tls is not None:

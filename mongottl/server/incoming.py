@@ -31,7 +31,7 @@ from mongottl.clock import Clock
 from mongottl.config import MemoryLimits
 from mongottl.exec.state.metrics import Metrics
 
-# So much of each message is read without memory set aside: all of most messages.
+# Bytes of each message that are read without memory set aside: all of most messages.
 SMALL_BYTES: Final = 16 * 1024
 # The slowest that a client may send a message on average: 0.5 Mbit/s.
 BYTES_PER_S: Final = 64 * 1024

@@ -31,7 +31,7 @@ class GetLastErrorRequest(NamedTuple):
     LAST_ERROR,
     GetLastErrorRequest,
     access=USERS,
-    help="Tells what became of the last request of this connection: before 5.1, and in the dialect cosmos.",
+    help="Returns what became of the last request of this connection: before 5.1, and in the dialect cosmos.",
     aliases=("getlasterror",),
 )
 def get_last_error(op: OperationContext, request: GetLastErrorRequest) -> Reply:

@@ -47,7 +47,7 @@ B = TypeVar("B")
 LEFT_AFTER_S: Final = 0.002
 # How long short steps follow one another before others may run: switching takes as long as a short step.
 TOGETHER_S: Final = 0.0002
-# So many greenlets are kept for other operations: a new one costs as much as forty switches.
+# Number of greenlets that are kept for other operations: a new one costs as much as forty switches.
 _MOST_IDLE: Final = 64
 
 

@@ -125,7 +125,7 @@ class _CountedFile(SpillFile):
 
 class CursorSpace(SpillSpace):
     """The one temporary file of an idle cursor, which all that spill share; it is removed when they have closed their
-    parts. So many idle cursors need few open files.
+    parts. A large number of idle cursors needs few open files.
 
     size_bytes: of the file.
     """

@@ -196,7 +196,7 @@ class TlsTransport:
             self._unsent = self._unsent[sent:]
 
     def close(self) -> None:
-        """Tells the client that no more bytes come (close_notify), if the socket has room for it."""
+        """Announces to the client that no more bytes come (close_notify), if the socket has room for it."""
         with suppress(OSError):
             self._tls.unwrap()
         with suppress(OSError):

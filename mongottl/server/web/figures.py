@@ -78,7 +78,7 @@ def _read(service: ServiceContext, collection: Collection, edges_s: list[int], m
 
 
 async def soonest(service: ServiceContext, collections: list[Collection], most: int) -> list[Collection]:
-    """So many collections, in the given order: those in which a document expires next, then the first ones."""
+    """Up to `most` collections, in the given order: those in which a document expires next, then the first ones."""
     if len(collections) <= most:
         return collections
     by_due: list[tuple[int, int]] = []

@@ -205,7 +205,7 @@ class History:
             budget.add(units, throttled / self._seconds, provisioned, self._seconds)
 
     def _room(self, spent: dict[str, Spent], wanted: int) -> int:
-        """For how many other budgets there is room, `wanted` at most. As far as that is needed it forgets those of
+        """For how many other budgets there is room, `wanted` at most. If there is too little it forgets those of
         which nothing was spent in KEPT_S."""
         room = MAX_BUDGETS - len(self._budgets) + (OTHERS in self._budgets)
         if room < wanted:

@@ -32,7 +32,7 @@ SEND_S: Final = 10.0
 # Bytes and seconds of input to drain after an error reply, so that the client can read the reply before the reset.
 MAX_DROPPED_BYTES: Final = 16 << 20
 DROP_S: Final = 5.0
-# So long a connection is kept without a request.
+# Seconds for which a connection is kept without a request.
 IDLE_S: Final = 75.0
 _RECEIVE_BYTES: Final = 16 * 1024
 _ACCEPT_RETRY_S: Final = 0.1

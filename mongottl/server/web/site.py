@@ -107,7 +107,7 @@ class Site:
         self.live = Live(shell)
         documents = Documents(shell)
         self._token = os.urandom(32).hex()
-        # Tells a page that its server was started again.
+        # Another id shows a page that its server was started again.
         self._start = os.urandom(8).hex()
         # Two scrapes at once would hold other tasks up twice as long.
         self._scrapes = trio.Lock()

@@ -37,7 +37,7 @@ _CACHE_BYTES: Final = 64 << 20
 _REMEMBERED_BYTES: Final = 1 << 20
 
 _SAVE_COUNTERS: Final = "UPDATE stores SET record_count = ?, size_bytes = ?, next_record_id = ? WHERE id = ?"
-# The counters of one store in a row of a log: id of the store, records, bytes, next record id. Behind those of all
+# The counters of one store in a row of a log: id of the store, records, bytes, next record id. After those of all
 # stores stands their checksum, but not in rows of folders of format 1.
 _PACKED_COUNTERS: Final = struct.Struct("<4q")
 _PACKED_SUM: Final = struct.Struct("<I")

@@ -55,9 +55,9 @@ _LONG_BYTES: Final = 64 * 1024
 _JOINED_BYTES: Final = 128 * 1024
 _MOST_JOINED: Final = 512
 _LEAST_JOINED: Final = 16
-# So many between two ids at least, since there may be fewer rows than ids.
+# The least number of records that are read between two ids, since there may be fewer rows than ids.
 _LEAST_BETWEEN: Final = 32
-# So many scans read row by row when rows could not be read joined.
+# Number of scans that read row by row after rows could not be read joined.
 _JOINS_LEFT_OUT: Final = 32
 LOOKUP_VALUES: Final = "(VALUES " + ",".join(["(?)"] * LOOKUP_WIDTH) + ")"
 

@@ -26,7 +26,7 @@ class GetLastRequestStatisticsRequest(NamedTuple):
     "getLastRequestStatistics",
     GetLastRequestStatisticsRequest,
     access=USERS,
-    help="Tells what the last operation of this connection has cost.",
+    help="Returns what the last operation of this connection has cost.",
     aliases=("GetLastRequestStatistics",),
 )
 def get_last_request_statistics(op: OperationContext, request: GetLastRequestStatisticsRequest) -> Reply:
@@ -54,7 +54,7 @@ class GetRequestUnitsRequest(NamedTuple):
     "getRequestUnits",
     GetRequestUnitsRequest,
     access=on_cluster("serverStatus"),
-    help="Tells what all operations have cost, by command and namespace.",
+    help="Returns what all operations have cost, by command and namespace.",
 )
 def get_request_units(op: OperationContext, request: GetRequestUnitsRequest) -> Reply:
     """`{total, requests, throttled, operations: [{command, ns, requests, charge, throttled}]}`, the most expensive
