@@ -77,7 +77,7 @@ def test_the_version_that_has_what_an_older_one_lacks(version: str) -> None:
         assert Features(known[known.index(first) - 1]).lacks(kind, name), name
 
 
-def test_what_is_there_has_no_advice() -> None:
+def test_supported_and_unknown_names_have_no_advice() -> None:
     assert CosmosFeatures("7.0", Account("7.0")).advice("stage", "$match") == ""
     assert Features("3.6").advice("stage", "$match") == ""
     assert Features("3.6").advice("stage", "$unknown") == ""

@@ -119,7 +119,7 @@ def test_the_latest_version_has_everything() -> None:
     assert not any(Features(LATEST_VERSION).lacks(kind, name) for kind, names in INTRODUCED.items() for name in names)
 
 
-def test_what_old_versions_lack() -> None:
+def test_old_versions_lack_later_names() -> None:
     old = Features("3.6")
     assert old.lacks(COMMAND, "commitTransaction")
     assert old.lacks("expression", "$convert")

@@ -33,7 +33,7 @@ def meta(keyword: Any) -> Documents:
 
 
 @pytest.mark.parametrize("keyword", ["textScore", "geoNearDistance", "geoNearPoint", "score", "scoreDetails"])
-def test_what_a_query_does_not_bring_along_is_refused(stored: Database[Documents], keyword: str) -> None:
+def test_metadata_that_the_query_lacks_is_refused(stored: Database[Documents], keyword: str) -> None:
     inner = {"from": "c", "pipeline": [{"$set": {"m": meta(keyword)}}], "as": "j"}
     pipelines: list[list[Documents]] = [
         [{"$project": {"m": meta(keyword)}}],

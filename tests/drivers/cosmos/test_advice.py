@@ -426,7 +426,7 @@ def test_an_announced_version_that_lacks_something(
         ),
     ],
 )
-def test_what_nothing_helps_against(sample: Wire, advice: str | None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_mongodb_have_no_advice(sample: Wire, advice: str | None, capfd: pytest.CaptureFixture[str]) -> None:
     """What MongoDB does not have either is an error, and no refusal."""
     found = refused(sample, {"dialect": "cosmos"}, capfd)
     assert found.advice == ([] if advice is None else [advice])

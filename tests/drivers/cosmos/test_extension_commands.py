@@ -176,7 +176,7 @@ def test_changes_must_be_told(shop: Database[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("action", ["CreateDatabase", "CreateCollection"])
-def test_what_exists_already(shop: Database[dict[str, Any]], action: str) -> None:
+def test_create_of_an_existing_resource_is_refused(shop: Database[dict[str, Any]], action: str) -> None:
     """Clients test for the code or for the words."""
     act(shop, action, collection="orders")
     code, text = refusal(shop, action, collection="orders")

@@ -185,7 +185,7 @@ def test_the_archive_has_files_alone_sorted_and_of_one_time(archive: Path) -> No
 
 
 @pytest.mark.slow
-def test_it_has_the_licence_of_each_package_and_library(unpacked: Path) -> None:
+def test_bundle_has_the_licence_of_each_package_and_library(unpacked: Path) -> None:
     licenses = {folder.name for folder in (unpacked / "licenses").iterdir() if any(folder.iterdir())}
     [site] = unpacked.glob("python/lib/python3.*/site-packages")
     packages = {re.sub(r"[-_.]+", "-", path.name.partition("-")[0]).lower() for path in site.glob("*.dist-info")}
@@ -214,7 +214,7 @@ def test_no_file_looks_for_libraries_outside_the_bundle(unpacked: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_runs_where_there_is_no_python(machine: Machine) -> None:
+def test_bundle_runs_where_there_is_no_python(machine: Machine) -> None:
     assert machine.run("sh", "-c", "command -v python3 || command -v python").returncode != 0
     for program in ("mongottl", f"/{PLACE}/bin/mongottl"):
         ended = machine.run(program, "version")
@@ -339,7 +339,7 @@ def test_signals_reach_the_server_behind_node(
 
 
 @pytest.mark.slow
-def test_it_says_which_package_is_missing(node_folder: Path, tmp_path: Path) -> None:
+def test_bundle_script_names_a_missing_package(node_folder: Path, tmp_path: Path) -> None:
     alone = shutil.copytree(node_folder / "node_modules/mongottl", tmp_path / "mongottl")
     ended = subprocess.run(
         ["node", alone / "bin/mongottl.js", "version"], capture_output=True, text=True, check=False, timeout=PATIENCE_S

@@ -183,7 +183,7 @@ def test_its_gateway_runs_the_commands(client: Client, served: mongottl.RunningS
     assert made.counting.executed == ["insert", "find"]
 
 
-def test_what_it_does_not_say_is_mongodb(client: Client) -> None:
+def test_questions_without_answer_have_mongodbs(client: Client) -> None:
     client.shop.orders.insert_one({"_id": 1})
     assert client.shop.command("explain", {"find": "orders"})["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
     with client.shop.orders.watch() as stream:

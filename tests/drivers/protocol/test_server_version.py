@@ -35,7 +35,7 @@ def clients() -> Iterator[dict[str, Client]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_announced(clients: dict[str, Client], version: str) -> None:
+def test_hello_and_build_info_announce_the_version(clients: dict[str, Client], version: str) -> None:
     admin = clients[version].admin
     assert admin.command("hello")["maxWireVersion"] == WIRE_VERSIONS[version]
     info = admin.command("buildInfo")
@@ -137,7 +137,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("first", "request_", "code"), CASES)
-def test_what_came_later_is_refused(clients: dict[str, Client], first: str, request_: SON[str, Any], code: int) -> None:
+def test_features_of_later_versions_are_refused(
+    clients: dict[str, Client], first: str, request_: SON[str, Any], code: int
+) -> None:
     for version in VERSIONS:
         known = VERSIONS.index(version) >= VERSIONS.index(first)
         if known:

@@ -391,7 +391,7 @@ def test_api_version_fields(
     ],
     ids=str,
 )
-def test_what_is_no_part_of_the_stable_api(
+def test_commands_outside_the_stable_api_are_refused(
     database: Database[dict[str, Any]], command: dict[str, Any], code: int
 ) -> None:
     database.c.insert_one({"_id": 1})

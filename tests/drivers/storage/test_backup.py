@@ -269,7 +269,7 @@ def test_the_dialect_cosmos(data: Path, target: Path) -> None:
         ("redis://127.0.0.1:1", "backups/one", "backup: Invalid URI scheme"),
     ],
 )
-def test_what_cannot_be_backed_up(
+def test_backup_refuses_other_sources_and_targets(
     tmp_path: Path, source: str, target: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = source if "://" in source else str(tmp_path / source)

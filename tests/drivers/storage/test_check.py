@@ -639,7 +639,7 @@ def test_all_records_but_the_broken_one_are_checked(stopped: Path, tmp_path: Pat
         ("other", b"hello", "is damaged or not a database"),
     ],
 )
-def test_what_is_no_data_directory(
+def test_check_refuses_folders_that_are_no_data_directory(
     tmp_path: Path, name: str, data: bytes | None, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if data is not None:

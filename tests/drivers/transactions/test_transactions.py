@@ -489,7 +489,7 @@ def test_arguments(bare: Bare, lsid: Documents, command: Documents, code: int) -
         ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a_1"}]}, 263),
     ],
 )
-def test_what_transactions_refuse(
+def test_transactions_refuse_commands(
     database: Database[Documents], bare: Bare, lsid: Documents, command: Documents, code: int
 ) -> None:
     database.c.insert_one({})

@@ -84,7 +84,7 @@ def test_the_earliest_date_of_an_array_counts(dated: Bench) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "2001-01-01", {"at": 1}, [], ["x"], True], ids=repr)
-def test_what_is_no_date_stays(dated: Bench, value: Any) -> None:
+def test_values_that_are_no_date_do_not_expire(dated: Bench, value: Any) -> None:
     dated.collection.insert_many([{"_id": 1, "at": value}, {"_id": 2}])
     dated.advance(10**8)
     assert dated.ids() == [1, 2]

@@ -90,7 +90,7 @@ def test_openmetrics_is_given_to_those_who_ask_for_it(server: mongottl.RunningSe
     assert families["mongottl_build"].type == "info"
 
 
-def test_what_expires(server: mongottl.RunningServer, client: Client) -> None:
+def test_metrics_count_documents_by_time_to_live(server: mongottl.RunningServer, client: Client) -> None:
     place = {"database": "shop", "collection": "carts"}
     client.shop.carts.create_index("_ts", expireAfterSeconds=60)
     client.shop.carts.insert_many(

@@ -40,7 +40,7 @@ def test_current_date(database: Database[Documents]) -> None:
     assert all_differ([value for document in database.t.find({}, {"_id": 0}) for value in document.values()])
 
 
-def test_what_is_left_empty(database: Database[Documents]) -> None:
+def test_empty_timestamps_in_id_and_below_the_top_stay(database: Database[Documents]) -> None:
     database.t.insert_one({"_id": EMPTY, "a": {"b": EMPTY}, "l": [EMPTY]})
     database.t.update_one({"_id": EMPTY}, {"$set": {"s": EMPTY}})
     assert database.t.find_one() == {"_id": EMPTY, "a": {"b": EMPTY}, "l": [EMPTY], "s": EMPTY}

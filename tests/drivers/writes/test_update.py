@@ -212,7 +212,9 @@ def test_a_failed_update_of_many_keeps_what_was_done(database: Database[Document
     ],
     ids=str,
 )
-def test_what_an_upsert_makes(database: Database[Documents], q: Documents, u: Any, expected: Documents) -> None:
+def test_upsert_makes_the_document_of_filter_and_update(
+    database: Database[Documents], q: Documents, u: Any, expected: Documents
+) -> None:
     [upserted] = update(database, q, u, upsert=True)["upserted"]
     assert isinstance(upserted["_id"], ObjectId)
     stored = database.c.find_one({}, {"_id": 0})

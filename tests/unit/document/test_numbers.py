@@ -67,12 +67,12 @@ def test_numbers_of_all_types(value: Value, cut: int | None, exact: int | None, 
 
 
 @pytest.mark.parametrize("value", [None, MISSING, Undefined(), False], ids=repr)
-def test_what_is_false_besides_zeros(value: Value) -> None:
+def test_null_missing_and_undefined_are_false(value: Value) -> None:
     assert not is_true(value)
 
 
 @pytest.mark.parametrize("value", ["", [], bson.encode({}), Symbol(""), True], ids=repr)
-def test_what_is_true_besides_numbers(value: Value) -> None:
+def test_strings_arrays_and_objects_are_true(value: Value) -> None:
     assert is_true(value)
     assert whole(value) is None
 

@@ -174,7 +174,7 @@ def test_types_that_pymongo_does_not_have(tmp_path: Path) -> None:
     )
 
 
-def test_what_version_1_wrote(tmp_path: Path) -> None:
+def test_extended_json_of_version_1(tmp_path: Path) -> None:
     text = (
         '{"b": {"$binary": "AAE=", "$type": "00"}, "d": {"$date": 5}, "n": {"$date": {"$numberLong": "-5"}},'
         ' "r": {"$regex": {"$in": [1]}, "$options": ""}, "q": {"$regex": "a"}}'

@@ -143,7 +143,7 @@ def test_time_series_options_that_are_refused(running: Running, time_series: Any
         {"expireAfterSeconds": START_MS // 1000 + 1},
     ],
 )
-def test_what_does_not_go_with_time_series(running: Running, other: dict[str, Any]) -> None:
+def test_create_refuses_options_beside_time_series(running: Running, other: dict[str, Any]) -> None:
     assert running.code({"create": "c", "timeseries": {"timeField": "t"}, **other}) == 72
 
 

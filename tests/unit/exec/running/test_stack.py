@@ -69,7 +69,7 @@ def ended(steps: Steps[T]) -> T:
     return result
 
 
-def test_what_is_never_left_has_its_result_at_once(stacks: Stacks) -> None:
+def test_begin_returns_the_result_of_an_operation_that_is_not_left(stacks: Stacks) -> None:
     assert stacks.begin(lambda: ("a", "result")) == ("a", "result")
     with pytest.raises(KeyError):
         stacks.begin(lambda: {"a": 1}["x"])
@@ -286,7 +286,7 @@ def test_stacks_are_used_again(stacks: Stacks) -> None:
     assert len(used) == 1
 
 
-def test_it_is_known_from_the_first_time_it_is_left(stacks: Stacks) -> None:
+def test_operation_is_registered_when_it_is_left_first(stacks: Stacks) -> None:
     operation = new_operation()
 
     def run() -> None:

@@ -277,7 +277,7 @@ def test_a_second_build_of_the_same_index_waits_for_the_first(running: Running) 
     assert_exact(running.collection(), "a_1")
 
 
-def test_it_takes_over_when_the_first_comes_to_nothing(running: Running) -> None:
+def test_second_build_takes_over_when_the_first_is_closed(running: Running) -> None:
     first, second = two_builds(running, create(A_1))
     next(second)
     first.close()
@@ -285,7 +285,7 @@ def test_it_takes_over_when_the_first_comes_to_nothing(running: Running) -> None
     assert_exact(running.collection(), "a_1")
 
 
-def test_it_does_not_outlive_the_collection(running: Running) -> None:
+def test_builds_end_when_the_collection_is_dropped(running: Running) -> None:
     first, second = two_builds(running, create(A_1))
     next(second)
     running.run({"drop": "c"})
@@ -308,7 +308,7 @@ REFUSED: list[tuple[Document, Document, int]] = [
 
 @pytest.mark.parametrize(("spec", "document", "code"), REFUSED, ids=[str(code) for _, _, code in REFUSED])
 class TestRefusedDocuments:
-    def test_they_abort_the_build_while_they_live(
+    def test_unexpired_documents_abort_the_build(
         self, running: Running, spec: Document, document: Document, code: int
     ) -> None:
         running.insert({"_id": 1}, {"_id": 2, **document})

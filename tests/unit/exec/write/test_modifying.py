@@ -458,7 +458,9 @@ class TestUpsertThatLosesToAnInsert:
         return steps
 
     @pytest.mark.parametrize("filter", [{"_id": "x"}, {"a": 1, "b": 2}, {"$and": [{"b": {"$eq": 2}}, {"a": 1}]}])
-    def test_it_updates_the_other_document(self, server: Running, command: str, filter: Document) -> None:
+    def test_upsert_updates_the_document_inserted_meanwhile(
+        self, server: Running, command: str, filter: Document
+    ) -> None:
         steps = self.begin(server, command, filter, {"$inc": {"n": 1}})
         server.insert({"_id": "x", "a": 1, "b": 2, "n": 5})
         assert error_code(steps) == 0

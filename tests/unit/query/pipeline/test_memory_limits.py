@@ -225,7 +225,7 @@ def test_partitions_of_densify() -> None:
     ],
     ids=str,
 )
-def test_what_accumulators_gather(stage: Document, code: int, tmp_path: Path) -> None:
+def test_accumulators_fail_above_their_memory_limit(stage: Document, code: int, tmp_path: Path) -> None:
     limits = MemoryLimits(push_bytes=500 * KB, add_to_set_bytes=500 * KB, window_bytes=500 * KB)
     documents = [{"_id": i, "k": 1, "x": f"{i}{TEN_KB}"} for i in range(100)]
     space = TemporaryFiles(str(tmp_path))
