@@ -94,7 +94,7 @@ def test_an_incomplete_declaration_ends_the_import_of_its_module(decorator: Call
         decorator("$new", **{name: value for name, value in declared.items() if name != missing})
 
 
-def test_no_two_operators_have_the_same_place_in_explain() -> None:
+def test_no_two_operators_have_the_same_place() -> None:
     places = [place for place in leaf_order.values() if place != LAST]
     assert len(places) == len(set(places))
     assert max(places) < LAST
@@ -119,7 +119,7 @@ def test_reasons_are_words() -> None:
 POINT = {"$geometry": {"type": "Point", "coordinates": [0, 0]}}
 BOX = {"$box": [[0, 0], [1, 1]]}
 NUMBERS = [1, 2]
-# An operand of each operator on a field: by them a test asks how explain shows its leaves.
+# An operand of each operator on a field: by them a test asks which leaves it is parsed into.
 OPERANDS: dict[str, Any] = {
     **dict.fromkeys(("$eq", "$gt", "$gte", "$lt", "$lte", "$ne", "$size", "$bitsAllSet", "$bitsAllClear"), 1),
     **dict.fromkeys(("$bitsAnySet", "$bitsAnyClear", "$exists"), 1),
@@ -140,26 +140,26 @@ BESIDE = {
 }
 
 
-def shown_operators(tree: MatchExpression) -> Iterator[str]:
-    """The operators by which explain sorts the leaves of a tree."""
+def operators_of_leaves(tree: MatchExpression) -> Iterator[str]:
+    """The operators by which the leaves of a tree are sorted."""
     if isinstance(tree, ListExpression):
         for child in tree.children:
-            yield from shown_operators(child)
+            yield from operators_of_leaves(child)
     elif isinstance(tree, NotExpression):
-        yield from shown_operators(tree.child)
+        yield from operators_of_leaves(tree.child)
     elif isinstance(tree, PathExpression):
         yield next(iter(describe_operand(tree)))
 
 
-def test_operators_that_explain_shows_declare_their_place() -> None:
+def test_operators_with_leaves_of_their_own_declare_their_place() -> None:
     """The names that fail need an operand in OPERANDS, or another `order`."""
     assert (OPERANDS.keys() | BESIDE.keys()) ^ set(match_operators.names()) == set()
-    shown: set[str] = set()
+    found: set[str] = set()
     for name in match_operators.names():
         condition = BESIDE.get(name) or {name: OPERANDS[name]}
         tree = parse_match(bson.encode({"a": condition}), ParseContext(0), near=True)
-        shown.update(shown_operators(tree))
-    assert shown ^ set(leaf_order) == set()
+        found.update(operators_of_leaves(tree))
+    assert found ^ set(leaf_order) == set()
 
 
 def leaves(base: type[PathExpression]) -> Iterator[type[PathExpression]]:

@@ -190,7 +190,8 @@ ASSOCIATIVE: Final = 2  # also combines constants that follow each other, when i
 COMMUTATIVE: Final = 3  # also combines all constants, and takes them last
 
 
-@dataclass(frozen=True, kw_only=True)
+# Neither compared nor printed: each method that a dataclass generates delays the first query.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class Operator:
     """An entry of the registry: either a parser, or a function with the number of its arguments."""
 

@@ -5,12 +5,12 @@
     )
     def parse_size(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpression: …
 
-What other modules have to know of an operator is an argument of its decorator: explain takes its place from `order`,
-the details of a failed validation its reason from `reasons`, announced versions whether they have it from `since`.
+What other modules have to know of an operator is an argument of its decorator: `order` says of which of several
+conditions the positional `$` has the index, `reasons` and `types` are for the details of a failed validation, and
+`since` says which announced versions have it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from mongottl.document.path import FieldPath
@@ -31,26 +31,29 @@ ANY_TYPE: Final = ()
 NUMBERS: Final = ("decimal", "double", "int", "long")
 
 
-@dataclass(frozen=True)
 class FieldOperator:
     """An operator on the value of a field: `{field: {$name: operand}}`."""
 
-    parser: FieldParser
-    # None if validators refuse the operator, if its details are those of its parts, or if MongoDB has no words for it.
-    reasons: Reasons | None
-    # The types to which it applies, as `$type` names them: a failed validation has another reason for other values.
-    types: tuple[str, ...]
-    # Whether an array at the end of its path counts as one value, so that its elements are not considered.
-    whole_arrays: bool
+    def __init__(
+        self, parser: FieldParser, reasons: Reasons | None, types: tuple[str, ...], whole_arrays: bool
+    ) -> None:
+        self.parser: Final = parser
+        # None if validators refuse the operator, if its details are those of its parts, or if MongoDB has no words for
+        # it.
+        self.reasons: Final = reasons
+        # The types to which it applies, as `$type` names them: a failed validation has another reason for other values.
+        self.types: Final = types
+        # Whether an array at the end of its path counts as one value, so that its elements are not considered.
+        self.whole_arrays: Final = whole_arrays
 
 
-@dataclass(frozen=True)
 class RootOperator:
     """An operator at the top level of a filter: `{$name: operand}`."""
 
-    parser: RootParser
-    # As those of FieldOperator.
-    reasons: Reasons | None
+    def __init__(self, parser: RootParser, reasons: Reasons | None) -> None:
+        self.parser: Final = parser
+        # As those of FieldOperator.
+        self.reasons: Final = reasons
 
 
 match_operators: Final[Registry[FieldOperator]] = Registry("query operator")
@@ -68,9 +71,9 @@ def match_operator(
 ) -> Callable[[FieldParser], FieldParser]:
     """Registers a parser `(path, operand, context) -> MatchExpression` for `{field: {name: operand}}`.
 
-    order: the place of its leaves in explain (`tree.leaf_order`); None if it is parsed into those of other operators,
-    as `$ne` is into `$not` and `$eq`. reasons, types, whole_arrays: as those of FieldOperator. since: as for
-    `Registry.add`.
+    order: the place of its leaves among those of an `$and` (`tree.leaf_order`); None if it is parsed into those of
+    other operators, as `$ne` is into `$not` and `$eq`. reasons, types, whole_arrays: as those of FieldOperator.
+    since: as for `Registry.add`.
     """
 
     def register(parser: FieldParser) -> FieldParser:

@@ -47,7 +47,7 @@ class MatchDetails:
 
     array_index: for the positional `$`: the index of the element that matched, in the outermost array that the path
     traversed implicitly; -1 if no array was. Of several leaves under an `$and` the last one that has an index counts,
-    in the order of `place_among_siblings`.
+    in the order of `sort_position`.
     """
 
     def __init__(self) -> None:
@@ -147,8 +147,9 @@ def path_of(expression: MatchExpression) -> FieldPath | None:
     return None
 
 
-# MongoDB's order of the leaves beneath an `$and`: the place of each operator, the `order` of its `@match_operator`.
-# Leaves with the same place are sorted by path. Places are multiples of ten, so that others fit between them.
+# MongoDB's order of the leaves beneath an `$and`, on which the positional `$` depends: the place of each operator, the
+# `order` of its `@match_operator`. Leaves with the same place are sorted by path. Places are multiples of ten, so that
+# others fit between them.
 leaf_order: Final[dict[str, int]] = {}
 # The place after all others, which several operators share.
 LAST: Final = 1000

@@ -111,7 +111,8 @@ StageParser: TypeAlias = Callable[[Value, ParseContext], list[StageSpec]]
 TargetOf: TypeAlias = Callable[[str, Value], tuple[str, str, list[str]] | None]
 
 
-@dataclass(frozen=True, kw_only=True)
+# Neither compared nor printed: each method that a dataclass generates delays the first query.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class StageTraits:
     """Properties of a stage that do not depend on its argument, declared with `@stage`."""
 
@@ -171,14 +172,13 @@ class StageTraits:
     only_in_change_stream: bool = False
 
 
-@dataclass(frozen=True)
 class StageDeclaration:
-    """An entry of the registry of stages."""
+    """An entry of the registry of stages. parser: None for an unsupported stage."""
 
-    name: str
-    # None for an unsupported stage.
-    parser: StageParser | None
-    traits: StageTraits
+    def __init__(self, name: str, parser: StageParser | None, traits: StageTraits) -> None:
+        self.name: Final = name
+        self.parser: Final = parser
+        self.traits: Final = traits
 
 
 STAGES: Final[Registry[StageDeclaration]] = Registry("stage")
