@@ -422,6 +422,32 @@ def test_what_is_not_used_any_more_makes_room(tmp_path: Path) -> None:
     engine.close()
 
 
+def test_an_insert_whose_room_is_made_by_giving_up_its_own_block_is_not_kept(tmp_path: Path) -> None:
+    engine = made(tmp_path, 10, 500)
+    with engine.unit_of_work() as unit:
+        engine.create_record_store("others").insert_records([(document(n, 500), 5, 0) for n in range(5_000)])
+        unit.commit()
+    store, others = store_of(engine), store_of(engine, "others")
+    budget = engine._connection.cache_budget
+    engine.set_cache_bytes(1_000_000)
+    read_all(store)
+    # Until all is used, and only the block of the first store was not read for long.
+    read_all(others)
+    engine.set_cache_bytes(int(budget.used_bytes))
+    for _ in range(20):
+        others.scan(0, 1_000)
+    cache = store.counters.cache
+    assert cache is not None and len(cache._blocks) == 1
+    budget._hand = cache._blocks[0].slot  # the next one that is given up
+    with engine.unit_of_work() as unit:
+        store.insert_record(document(11, 10_000), 5, 0)
+        unit.commit()
+    check_blocks(engine)
+    assert len(read_all(store)) == 11
+    check_blocks(engine)
+    engine.close()
+
+
 def test_a_dropped_store_takes_no_memory(tmp_path: Path) -> None:
     engine = made(tmp_path, 3000)
     read_all(store_of(engine))

@@ -279,6 +279,8 @@ class RecordCache:
         high = first + count - 1
         if not self._budget.has_room(_BLOCK_BYTES + length + _RECORD_BYTES * count):
             return
+        if last.slot < 0:
+            return  # it was given up to make room
         self.count += len(made)
         if self._may_join(last, count, length):
             last.records.extend(made)
