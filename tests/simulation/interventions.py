@@ -148,7 +148,7 @@ _WINDOW: Final = {
 LONG: Final[Document] = {
     "_id": "long",
     "u": [*range(2000, 2010)],
-    "n": [1, 2, 3],
+    "n": 6,
     "text": "apple pear",
     "ttl": EXPIRES_S,
     "filler": "x" * 300_000,
@@ -286,8 +286,8 @@ CASES: Final[dict[str, Case]] = {
             "bulkWrite": 1,
             "ops": [
                 {"insert": 0, "document": LONG},
-                {"insert": 0, "document": {**LONG, "_id": "other", "u": -1}},
-                {"update": 0, "filter": {"_id": LONG["_id"]}, "updateMods": {"$push": {"n": 5, "u": 5000}}},
+                {"insert": 0, "document": {**LONG, "_id": "other", "u": 3000}},
+                {"update": 0, "filter": {"_id": LONG["_id"]}, "updateMods": {"$push": {"u": 5000}}},
                 {"update": 1, "filter": {}, "updateMods": _INC, "multi": True},
             ],
             "nsInfo": [{"ns": "test.c"}, {"ns": "test.d"}],
@@ -299,7 +299,7 @@ CASES: Final[dict[str, Case]] = {
     "update of several, one long": Case(
         {"update": "c", "updates": [{"q": {}, "u": {"$set": {"n": 8}}, "multi": True}]}, _WITH_LONG
     ),
-    "delete of a long document": Case({"delete": "c", "deletes": [{"q": {"n": 2}, "limit": 0}]}, _WITH_LONG),
+    "delete of a long document": Case({"delete": "c", "deletes": [{"q": {"n": 6}, "limit": 0}]}, _WITH_LONG),
     "createIndexes over a long document": Case(_index({"n": 1, "of": 1}), _WITH_LONG, codes=_BUILD_ABORTED, whole=True),
     # Collections and indexes
     "createIndexes": Case(_index({"loc": 1}), codes=_BUILD_ABORTED, whole=True),
