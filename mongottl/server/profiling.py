@@ -89,7 +89,10 @@ def _store(service: ServiceContext, op: OperationContext, documents: Iterable[by
     from mongottl.exec.write.writes import insert_document, with_new_id
 
     own = OperationContext(service, op.client, op.database)
-    for document in documents:  # others run in between, and may drop the collection
+    for document in documents:
+        # Others run in between, and may drop the collection, or turn profiling off.
+        if service.profiler.of(op.database).level == OFF:
+            return
         insert_document(own, profile_collection(own), with_new_id(own, document))
 
 

@@ -151,7 +151,7 @@ LONG: Final[Document] = {
     "n": 6,
     "text": "apple pear",
     "ttl": EXPIRES_S,
-    "filler": "x" * 300_000,
+    "filler": "x" * (1 << 20),
 }
 _WITH_LONG: Final = ({"insert": "c", "documents": [LONG]},)
 STATEMENT: Final = {"lsid": LSID, "txnNumber": Int64(7), "autocommit": False}

@@ -25,7 +25,7 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_inter
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.stage import FIRST_BATCH, next_batch_size
 from mongottl.exec.unit.write_unit import WriteUnit
-from mongottl.exec.write.keys_ahead import KeysAhead
+from mongottl.exec.write.keys_ahead import MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
@@ -130,6 +130,8 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
     build_end = indexes[0].build_end
     built_through = 0
     conflicts = 0
+    # How often the keys of the batch's long documents were made ahead; more than once if others have changed these.
+    overtaken = 0
     # Keys of text, geospatial and wildcard indexes take a hundred times as long as those of a number.
     costly = any(index.descriptor.kind is not BTREE for index in indexes)
     size = min(batch, FIRST_BATCH) if costly else batch
@@ -142,7 +144,9 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
                 records, _ = op.recovery_unit.records(collection).scan(built_through, size, True, BUILD_BYTES)
                 if not records:
                     return  # all remaining records were deleted
-                missing = [record[1] for record in records if ahead.lacks(indexes, record[1])]
+                missing: list[bytes] = []
+                if overtaken <= MOST_OVERTAKEN:
+                    missing = [record[1] for record in records if ahead.lacks(indexes, record[1])]
                 if not missing:
                     try:
                         _add_batch(op, collection, indexes, records)
@@ -159,6 +163,8 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
             if added:
                 size = min(batch, next_batch_size(op, size, started_s))
                 ahead.forget()
+                overtaken = 0
+            overtaken += bool(missing)
             for document in missing:
                 ahead.make(indexes, document)
             op.give_way()

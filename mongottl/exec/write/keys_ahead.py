@@ -19,7 +19,10 @@ from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.errors import CommandError, is_interruption
 
 # Keys of documents of fewer bytes are made within the unit of work, in a few milliseconds.
-AHEAD_BYTES: Final = 256 * 1024
+AHEAD_BYTES: Final = 1 << 20
+# How often a write that others overtake, since they change the document meanwhile, makes its keys ahead: then it makes
+# them within the unit of work. It would be overtaken again and again by writers of short keys.
+MOST_OVERTAKEN: Final = 1
 
 
 class KeysAhead:

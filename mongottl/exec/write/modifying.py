@@ -26,7 +26,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.unit.write_unit import living_now
-from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
+from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
     check_new_id,
@@ -180,7 +180,7 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
     """Updates the first record of the selection, if there is one."""
     selection.check_shard_key(op, many=False)
     result = UpdateResult()
-    for _ in range(_MAX_CONFLICTS):
+    for overtaken in range(_MAX_CONFLICTS):
         record = first_record(op, selection)
         if record is None:
             return result
@@ -190,7 +190,7 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
             record = _plain_record(record)
         conflict: WriteConflict | None = None
         try:
-            apply_update(op, selection.collection, selection.match, record, driver, result)
+            apply_update(op, selection.collection, selection.match, record, driver, result, overtaken)
         except WriteConflict as raised:
             conflict = raised
         if conflict is not None:
@@ -209,14 +209,17 @@ def apply_update(
     record: Record,
     driver: UpdateDriver,
     result: UpdateResult,
+    overtaken: int = 0,
 ) -> None:
     """Updates one record and counts it. An update that changes nothing still restarts the document's lifetime.
 
     record: read in this step, for example by `Selection.current`. match: may be None if the driver needs no positional
-    details. WriteConflict if the record has changed since it was read.
+    details. overtaken: how often others have changed it before this update could write it. WriteConflict if the record
+    has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
-    if len(document) < AHEAD_BYTES and len(record[1]) < AHEAD_BYTES:
+    is_long = len(document) >= AHEAD_BYTES or len(record[1]) >= AHEAD_BYTES
+    if not is_long or overtaken >= MOST_OVERTAKEN:
         _check_after_leaving(op, collection, [record])
         _store_update(op, collection, record, document, modified, driver, result)
         return
@@ -341,11 +344,11 @@ def _apply_to_latest(
 ) -> None:
     """`apply_update` with retries: after a WriteConflict the record is read again; skipped if it no longer matches."""
     current: Record | None = record
-    for _ in range(_MAX_CONFLICTS):
+    for overtaken in range(_MAX_CONFLICTS):
         if current is None:
             return
         try:
-            apply_update(op, collection, match, current, driver, result)
+            apply_update(op, collection, match, current, driver, result, overtaken)
             return
         except WriteConflict as raised:
             conflict = raised
@@ -413,13 +416,14 @@ def is_key_of_filter(error: DuplicateKeyError, match: MatchExpression) -> bool:
 def delete_one(op: OperationContext, selection: Selection) -> bytes | None:
     """Deletes the first record of the selection; its document, or None if there was none."""
     selection.check_shard_key(op, many=False)
-    for _ in range(_MAX_CONFLICTS):
+    for overtaken in range(_MAX_CONFLICTS):
         record = first_record(op, selection)
         if record is None:
             return None
         assert selection.collection is not None
         try:
-            delete_batch(op, selection.collection, [_plain_record(record) if selection.metadata else record])
+            plain_record = _plain_record(record) if selection.metadata else record
+            delete_batch(op, selection.collection, [plain_record], overtaken)
             op.service.metrics.documents["deleted"] += 1
             return record[1]
         except WriteConflict as raised:
@@ -464,12 +468,12 @@ def _delete_all(op: OperationContext, collection: Collection, match: MatchExpres
 
 
 def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> int:
-    for _ in range(_MAX_CONFLICTS):
+    for overtaken in range(_MAX_CONFLICTS):
         current = _reread(op, collection, match, record)
         if current is None:
             return 0
         try:
-            delete_batch(op, collection, [current])
+            delete_batch(op, collection, [current], overtaken)
             return 1
         except WriteConflict as raised:
             conflict = raised

@@ -31,7 +31,7 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.stages.clustered_scan import check_nameable
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.capped import make_room
-from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
+from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
 from mongottl.exec.write.validation import all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
@@ -519,11 +519,15 @@ def _move_keys(
         _insert_or_explain(unit, index, document, fresh, old[0])
 
 
-def delete_batch(op: OperationContext, collection: Collection, records: list[Record]) -> None:
-    """Deletes records in one unit of work. WriteConflict if one of them has changed or expired since it was read."""
+def delete_batch(op: OperationContext, collection: Collection, records: list[Record], overtaken: int = 0) -> None:
+    """Deletes records in one unit of work. WriteConflict if one of them has changed or expired since it was read.
+
+    overtaken: how often others have changed them before this delete could.
+    """
     with KeysAhead() as ahead:
-        for record in records:
-            ahead.make(collection.writable_indexes, record[1])
+        if overtaken < MOST_OVERTAKEN:
+            for record in records:
+                ahead.make(collection.writable_indexes, record[1])
         _delete_batch(op, collection, records)
 
 

@@ -8,10 +8,13 @@ import pytest
 from mongottl.catalog.collection import CollectionIndex
 from mongottl.document.interrupt import in_undivided
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.running.stack import Steps
 from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
 from mongottl.exec.write.writes import insert_document, prepare_document
+from mongottl.storage.opening import open_engine
 from tests.gaps import measured
 from tests.planning import Bench, Pattern
+from tests.running import Running, hurried_clock
 
 FILLER = "x" * AHEAD_BYTES
 DOCUMENT: dict[str, Any] = {
@@ -91,3 +94,39 @@ def test_others_may_run_while_keys_are_made() -> None:
     assert gaps.count > 20
     assert not in_undivided()
     assert bench.find({"a": 49_999}) == [1]
+
+
+LONG = {"_id": 1, "a": [{"b": number} for number in range(2_000)], "n": 0, "filler": FILLER}
+INDEX = {"createIndexes": "c", "indexes": [{"key": {"a.b": 1}, "name": "made"}]}
+CHANGE = {"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}
+
+
+@pytest.mark.parametrize(
+    ("command", "indexed"),
+    [
+        ({"update": "c", "updates": [{"q": {"n": {"$gte": 0}}, "u": {"$set": {"a.7.b": -1}}}]}, True),
+        ({"update": "c", "updates": [{"q": {"n": {"$gte": 0}}, "u": {"$set": {"a.7.b": -1}}, "multi": True}]}, True),
+        ({"delete": "c", "deletes": [{"q": {"n": {"$gte": 0}}, "limit": 1}]}, True),
+        ({"delete": "c", "deletes": [{"q": {"n": {"$gte": 0}}, "limit": 0}]}, True),
+        (INDEX, False),
+    ],
+)
+def test_writers_of_short_keys_do_not_overtake_a_write_for_ever(command: dict[str, Any], indexed: bool) -> None:
+    """Whenever the command is left, another client changes the document, so that keys made ahead are of no use."""
+
+    def begun() -> tuple[Running, Steps[dict[str, Any]]]:
+        running = Running(open_engine("memory:"), clock=hurried_clock(0.001))
+        running.leaves_evaluations = True
+        if indexed:
+            running.run(INDEX)
+        running.run({"insert": "c", "documents": [LONG]})
+        return running, running.steps(command)
+
+    alone = sum(1 for _ in begun()[1])
+    running, steps = begun()
+    changes = 0
+    for _ in steps:
+        changes += running.run(CHANGE)["n"]
+        assert changes < 4 * alone
+    assert changes > 0
+    assert running.run({"validate": "c", "full": True})["valid"]
