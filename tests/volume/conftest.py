@@ -14,6 +14,8 @@ from tests.volume.watching import FIGURES, Connection, Documents, Volume, Watche
 
 # Of a message of 48 MB: as it came, its documents, and several times that for what is freed late.
 LOAD_MB = 300
+# Of the documents of a data folder: by default it would grow to an eighth of the machine's memory while tests run.
+CACHE_MB = 64
 # Of all tests: what the allocator keeps for the next one, 250 to 500 MB after readers that are slow, by the order in
 # which their replies are freed. Half of them leaving a page of 16 MiB would be far more.
 LEFT_MB = 600
@@ -42,7 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", params=["memory", "sqlite"])
 def volume(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Volume]:
     folder: Path = tmp_path_factory.mktemp("volume")
-    options = ["--data-dir", str(folder / "data")] if request.param == "sqlite" else []
+    options: list[str] = []
+    if request.param == "sqlite":
+        options = ["--data-dir", str(folder / "data"), "--cache-memory-mb", str(CACHE_MB)]
     server = Watched(folder / "log", *options)
     try:
         loaded = Volume(server, request.param)
