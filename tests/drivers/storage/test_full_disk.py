@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import mongottl
 from tests.waiting import until
 
 DISK_BYTES = 64 << 20
+PAGE_BYTES = 4096
 OUT_OF_DISK_SPACE = 14031
 MESSAGES = ("The disk is full: only what deletes is written until there is room", "There is room on the disk again")
 
@@ -78,9 +80,15 @@ def occupy(disk: Path) -> Path:
 
 
 def is_settled(disk: Path) -> bool:
-    """Whether there is a reserve, and maintenance has copied most of what was written."""
+    """Whether there is a reserve, and the database file has all pages that the log knows.
+
+    While the log is copied, the file grows; who takes all the room before it has its length leaves none for the rest,
+    and no reserve is large enough for that. The number of pages is that of SQLite's index of the log
+    (https://www.sqlite.org/walformat.html, section 2.1).
+    """
     data = disk / "data"
-    return (data / "mongottl.reserve").exists() and (data / "mongottl.sqlite3").stat().st_size > 4 << 20
+    pages = int.from_bytes((data / "mongottl.sqlite3-shm").read_bytes()[20:24], sys.byteorder)
+    return (data / "mongottl.reserve").exists() and (data / "mongottl.sqlite3").stat().st_size == pages * PAGE_BYTES
 
 
 def can_insert(collection: Any) -> bool:
