@@ -57,12 +57,12 @@ def callers_of(method: str, target: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("method", "target"), list(CALLERS))
-def test_what_belongs_to_a_commit_is_called_in_its_one_place(method: str, target: str) -> None:
+def test_commit_steps_have_one_caller_each(method: str, target: str) -> None:
     assert callers_of(method, target) == CALLERS[method, target]
 
 
 @pytest.mark.parametrize(("module", "name"), [(module, name) for module, names in FROZEN.items() for name in names])
-def test_what_describes_a_change_is_frozen(module: str, name: str) -> None:
+def test_classes_of_changes_are_frozen(module: str, name: str) -> None:
     """Each attribute is declared `Final` where it is first assigned, so that mypy refuses every other assignment."""
     tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)

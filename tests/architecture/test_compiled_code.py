@@ -51,7 +51,7 @@ def test_no_compiled_named_tuple_has_annotated_fields() -> None:
 
 
 @pytest.mark.parametrize("module", ON_THE_WAY_OF_A_WRITE)
-def test_what_a_write_runs_is_compiled(module: str) -> None:
+def test_modules_on_the_path_of_a_write_are_compiled(module: str) -> None:
     assert PACKAGE / module in compiled_files()
 
 

@@ -106,7 +106,7 @@ def test_a_dialect_is_loaded_by_its_name(name: str) -> None:
     assert type(dialect).__module__ == DIALECTS[name].module
 
 
-def test_what_names_a_dialect_names_one_that_there_is() -> None:
+def test_fail_points_families_and_settings_name_existing_dialects() -> None:
     assert set(DIALECT_FAIL_POINTS.values()) <= set(DIALECTS)
     families = {family.split(".")[1] for family in FAMILIES if family.startswith("dialect.")}
     assert families <= set(DIALECTS)

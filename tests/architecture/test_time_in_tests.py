@@ -60,12 +60,12 @@ def limits(call: ast.Call) -> list[float]:
     ]
 
 
-def test_who_reads_the_clock() -> None:
+def test_only_listed_tests_read_the_clock() -> None:
     found = {file for file in files() if any(map(reads_the_clock, calls(file)))}
     assert found == set(READS_THE_CLOCK)
 
 
-def test_what_ends_a_test_that_hangs_is_patient() -> None:
+def test_timeouts_of_tests_are_at_least_patience_s() -> None:
     impatient = [
         f"{file}:{call.lineno}"
         for file in files()

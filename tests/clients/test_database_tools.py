@@ -450,7 +450,7 @@ def documents_of(server: mongottl.RunningServer, name: str) -> list[bytes]:
     return documents if name == "capped" else sorted(documents)
 
 
-def test_what_is_exported(tools: Tools, own: mongottl.RunningServer) -> None:
+def test_mongoexport_writes_the_requested_documents(tools: Tools, own: mongottl.RunningServer) -> None:
     with Client(own.uri) as client:
         fill(client)
 

@@ -235,7 +235,7 @@ def healthy(container: Container) -> subprocess.CompletedProcess[str]:
     return container.execute(*command)
 
 
-def test_what_the_image_says_of_itself(image: Image) -> None:
+def test_image_declares_user_ports_stop_signal_and_size(image: Image) -> None:
     assert image.config["User"] not in ("", "root", "0")
     assert set(image.config["ExposedPorts"]) == {"27017/tcp", "10255/tcp", "8081/tcp"}
     assert image.config["StopSignal"] == "SIGTERM"
@@ -264,7 +264,7 @@ def test_buildah_runs_what_the_image_holds(image: Image) -> None:
         subprocess.run([*buildah, "rm", name], check=True, capture_output=True)
 
 
-def test_it_ends_soon_after_sigterm_with_status_0(start: Start) -> None:
+def test_container_ends_with_status_0_soon_after_sigterm(start: Start) -> None:
     container = start()
     container.wait_for(WAITING)
     assert succeed(healthy(container))

@@ -126,7 +126,7 @@ def test_a_record_counts_as_often_as_it_is_given(engine: StorageEngine) -> None:
     assert (ids(records), taken) == ([1, 1, 1], 3)
 
 
-def test_what_was_written_by_an_earlier_process_is_limited_too(persistent: Opener) -> None:
+def test_byte_limits_apply_to_records_of_an_earlier_process(persistent: Opener) -> None:
     engine = persistent()
     filled(engine, of_lengths(*[10] * 300, 5000, *[10] * 300, 4000, *[10] * 50))
     engine.close()

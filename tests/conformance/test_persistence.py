@@ -110,7 +110,7 @@ def test_counters_are_exact_after_every_crash(persistent: Opener, tmp_path: Path
     engine.close()
 
 
-def test_what_was_dropped_is_given_back_after_a_restart(persistent: Opener) -> None:
+def test_space_of_dropped_idents_is_freed_after_a_restart(persistent: Opener) -> None:
     engine = persistent()
     with engine.unit_of_work() as unit:
         engine.create_record_store("records").insert_records([(b"x" * 600, 1, 0)] * 2000)

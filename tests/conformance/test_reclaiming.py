@@ -82,7 +82,7 @@ def asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewriting, "_PAGES", 5)
 
 
-def test_what_was_deleted_is_given_back_in_steps(data: Path) -> None:
+def test_space_of_deleted_records_is_reclaimed_in_steps(data: Path) -> None:
     engine = opened(data)
     fill(engine)
     delete_most(engine)

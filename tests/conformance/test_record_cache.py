@@ -376,7 +376,7 @@ def test_an_insert_adds_to_what_is_kept_and_a_rollback_takes_it_back(tmp_path: P
     engine.close()
 
 
-def test_what_an_open_unit_reads_is_not_kept_when_it_is_rolled_back(tmp_path: Path) -> None:
+def test_cache_forgets_reads_of_a_unit_that_is_rolled_back(tmp_path: Path) -> None:
     engine = made(tmp_path, 700)
     store = store_of(engine)
     (first,) = store.scan(0, 1)[0]
@@ -404,7 +404,7 @@ def test_a_collection_larger_than_the_cache_stays_in_part(tmp_path: Path, part: 
     engine.close()
 
 
-def test_what_is_not_used_any_more_makes_room(tmp_path: Path) -> None:
+def test_cache_evicts_the_least_recently_used_blocks(tmp_path: Path) -> None:
     engine = made(tmp_path, 20_000)
     with engine.unit_of_work() as unit:
         engine.create_record_store("others").insert_records([(document(n), 5, 0) for n in range(20_000)])
@@ -548,7 +548,7 @@ def change(path: Path, assignment: str, record_id: int) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="writes to a database that is open")
-def test_what_is_kept_is_read_again_after_forget_cached(tmp_path: Path) -> None:
+def test_forget_cached_makes_scans_read_the_file_again(tmp_path: Path) -> None:
     engine = made(tmp_path, 2000)
     store = store_of(engine)
     records = read_all(store)

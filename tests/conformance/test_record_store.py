@@ -151,7 +151,7 @@ def test_facts_at_the_ends_of_their_ranges(engine: StorageEngine) -> None:
     assert store.due_seconds(ExpiryIndex.BY_OWN, -(2**62), 10) == [2**31 - 1, 2**40 + 2**31 - 1]
 
 
-def test_what_is_gone_conflicts_and_the_rollback_mends_the_counters(engine: StorageEngine) -> None:
+def test_writes_to_missing_records_conflict_and_rollback_restores_the_counters(engine: StorageEngine) -> None:
     store = new_store(engine, numbered(3))
     count, size = store.count(), store.size_bytes()
     gone = (9, b"gone", 1, 0)
@@ -181,7 +181,7 @@ STALE = (
 
 
 @pytest.mark.parametrize("stale", STALE)
-def test_what_was_changed_since_it_was_read_conflicts(engine: StorageEngine, stale: Record) -> None:
+def test_writes_to_records_changed_since_the_read_conflict(engine: StorageEngine, stale: Record) -> None:
     store = new_store(engine, numbered(3))
     first, second, third = before = store.scan(0, 10)[0]
     count, size = store.count(), store.size_bytes()

@@ -136,7 +136,7 @@ def test_idents_that_were_dropped_or_created_since_are_brought_back_and_dropped(
     change(saving, saving.record_store("large"), saving.sorted_data("large index", True))
 
 
-def test_what_was_dropped_in_steps_when_the_state_is_restored_is_whole_again(saving: StorageEngine) -> None:
+def test_restoring_a_state_during_a_drop_in_steps_restores_all_rows(saving: StorageEngine) -> None:
     create(saving, "records", 3000)
     before = picture(saving)
     state = saving.save_state()
@@ -187,7 +187,7 @@ def test_a_released_state_is_freed_in_steps(saving: StorageEngine) -> None:
     assert picture(saving) == now
 
 
-def test_what_a_restored_state_has_as_well_is_not_freed_in_steps(saving: StorageEngine) -> None:
+def test_dropping_in_steps_keeps_rows_of_the_restored_state(saving: StorageEngine) -> None:
     store, data = create(saving, "records", 20_000)
     before = picture(saving)
     state = saving.save_state()
@@ -209,7 +209,7 @@ def test_what_a_restored_state_has_as_well_is_not_freed_in_steps(saving: Storage
         assert picture(saving) == before
 
 
-def test_what_only_a_left_state_had_is_freed_in_steps(saving: StorageEngine) -> None:
+def test_rows_of_an_abandoned_state_are_freed_in_steps(saving: StorageEngine) -> None:
     store, data = create(saving, "records", 5000)
     before = picture(saving)
     state = saving.save_state()
@@ -225,7 +225,7 @@ def test_what_only_a_left_state_had_is_freed_in_steps(saving: StorageEngine) -> 
     assert picture(saving) == before
 
 
-def test_what_a_state_shared_with_a_dropped_store_is_freed_in_steps(saving: StorageEngine) -> None:
+def test_rows_shared_by_a_state_and_a_dropped_store_are_freed_in_steps(saving: StorageEngine) -> None:
     store, data = create(saving, "records", 5000)
     first = saving.save_state()
     with saving.unit_of_work() as unit:

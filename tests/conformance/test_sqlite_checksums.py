@@ -107,7 +107,7 @@ def test_each_way_of_reading_finds_a_changed_record(filled: Path, read: Read) ->
 
 
 @pytest.mark.parametrize("max_bytes", [10_000, 1400])
-def test_what_is_due_is_given_without_damaged_records(filled: Path, max_bytes: int) -> None:
+def test_due_skips_damaged_records(filled: Path, max_bytes: int) -> None:
     damaged = [rid for rid in range(1, COUNT + 1) if (rid % 3 == 1 and rid > 7) or rid == 101]
     for record_id in damaged:
         change(filled, "sum = sum + 1", record_id)
@@ -147,7 +147,7 @@ def test_each_column_is_checked(filled: Path, assignment: str) -> None:
     engine.close()
 
 
-def test_what_this_process_has_written_is_right(filled: Path) -> None:
+def test_checksums_match_every_kind_of_write(filled: Path) -> None:
     engine = opened(filled)
     store = engine.record_store("records")
     with engine.unit_of_work() as unit:

@@ -201,7 +201,7 @@ def test_columns_that_are_damaged_are_not_read_by_a_scan_and_no_endless_conflict
     engine.close()
 
 
-def test_what_a_unit_of_work_has_written_is_scanned_in_it_and_gone_with_it(tmp_path: Path) -> None:
+def test_scans_see_writes_of_the_open_unit_until_it_is_rolled_back(tmp_path: Path) -> None:
     path = tmp_path / "data"
     records = made(path, [300])
     chance = random.Random(1)

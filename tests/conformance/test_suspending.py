@@ -65,7 +65,7 @@ def test_the_answer_is_of_one_instant_between(store: Store) -> None:
     assert store.records.count() == 3
 
 
-def test_what_is_dropped_while_a_call_waits_is_empty(store: Store) -> None:
+def test_suspended_reads_of_a_dropped_store_find_nothing(store: Store) -> None:
     reads: list[Callable[[], object]] = [
         store.records.count,
         lambda: store.records.scan(0, 10),

@@ -11,7 +11,7 @@ from pymongo.database import Database
 import mongottl
 
 
-def test_what_waits_for_the_reaper_counts_by_size_alone(
+def test_expired_documents_count_in_size_but_not_in_count(
     database: Database[dict[str, Any]], server: mongottl.RunningServer
 ) -> None:
     database["c"].create_index("_ts", expireAfterSeconds=10)

@@ -52,7 +52,7 @@ def test_long_documents_are_broken_into_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["{a: 1", "{a: b}", "{a: 3000000000}", "{a: <cursor 1>}", "1", "{} {}", "{a: 'x'}"])
-def test_what_is_no_document_is_refused(text: str) -> None:
+def test_golden_parser_refuses_invalid_documents(text: str) -> None:
     with pytest.raises((ValueError, IndexError)):
         parse(text)
 

@@ -73,7 +73,7 @@ def test_modifiers_equal_the_model(document: Any, changes: dict[str, tuple[str, 
 
 
 @given(documents, paths, st.lists(st.tuples(names, st.integers(0, 255)), max_size=6))
-def test_what_is_not_named_survives_to_the_byte(document: Any, path: str, noise: list[tuple[str, int]]) -> None:
+def test_updates_keep_unnamed_fields_byte_for_byte(document: Any, path: str, noise: list[tuple[str, int]]) -> None:
     """Duplicate fields of other names around the changed one stay where and what they are."""
     before = b"".join(b"\x08%s!\x00%c" % (name.encode(), value & 1) for name, value in noise)
     body = bson.encode(document)[4:-1]

@@ -86,7 +86,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=200, deadline=None)
 @given(DOCUMENTS)
-def test_what_pymongo_writes_passes_and_is_read_alike(document: bytes) -> None:
+def test_documents_of_pymongo_are_valid_and_fields_reads_the_same_names(document: bytes) -> None:
     assert check(document)
     names: list[tuple[str, Value]] = fields(document)
     assert [name for name, _ in names] == list(bson.decode(document, OPTIONS))

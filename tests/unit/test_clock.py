@@ -144,7 +144,7 @@ def test_years_forward_and_back() -> None:
 
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -math.inf, 1e300, 1.7e308, 8000 * YEAR_S, -60 * YEAR_S])
-def test_what_leaves_the_years_1970_to_9999_is_refused(seconds: float, frozen: bool) -> None:
+def test_clock_refuses_to_leave_the_years_1970_to_9999(seconds: float, frozen: bool) -> None:
     clock = VirtualClock(HandClock())
     clock.freeze(frozen)
     with pytest.raises(ValueError):

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -32,24 +32,31 @@ from mongottl.config import (
 from mongottl.config.environment import OTHER_VARIABLES
 
 ROOT = Path(__file__).parents[2]
-KINDS = {
-    "text": (str, type(None)),
-    "path": (str, type(None)),
-    "host": (str,),
-    "address": (str, type(None)),
-    "set": (str,),
-    "number": (int, type(None)),
-    "time": (str, type(None)),
-    "switch": (bool,),
-    "names": (tuple,),
+TYPES = {
+    "text": str,
+    "path": str,
+    "host": str,
+    "address": str,
+    "set": str,
+    "number": int,
+    "time": str,
+    "switch": bool,
+    "names": tuple[str, ...],
 }
 
 
-def test_defaults_are_of_the_kind_that_the_setting_says() -> None:
-    assert [setting.field for setting in SETTINGS] == [field.name for field in dataclasses.fields(ServerConfig)]
-    defaults = ServerConfig()
+def test_settings_have_the_type_of_their_kind() -> None:
+    """`switch` is a bool, for instance; None is among the values of those, and only those, whose default it is."""
+    declared = get_type_hints(ServerConfig)
     for setting in SETTINGS:
-        assert isinstance(getattr(defaults, setting.field), KINDS[setting.value]), setting.field
+        kind = TYPES[setting.value]
+        assert declared[setting.field] == (kind | None if setting.optional else kind), setting.field
+
+
+def test_defaults_are_allowed_values() -> None:
+    for setting in SETTINGS:
+        default = getattr(ServerConfig(), setting.field)
+        assert setting.check(default) == default, setting.field
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_tests_check_types_with_the_mypy_that_compiles() -> None:
     assert f'"{checker}"' in source
 
 
-def test_what_is_to_be_installed_can_be_installed() -> None:
+def test_install_instructions_name_existing_extras() -> None:
     """There is no package of this name on an index: a text that says so names what works in a checkout."""
     suffixes = (".py", ".md", ".toml", ".yaml", ".1", ".service")
     texts = {path: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*"), *ROOT.glob("docs/*"))

@@ -162,7 +162,7 @@ def test_without_files_it_is_refused(small: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GATHERING)
-def test_what_cannot_use_files_is_refused(small: Client, name: str) -> None:
+def test_stages_that_cannot_spill_fail_above_the_memory_limit(small: Client, name: str) -> None:
     source, pipeline = GATHERING[name]
     with pytest.raises(OperationFailure, match="all running operations together") as caught:
         list(small.shop[source].aggregate(pipeline))

@@ -160,7 +160,7 @@ def test_statements_show_hints_by_name_as_documents(profiled: Database[Documents
     assert hints == [{"$hint": "a_1"}, {"a": 1}, "a_1"]
 
 
-def test_what_switches_the_profiler_on_is_not_profiled(database: Database[Documents]) -> None:
+def test_command_that_turns_profiling_on_is_not_profiled(database: Database[Documents]) -> None:
     for level in (1, 2):
         database.command({"profile": level, "slowms": 0})
         database.command({"profile": -1})

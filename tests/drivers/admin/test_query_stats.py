@@ -245,7 +245,7 @@ def test_memory_is_bounded(recorded: Database[Documents]) -> None:
     ],
     ids=str,
 )
-def test_it_is_the_first_stage_of_the_pipeline_itself(client: Client, pipeline: list[Documents]) -> None:
+def test_query_stats_stage_must_be_first_in_the_outer_pipeline(client: Client, pipeline: list[Documents]) -> None:
     assert refusal(client.admin, {"aggregate": 1, "pipeline": pipeline, "cursor": {}}) in (73, 40600, 40602)
 
 
@@ -270,7 +270,7 @@ def test_later_stages_read_its_documents(recorded: Database[Documents]) -> None:
     assert list(recorded.client.admin.aggregate(pipeline)) == [{"_id": "find", "n": 1}]
 
 
-def test_it_came_in_6_0_and_cosmos_does_not_have_it(account: Client) -> None:
+def test_query_stats_needs_mongodb_6_0_and_is_refused_by_cosmos(account: Client) -> None:
     command = {"aggregate": 1, "pipeline": [{"$queryStats": {}}], "cursor": {}}
     assert refusal(account.admin, command) in (40324, 115)
     for version, code in (("5.0", 40324), ("6.0", 0)):

@@ -79,7 +79,7 @@ def test_collection_scans(database: Database[Documents]) -> None:
     ],
     ids=str,
 )
-def test_what_coll_stats_refuses(database: Database[Documents], sections: Documents, code: int) -> None:
+def test_coll_stats_refuses_invalid_sections(database: Database[Documents], sections: Documents, code: int) -> None:
     database.c.insert_one({"_id": 1})
     with pytest.raises(OperationFailure) as caught:
         stats(database, **sections)

@@ -82,7 +82,7 @@ def test_refused_keywords(stored: Database[Documents], keyword: Any, code: int) 
 
 
 @pytest.mark.parametrize("keyword", ["searchScore", "searchHighlights", "vectorSearchScore", "randVal", "sortKey"])
-def test_what_no_document_has_is_left_out(stored: Database[Documents], keyword: str) -> None:
+def test_metadata_that_no_document_has_is_left_out(stored: Database[Documents], keyword: str) -> None:
     assert aggregate(stored, [{"$match": {"_id": 2}}, {"$project": {"_id": 1, "m": meta(keyword)}}]) == [{"_id": 2}]
 
 

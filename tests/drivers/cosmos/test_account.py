@@ -50,7 +50,7 @@ def test_the_state_before_is_told_and_can_be_restored(account: Client) -> None:
         ({"colour": "blue"}, 40415, "configureCosmos.colour"),
     ],
 )
-def test_what_there_is_not_is_refused_and_changes_nothing(
+def test_configure_cosmos_refuses_invalid_settings_and_changes_nothing(
     account: Client, settings: dict[str, Any], code: int, text: str
 ) -> None:
     with pytest.raises(OperationFailure, match=text) as caught:

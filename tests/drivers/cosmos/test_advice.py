@@ -325,7 +325,9 @@ def test_each_way_of_an_advice_helps(case: Case, capfd: pytest.CaptureFixture[st
         ("missing-collection", wire(26, {"find": "orders"}), "There is no such collection: create it first"),
     ],
 )
-def test_what_is_refused_on_demand(name: str, sample: Wire, advice: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_advice_on_optional_refusals_names_cosmos_refuse(
+    name: str, sample: Wire, advice: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """To allow it as well is an error of settings."""
     found = refused(sample, {"dialect": "cosmos", "cosmos_refuse": (name,)}, capfd)
     assert found.advice == [f"{advice}, or take {name} out of --cosmos-refuse."]

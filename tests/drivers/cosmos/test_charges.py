@@ -117,5 +117,5 @@ def test_1000_results_of_1_kb(shop: Database[dict[str, Any]]) -> None:
     assert charge(shop) == pytest.approx(1000.0, rel=QUERY)
 
 
-def test_what_is_not_explained_is_named() -> None:
+def test_charges_without_explanation_have_a_reason() -> None:
     assert all(reason.endswith(".") for reason in NOT_EXPLAINED.values())

@@ -139,7 +139,7 @@ def test_pipelines_of_merge(accounts: dict[str, WireClient], matched: str | list
     assert client.refusal(aggregate({"$merge": {"into": "merged", "whenMatched": matched}}))[0] == code
 
 
-def test_what_is_missing_can_be_allowed(accounts: dict[str, WireClient]) -> None:
+def test_missing_features_can_be_allowed(accounts: dict[str, WireClient]) -> None:
     client = accounts["6.0"]
     was = client.command({"configureCosmos": {"allow": ["missing-features"]}}, "admin")["was"]
     assert client.refusal({"connectionStatus": 1}) == (0, "")

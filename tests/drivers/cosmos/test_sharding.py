@@ -52,7 +52,7 @@ def test_shard_collection_refusals(account: Client, namespace: str, fields: dict
     assert account.list_database_names() == []
 
 
-def test_what_exists_cannot_be_sharded(account: Client) -> None:
+def test_existing_collections_cannot_be_sharded(account: Client) -> None:
     account.shop.orders.insert_one({"_id": 1})
     with pytest.raises(OperationFailure, match="already exists") as caught:
         account.admin.command("shardCollection", "shop.orders", key={"customer": "hashed"})
@@ -174,7 +174,7 @@ def test_a_nested_shard_key(shop: Database[dict[str, Any]]) -> None:
         ("_id.region", {"_id": {"region": "eu", "n": 1}}, [{"_id": {"region": "eu", "n": 1}}], [{"_id": {"n": 1}}]),
     ],
 )
-def test_how_filters_name_the_shard_key(
+def test_single_updates_need_the_shard_key_in_the_filter(
     shop: Database[dict[str, Any]],
     key: str,
     document: dict[str, Any],

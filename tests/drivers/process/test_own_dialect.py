@@ -121,7 +121,7 @@ def test_the_announced_version_is_its_own(client: Client) -> None:
     assert "allocator" not in client.server_info()
 
 
-def test_it_refuses_what_is_too_large(client: Client) -> None:
+def test_own_dialect_refuses_large_documents_and_ids(client: Client) -> None:
     client.shop.orders.insert_one({"_id": 1, "text": "x" * 900})
     with pytest.raises(WriteError, match="1225 bytes are too many"):
         client.shop.orders.insert_one({"_id": 2, "text": "x" * 1200})
@@ -173,7 +173,7 @@ def test_indexes_are_listed_in_its_form(client: Client) -> None:
     assert [index["name"] for index in client.shop.orders.list_indexes()] == ["_ID_", "AT_1"]
 
 
-def test_its_gateway_runs_the_commands(client: Client, served: mongottl.RunningServer) -> None:
+def test_own_gateway_runs_the_commands(client: Client, served: mongottl.RunningServer) -> None:
     made = served._thread.server.service.dialect
     assert isinstance(made, Small)
     made.counting.executed.clear()

@@ -96,7 +96,7 @@ def test_one_for_each_processor() -> None:
         (["--per-worker", "2", "--load", "no-such-folder"], 1, "no-such-folder"),
     ],
 )
-def test_what_several_servers_cannot_have(arguments: list[str], status: int, said: str) -> None:
+def test_per_worker_refuses_invalid_numbers_and_options(arguments: list[str], status: int, said: str) -> None:
     ended = run(*arguments, "--", "echo", "it has run")
     assert (ended.returncode, ended.stdout) == (status, "")
     assert ended.stderr.count(said) == 1

@@ -81,7 +81,7 @@ def test_an_installation_says_what_it_does(tmp_path: Path) -> None:
         assert not (folder / ".venv").exists()
 
 
-def test_what_was_not_compiled_stays_so_until_it_is_asked_for(tmp_path: Path) -> None:
+def test_setup_keeps_a_pure_build_until_a_compiled_one_is_requested(tmp_path: Path) -> None:
     """With a Python that only notes whether the wheel is compiled."""
     folder = checkout(tmp_path)
     python = tmp_path / "python"

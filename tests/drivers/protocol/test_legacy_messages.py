@@ -214,9 +214,7 @@ def test_nobody_kills_the_cursors_of_others(connect: Callable[..., Raw]) -> None
 
 
 @pytest.mark.parametrize("version", ["4.2", "8.2"])
-def test_what_reads_without_a_command_is_refused_with_the_age_of_its_driver(
-    connect: Callable[..., Raw], version: str
-) -> None:
+def test_legacy_reads_are_refused_and_the_error_names_old_drivers(connect: Callable[..., Raw], version: str) -> None:
     raw = connect(server_version=version)
     get_more = message(struct.pack("<i", 0) + b"test.c\0" + struct.pack("<iq", 2, 5), 2005)
     for request_id, sent in (
@@ -236,7 +234,7 @@ def test_what_reads_without_a_command_is_refused_with_the_age_of_its_driver(
 
 
 @pytest.mark.parametrize(("opcode", "name"), [(2001, "OP_UPDATE"), (2002, "OP_INSERT"), (2006, "OP_DELETE")])
-def test_what_writes_without_a_command_is_refused_with_the_age_of_its_driver(
+def test_legacy_writes_close_the_connection_and_the_log_names_old_drivers(
     connect: Callable[..., Raw], servers: Callable[..., mongottl.RunningServer], opcode: int, name: str
 ) -> None:
     raw, other = connect(server_version="4.2"), connect(server_version="4.2")

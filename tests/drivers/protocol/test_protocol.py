@@ -153,7 +153,7 @@ FATAL = {
 
 
 @pytest.mark.parametrize("data", list(FATAL.values()), ids=list(FATAL))
-def test_what_breaks_the_protocol_closes_its_own_connection_only(bystander: Raw, raw: Raw, data: bytes) -> None:
+def test_protocol_errors_close_only_their_own_connection(bystander: Raw, raw: Raw, data: bytes) -> None:
     raw.send(data)
     assert raw.is_closed()
 
@@ -236,7 +236,9 @@ ANSWERED = {
 
 
 @pytest.mark.parametrize(("body", "code"), list(ANSWERED.values()), ids=list(ANSWERED))
-def test_what_can_be_answered_is_answered(bystander: Raw, raw: Raw, body: bytes, code: int) -> None:
+def test_invalid_commands_get_an_error_and_the_connection_stays_open(
+    bystander: Raw, raw: Raw, body: bytes, code: int
+) -> None:
     raw.send(encode_request(5, body))
     reply = raw.receive()
     assert isinstance(reply, OpMsg)

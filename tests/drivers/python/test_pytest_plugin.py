@@ -134,7 +134,9 @@ def test_a_run_in_several_processes(pytester: pytest.Pytester, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_who_does_not_use_it_does_not_pay(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_plugin_imports_neither_server_nor_trio(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The plugin alone imports neither the server nor trio."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(Path(mongottl.__file__).parents[1]))

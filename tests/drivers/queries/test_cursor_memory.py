@@ -72,7 +72,7 @@ QUERIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_what_idle_cursors_hold_moves_to_files(name: str) -> None:
+def test_idle_cursors_spill_to_files_above_the_memory_limit(name: str) -> None:
     with (
         mongottl.start_server(cursor_memory_mb=BUDGET_MB) as server,
         pymongo.MongoClient[dict[str, Any]](server.uri) as client,

@@ -214,7 +214,7 @@ def test_privileges() -> None:
             assert code_of(ann.d, mapReduce="other") == 13
 
 
-def test_it_is_refused_by_name() -> None:
+def test_map_reduce_is_refused_without_scripting_and_by_cosmos() -> None:
     with mongottl.start_server(scripting=False) as server, MongoClient[Documents](server.uri) as client:
         assert code_of(client.d) == 115
     with mongottl.start_server(dialect="cosmos") as server, MongoClient[Documents](server.uri) as client:

@@ -98,7 +98,7 @@ def test_metadata_alone_makes_an_inclusion_of_a_projection(stored: Database[Docu
     assert found == [{"s": pytest.approx(1 / 61)}]
 
 
-def test_it_may_be_the_first_stage_of_inner_pipelines(stored: Database[Documents]) -> None:
+def test_rank_fusion_may_be_first_in_inner_pipelines(stored: Database[Documents]) -> None:
     stage = fused({"p": [*DOWN, {"$limit": 2}]})
     only = {"$project": {"_id": 1}}
     facet = aggregate(stored, {"$match": {"_id": {"$gt": 1}}}, {"$facet": {"f": [stage, only]}})

@@ -196,7 +196,7 @@ def test_every_command_of_nobody(anonymous: Client, foreign_cursor: int) -> None
     assert walk(anonymous, foreign_cursor) == set(FOR_ANYBODY)
 
 
-def test_what_anybody_may_run_is_declared() -> None:
+def test_commands_without_required_privileges_are_listed() -> None:
     assert {spec.name for spec in COMMANDS.values() if spec.access.by_anyone} == set(FOR_ANYBODY)
 
 

@@ -310,7 +310,9 @@ def test_a_handshake_has_a_time_limit(secure: mongottl.RunningServer, monkeypatc
     subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True)
 
 
-def test_what_runs_when_the_server_stops_is_answered(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_command_is_answered_over_tls_when_the_server_stops(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client's stream is shut for reading, which TLS takes for an attack if it is told."""
     monkeypatch.setattr(server_module, "GRACE_S", 3600.0)
     answers: list[dict[str, Any]] = []

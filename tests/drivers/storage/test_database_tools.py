@@ -226,7 +226,7 @@ def test_merging_users(guarded: mongottl.RunningServer) -> None:
             client.admin.command({**merge, "db": "shop"})
 
 
-def test_what_the_tools_cannot_do_here_is_refused_by_name() -> None:
+def test_requests_of_database_tools_for_buckets_are_refused_by_name() -> None:
     with mongottl.start_server() as server, Client(server.uri) as client:
         client.shop.create_collection("series", timeseries={"timeField": "t"})
         client.shop.series.insert_one({"t": datetime(2026, 1, 1, tzinfo=UTC)})

@@ -434,7 +434,9 @@ def taking_turns() -> Iterator[None]:
 
 @pytest.mark.usefixtures("taking_turns")
 @pytest.mark.parametrize("what", UNDER_WAY)
-def test_what_is_under_way_ends_and_leaves_nothing(own: Client, saving: mongottl.RunningServer, what: str) -> None:
+def test_restoring_a_state_ends_running_commands_without_a_trace(
+    own: Client, saving: mongottl.RunningServer, what: str
+) -> None:
     command = UNDER_WAY[what]
     own.shop.many.insert_many([{"_id": n, "n": n, "text": "some text " * 10} for n in range(MANY)])
     saving.save()

@@ -173,7 +173,7 @@ def test_images_that_have_expired_stay_expired(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["in memory", "stored"])
-def test_what_a_filter_on_time_excludes_is_not_read(tmp_path: Any, restarts: bool) -> None:
+def test_oplog_queries_with_ts_read_only_entries_in_its_range(tmp_path: Any, restarts: bool) -> None:
     """A tailing tool begins where it stopped, in an oplog of millions of entries."""
     options: Any = {"data_dir": str(tmp_path)} if restarts else {}
     with mongottl.start_server(**options) as server, pymongo.MongoClient[Documents](server.uri) as client:

@@ -122,7 +122,7 @@ def _begin(bench: Bench, way: str) -> Any:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_waits_is_judged_by_what_is_stored(filled: Bench, way: str) -> None:
+def test_open_cursors_judge_expiry_by_the_stored_document(filled: Bench, way: str) -> None:
     cursor = _begin(filled, way)
     filled.advance(5)
     filled.collection.update_many({"part": 0}, {"$inc": {"writes": 1}})
@@ -235,7 +235,7 @@ def test_documents_that_outgrow_a_page_are_not_given_when_they_are_expired(bench
     assert found == list(range(40, 60))
 
 
-def test_what_a_group_has_computed_stands(filled: Bench) -> None:
+def test_group_results_remain_after_their_documents_expire(filled: Bench) -> None:
     cursor = filled.collection.aggregate([{"$group": {"_id": "$n"}}, {"$sort": {"_id": 1}}], batchSize=PAGE)
     for _ in range(PAGE):
         next(cursor)

@@ -177,7 +177,7 @@ def test_restart(tmp_path: Path, crash: bool) -> None:
         assert [dict(i)["name"] for i in collection.list_indexes()] == ["_id_", "_ts_1", "u_1"]
 
 
-def test_what_fell_due_while_down_is_purged_at_start(tmp_path: Path) -> None:
+def test_documents_that_expired_while_the_server_was_down_are_purged_at_start(tmp_path: Path) -> None:
     server = mongottl.start_server(data_dir=str(tmp_path), now="2026-01-01T00:00:00Z")
     with server, MongoClient[dict[str, Any]](server.uri) as client:
         client["ttl"]["documents"].create_index("_ts", expireAfterSeconds=10)

@@ -77,7 +77,7 @@ def test_documents_that_are_gone_when_the_clock_is_moved_elsewhere_vanish(
     said(page, "There is no document.")
 
 
-def test_what_has_expired_and_is_still_there_is_marked(show: Callable[..., "Page"]) -> None:
+def test_expired_documents_that_are_not_purged_are_marked(show: Callable[..., "Page"]) -> None:
     with mongottl.start_server(web_port=0, frozen=False) as server, Client(server.uri) as client:
         client.shop.carts.create_index("until", expireAfterSeconds=0)
         client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
@@ -146,7 +146,7 @@ def test_names_and_values_are_text(server: mongottl.RunningServer, client: Clien
     assert page.get_by_role("combobox", name="Collection").input_value() == f"shop.{name}"
 
 
-def test_what_was_opened_stays_open_and_long_documents_are_said_to_be_shortened(
+def test_open_documents_stay_open_and_long_ones_are_labelled_shortened(
     server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
 ) -> None:
     client.shop.carts.create_index("_ts", expireAfterSeconds=3600)

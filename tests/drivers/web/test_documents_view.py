@@ -326,7 +326,7 @@ def test_pages_behind_ids_that_are_too_long_to_be_named(
         for one in ({"skip": bson.Int64(-1)}, {"skip": bson.Int64(0), "x": 1})
     ],
 )
-def test_what_names_no_page_is_refused(server: mongottl.RunningServer, page: object) -> None:
+def test_invalid_page_tokens_are_refused(server: mongottl.RunningServer, page: object) -> None:
     assert refusal(server, page=page) == (400, "there is no such page")
 
 
@@ -404,7 +404,7 @@ def test_a_filter_that_takes_too_long_is_ended(
         {"database": "\ud800", "collection": "carts"},
     ],
 )
-def test_what_is_no_request_is_refused(server: mongottl.RunningServer, asked: object) -> None:
+def test_invalid_document_requests_are_refused(server: mongottl.RunningServer, asked: object) -> None:
     reply = post(server, asked)
     assert reply.status == 400 and len(reply.body) > 1
 

@@ -129,7 +129,7 @@ def test_the_advertised_name_is_ours() -> None:
 
 
 @pytest.mark.parametrize("advertised", ["db.example.org:27017", "bücher.example:27017"])
-def test_what_is_no_host_is_not_ours(advertised: str) -> None:
+def test_invalid_host_headers_get_status_421(advertised: str) -> None:
     """Browsers take names with such characters, and whoever owns the domain can let them resolve to this machine."""
     with mongottl.start_server(web_port=0, advertise_host=advertised) as server:
         for host in ("x!.example.org", "x~y", "localhost:1:2", ""):
@@ -219,7 +219,7 @@ def test_a_body_with_two_lengths_is_refused_with_what_follows_it(shown: mongottl
 
 
 @pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
-def test_what_is_no_request_is_answered_as_such(shown: mongottl.RunningServer, data: bytes) -> None:
+def test_invalid_http_requests_get_status_400(shown: mongottl.RunningServer, data: bytes) -> None:
     assert talk(shown, data).startswith(b"HTTP/1.1 400 ")
 
 
@@ -307,7 +307,7 @@ def test_a_taken_port_is_refused_at_the_start(shown: mongottl.RunningServer) -> 
         pass
 
 
-def test_what_is_not_installed_is_named() -> None:
+def test_web_port_without_its_library_names_the_extra_to_install() -> None:
     for library in ("h11", "prometheus_client"):
         code = f"""if True:
             import importlib.util, sys

@@ -129,7 +129,7 @@ def test_schedule_events_count_documents_by_time_to_live(server: mongottl.Runnin
     assert schedule["omitted"] == 0
 
 
-def test_what_has_expired_and_was_deleted(server: mongottl.RunningServer, client: Client) -> None:
+def test_schedule_counts_expired_and_purged_documents(server: mongottl.RunningServer, client: Client) -> None:
     client.shop.carts.create_index("_ts", expireAfterSeconds=60)
     client.shop.carts.insert_many([{}, {}, {"ttl": 1000}])
     client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
@@ -160,7 +160,9 @@ def test_of_many_collections_those_are_shown_that_expire_next(
     assert (schedule["omitted"], schedule["omittedExpiring"]) == (4, 3)
 
 
-def test_what_expires_next_comes_first_and_before_it_what_waits(server: mongottl.RunningServer, client: Client) -> None:
+def test_schedule_lists_overdue_collections_first_and_then_the_next_to_expire(
+    server: mongottl.RunningServer, client: Client
+) -> None:
     for name in ("empty", "later", "next"):
         client.shop[name].create_index("_ts", expireAfterSeconds=3600)
     client.shop.later.insert_many([{"ttl": 500}, {"ttl": -1}])
@@ -388,7 +390,7 @@ def budgets_so_far(live: Events) -> Iterator[dict[str, Event]]:
                 before["provisioned"] = budget["provisioned"]
 
 
-def test_what_was_spent_of_budgets_and_when_they_were_used_up() -> None:
+def test_page_shows_spent_budgets_and_when_they_were_exhausted() -> None:
     with (
         mongottl.start_server(web_port=0, dialect="cosmos", cosmos_throughput="enforced") as server,
         Client(server.uri) as client,
@@ -424,7 +426,7 @@ def test_what_was_spent_of_budgets_and_when_they_were_used_up() -> None:
                 found = next(so_far)
 
 
-def test_what_is_spent_of_budgets_that_are_not_enforced() -> None:
+def test_page_shows_spending_of_budgets_that_are_not_enforced() -> None:
     with mongottl.start_server(web_port=0, dialect="cosmos") as server, Client(server.uri) as client:
         client.shop.c.insert_many([{"text": "x"} for _ in range(200)])
         with server.throttle("find", times=1), pytest.raises(pymongo.errors.OperationFailure):
@@ -608,7 +610,7 @@ def test_stopping_and_restoring_the_clock(server: mongottl.RunningServer) -> Non
         b'{"a":' * 600 + b"1" + b"}" * 600,
     ],
 )
-def test_what_is_no_action_is_refused(server: mongottl.RunningServer, body: object) -> None:
+def test_invalid_page_actions_are_refused(server: mongottl.RunningServer, body: object) -> None:
     before = server.clock.now()
     assert press(server, body).status == 400
     assert press(server, b'{"action": "advance", "seconds": NaN}').status == 400

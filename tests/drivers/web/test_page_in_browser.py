@@ -89,7 +89,7 @@ def test_thirty_collections_are_on_one_screen(
     assert not page.locator("#fold").is_visible()
 
 
-def test_what_expires_later_is_folded_and_stays_as_the_reader_has_it(
+def test_collections_that_expire_later_are_folded_until_the_reader_unfolds_them(
     server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"]
 ) -> None:
     for number in range(60):
@@ -459,7 +459,7 @@ def test_request_units_fit(server: mongottl.RunningServer, show: Callable[..., "
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", SIZES)
-def test_it_fits_and_can_be_read(
+def test_page_fits_the_window_with_enough_contrast(
     server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"], size: tuple[int, int], scheme: str
 ) -> None:
     fill(server, client)

@@ -278,7 +278,9 @@ def test_statements_that_are_none(server: mongottl.RunningServer, five: Database
     ],
     ids=str,
 )
-def test_what_is_no_pipeline_fails_the_command(five: Database[Documents], pipeline: list[Any], code: int) -> None:
+def test_invalid_update_pipeline_fails_the_whole_command(
+    five: Database[Documents], pipeline: list[Any], code: int
+) -> None:
     """Not the statement alone, as the driver specification on logging has it."""
     good: Documents = {"q": {"_id": 0}, "u": {"$set": {"b": 1}}}
     bad: Documents = {"q": {"_id": 1}, "u": pipeline}

@@ -48,7 +48,7 @@ def test_branches_that_are_not_taken(database: Database[Documents]) -> None:
     assert database.t.find_one() == {"_id": 1, "a": True, "x": 1}
 
 
-def test_what_cannot_be_parsed_is_refused_at_once(database: Database[Documents]) -> None:
+def test_invalid_expressions_in_update_pipelines_are_refused_at_once(database: Database[Documents]) -> None:
     for expression, code in (({"$add": [{"$nothing": 1}]}, 168), ({"$divide": [1]}, 16020), ("$$nothing", 17276)):
         with pytest.raises(OperationFailure) as refused:
             database.t.update_one({"_id": 2}, [{"$set": {"x": expression}}])

@@ -23,6 +23,6 @@ def test_a_revision_names_a_commit(repository: Path) -> None:
     assert builds.commit_id("HEAD") == whole.stdout[:12]
 
 
-def test_what_names_no_commit_is_refused(repository: Path) -> None:
+def test_unknown_commit_is_refused(repository: Path) -> None:
     with pytest.raises(builds.BuildError, match="nothing-like-it is no commit of this repository"):
         builds.commit_id("nothing-like-it")

@@ -112,7 +112,7 @@ def test_dicts_and_tuples_are_encoded_as_documents_and_arrays() -> None:
     assert encode_value({"a": (1, "x")}) == encode_value(encode({"a": [1, "x"]}))
 
 
-def test_what_is_no_value_is_refused() -> None:
+def test_key_string_refuses_non_bson_values_and_unknown_types() -> None:
     with pytest.raises(TypeError, match="not a BSON value"):
         encode_value(object())
     with pytest.raises(ValueError, match="unknown BSON type"):

@@ -58,7 +58,7 @@ def test_each_class_has_its_type_code_and_name(value: Value, code: int, name: st
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, 1j, bytearray(b"x")])
-def test_what_is_no_bson_value_is_refused(value: object) -> None:
+def test_type_code_of_refuses_non_bson_values(value: object) -> None:
     with pytest.raises(TypeError, match="not a BSON value"):
         type_code_of(value)
 

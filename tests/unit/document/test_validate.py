@@ -226,14 +226,14 @@ def test_documents_behind_each_other_are_checked_in_place() -> None:
             validate_document_at(buf, start, limit)
 
 
-def test_what_bson_reads_but_we_do_not_judge() -> None:
+def test_duplicate_names_array_names_and_inner_binary_lengths_are_valid() -> None:
     # Duplicate names, names of array elements, and the inner length of binary subtype 2.
     validate_document(document(b"\x0aa\0", b"\x0aa\0", b"\x0a\0", b"\x0a$x.y\0"))
     validate_document(document(b"\x04a\0" + document(b"\x0a7\0", b"\x0ax\0")))
     validate_document(document(b"\x05a\0" + b"\1\0\0\0\2x"))
 
 
-def test_what_pymongo_writes_passes() -> None:
+def test_documents_of_pymongo_are_valid() -> None:
     validate_document(bson.encode({"a": [1, {"b": bson.Code("x", {"y": 1})}], "c": bson.DBRef("x", 1)}))
 
 

@@ -134,7 +134,7 @@ def test_missing_writes_nothing() -> None:
     assert encode({"a": MISSING}) == EMPTY_DOCUMENT
 
 
-def test_what_is_no_value_is_refused() -> None:
+def test_encode_refuses_non_bson_values() -> None:
     with pytest.raises(TypeError, match="not a BSON value: object"):
         encode({"a": object()})
 

@@ -46,7 +46,7 @@ def test_names_are_unescaped_and_long_ones_are_in_the_metadata(tmp_path: Path) -
     assert [files.name for files in DumpFolder(tmp_path).collections] == ["a very long name", "a/b ü.c"]
 
 
-def test_what_is_not_meant_for_loading_is_left_out_by_name(tmp_path: Path) -> None:
+def test_dump_folder_lists_files_that_are_not_loaded(tmp_path: Path) -> None:
     make(tmp_path, "prelude.json", "shop/prelude.json.gz", "config/x.bson", "local/y.bson", ".DS_Store", "shop/.keep")
     make(tmp_path, "admin/system.version.bson", "admin/system.users.bson")
     folder = DumpFolder(tmp_path)

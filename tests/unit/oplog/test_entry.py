@@ -43,7 +43,7 @@ def test_a_stored_update_is_described_as_before(before: dict[str, Any], after: d
 
 
 @given(DOCUMENTS, DOCUMENTS, st.booleans(), st.booleans())
-def test_what_is_described_keeps_documents_only_where_they_are_wanted(
+def test_described_change_keeps_documents_only_where_requested(
     before: dict[str, Any], after: dict[str, Any], whole: bool, replaced: bool
 ) -> None:
     old, new = (bson.encode({"_id": 1, **document}) for document in (before, after))

@@ -66,7 +66,7 @@ def test_an_operation_of_many_stages_gets_little_in_any_case() -> None:
     assert sum(share.need(LEAST_BYTES) for share in shares) == MODEST_BYTES // LEAST_BYTES + 1
 
 
-def test_what_is_not_needed_is_given_back(budget: MemoryBudget) -> None:
+def test_memory_share_returns_unneeded_bytes_to_the_budget(budget: MemoryBudget) -> None:
     share = OperationMemory(budget, "ann").share()
     assert share.hold(4 * MB)
     assert share.hold(4 * MB - GIVEN_BACK_BYTES // 2)

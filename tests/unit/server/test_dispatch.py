@@ -586,7 +586,7 @@ BEGINS = {"startTransaction": True, "autocommit": False}
         ({"insert": "c", "documents": [{"_id": 2}]}, True),
     ],
 )
-def test_what_neither_waits_nor_takes_long_needs_no_stack(
+def test_commands_get_a_stack_only_if_they_may_wait_or_take_long(
     setup: Setup, monkeypatch: pytest.MonkeyPatch, command: dict[str, Any], needs_stack: bool
 ) -> None:
     setup.run({"insert": "c", "documents": [{"_id": 1}]})

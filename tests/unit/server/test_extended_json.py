@@ -77,7 +77,7 @@ def test_values_that_drivers_cannot_write(raw: bytes, text: str) -> None:
     assert read('{"a": ' + text + "}") == document
 
 
-def test_what_is_long_stands_on_several_lines() -> None:
+def test_long_documents_are_shown_on_several_lines() -> None:
     document = bson.encode(
         {"_id": 1, "items": [{"sku": "x" * 40, "tags": ["a", "b"]}, {"sku": "y" * 40}], "n": {"m": 2}}
     )

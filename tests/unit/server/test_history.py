@@ -56,7 +56,7 @@ def setup() -> Setup:
     return Setup()
 
 
-def test_what_happens_in_a_second_of_the_server_is_in_one_point(setup: Setup) -> None:
+def test_each_second_of_the_server_clock_has_one_history_point(setup: Setup) -> None:
     setup.next_point()
     assert setup.clock.now_ms() % 1000 == 900
     for number in range(5):
@@ -106,7 +106,7 @@ def budgets(setup: Setup) -> dict[str, Any]:
     return {str(budget["holder"]): (budget["units"], budget["throttled"], budget["provisioned"]) for budget in found}
 
 
-def test_what_was_spent_of_budgets(setup: Setup) -> None:
+def test_history_records_spending_and_throttling_of_budgets(setup: Setup) -> None:
     setup.next_point()
     for hundredths, throttled in ((150, 0), (50, 1)):
         setup.observation.spend("shop.carts", hundredths, throttled)

@@ -142,7 +142,7 @@ def test_a_client_that_sends_a_few_bytes_now_and_then_is_closed() -> None:
     assert run(256 * MB, ("patient", 40 * MB, BYTES_PER_S * 1.1, 0.0, None)).answered == ["patient"]
 
 
-def test_what_strangers_hold_is_given_up_for_those_who_wait() -> None:
+def test_memory_of_unfinished_messages_is_released_for_other_users() -> None:
     """Sixty messages of which 47 MB are there, as an attack sent them, and one of another user, which is next but for
     those that had begun."""
     attack = [(f"attack{n}", 48 * MB, FAST, 0.0, 47 * MB) for n in range(60)]

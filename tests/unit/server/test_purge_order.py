@@ -141,7 +141,7 @@ def test_documents_in_order_are_purged_by_their_expiry(setup: Setup, how: str) -
 
 
 @pytest.mark.parametrize("how", ["default", "own", "date"])
-def test_what_is_changed_while_a_purge_runs_is_kept(setup: Setup, how: str) -> None:
+def test_purge_keeps_documents_that_are_changed_while_it_runs(setup: Setup, how: str) -> None:
     setup.fill(how)
     setup.run({"setParameter": 1, "transactionLifetimeLimitSeconds": 3_000_000}, "admin")  # the clock is moved below
     by_date = how == "date"
@@ -176,7 +176,7 @@ def test_what_is_changed_while_a_purge_runs_is_kept(setup: Setup, how: str) -> N
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("command", [{"drop": "c"}, {"dropIndexes": "c", "index": "ttl"}], ids=["drop", "dropIndexes"])
-def test_what_is_dropped_while_a_purge_runs_ends_it(setup: Setup, command: Document, step: int) -> None:
+def test_purge_ends_when_its_collection_or_index_is_dropped(setup: Setup, command: Document, step: int) -> None:
     setup.fill("date")
     steps = begin(setup.service, lambda: reap_due(setup.service))
     for _ in range(step):

@@ -313,7 +313,7 @@ def reply_after_wait(setup: Setup, write: Document, meanwhile: Document) -> Docu
         {"aggregate": "d", "pipeline": [{"$merge": "c"}], "cursor": {}},
     ],
 )
-def test_what_is_inserted_after_a_wait_is_in_the_collection_that_is_there_then(
+def test_insert_after_a_wait_goes_to_the_current_collection_of_that_name(
     setup: Setup, write: Document, meanwhile: Document
 ) -> None:
     reply = reply_after_wait(setup, write, meanwhile)

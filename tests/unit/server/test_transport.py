@@ -116,7 +116,7 @@ FEW = settings(max_examples=25)
 
 @FEW
 @given(limits=LIMITS, sizes=MESSAGES)
-def test_what_is_sent_arrives_and_is_reported_once(limits: list[int], sizes: list[int]) -> None:
+def test_sent_bytes_arrive_and_are_reported_once(limits: list[int], sizes: list[int]) -> None:
     server, client, _, to_client = connected([limit * 100 for limit in limits])
     for number, size in enumerate(sizes):
         message = bytes([number + 1]) * size

@@ -204,7 +204,7 @@ def metadata(database: str | None = None, **api: Any) -> dict[str, Any]:
     return {"validateDBMetadata": 1, "apiParameters": {"version": "1", **api}, "db": database}
 
 
-def test_what_does_not_keep_to_the_stable_api(running: Running) -> None:
+def test_validate_db_metadata_lists_violations_of_the_stable_api(running: Running) -> None:
     running.index({"z": 1}, "sparse", sparse=True)
     running.run({"create": "v", "viewOn": "c", "pipeline": [{"$indexStats": {}}]})
     expected = [

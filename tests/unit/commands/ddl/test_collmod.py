@@ -248,7 +248,7 @@ def test_changing_the_bounds_of_a_capped_collection() -> None:
     assert running.ids() == [3, 4, 5]
 
 
-def test_what_a_view_does_not_have(running: Running) -> None:
+def test_coll_mod_of_a_view_refuses_options_of_collections(running: Running) -> None:
     running.run({"create": "v", "viewOn": "c", "pipeline": []})
     refused: list[dict[str, Any]] = [
         {"validator": {"a": 1}},

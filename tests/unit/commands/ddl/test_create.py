@@ -417,7 +417,7 @@ def test_coll_mod_makes_a_ttl_index_of_an_encrypted_collection(running: Running)
     assert reply["expireAfterSeconds_new"] == 5
 
 
-def test_what_does_not_go_with_encrypted_fields(running: Running) -> None:
+def test_create_refuses_contradictory_encrypted_fields(running: Running) -> None:
     def code(*fields: tuple[str, int], **names: str) -> int:
         described = [{"path": path, "keyId": Binary(bytes([key]) * 16, 4)} for path, key in fields]
         return running.code({"create": "c", "encryptedFields": {"fields": described, **names}})

@@ -54,7 +54,7 @@ def test_creating_an_index_makes_the_collection(running: Running) -> None:
     }
 
 
-def test_what_is_there_already_is_not_made_again(running: Running) -> None:
+def test_existing_indexes_are_not_built_again(running: Running) -> None:
     running.run(create(spec()))
     ident = running.collection().indexes[1].ident
     for again in (spec(), spec(key={"a": 1.0}), spec(background=True)):
@@ -342,7 +342,7 @@ def test_dates_do_not_expire_in_cosmos() -> None:
     assert running.listed({"listCollections": 1}) == []
 
 
-def test_what_is_due_when_the_default_is_set_is_purged(running: Running) -> None:
+def test_documents_already_due_are_purged_when_a_ttl_index_is_created(running: Running) -> None:
     running.insert(*({"_id": i, "ttl": 5} for i in range(600)))
     running.advance(5)
     assert running.reap() == 0

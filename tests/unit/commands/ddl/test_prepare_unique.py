@@ -36,7 +36,7 @@ def update(running: Running, filter: dict[str, Any], changes: dict[str, Any]) ->
     return written(running.run({"update": "c", "updates": [{"q": filter, "u": changes}]}))
 
 
-def test_what_is_there_stays_and_nothing_like_it_is_added(running: Running) -> None:
+def test_prepare_unique_keeps_duplicates_and_refuses_new_ones(running: Running) -> None:
     assert options_of(running) == {"prepareUnique": True}
     assert insert(running, {"_id": 4, "a": 2}) == [11000]
     assert insert(running, {"_id": 4, "a": 3}, {"_id": 5, "a": 3}, {"_id": 6, "a": 4}, ordered=False) == [11000]

@@ -223,7 +223,7 @@ class TestExpiry:
         more = server.run({"getMore": bson.Int64(cursor["id"]), "collection": "all"})["cursor"]
         assert more["nextBatch"] == []
 
-    def test_what_a_view_joins_expires_too(self, server: Running) -> None:
+    def test_documents_joined_by_a_view_expire_too(self, server: Running) -> None:
         server.insert({"_id": "a"}, {"_id": "b"}, into="d")
         server.run({"createIndexes": "d", "indexes": [{"key": {"_ts": 1}, "name": "t", "expireAfterSeconds": 10}]})
         join = {"from": "d", "localField": "y", "foreignField": "_id", "as": "d"}
@@ -256,7 +256,7 @@ class TestRefusals:
             {"aggregate": "big", "pipeline": [{"$collStats": {"count": {}}}], "cursor": {}},
         ],
     )
-    def test_what_needs_a_collection(self, big: Running, command: Document) -> None:
+    def test_commands_on_collections_refuse_a_view(self, big: Running, command: Document) -> None:
         assert big.code(command) == 166
 
     @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ class TestRefusals:
             {"showRecordId": True},
         ],
     )
-    def test_what_no_aggregation_can_say(self, big: Running, options: Document) -> None:
+    def test_find_on_a_view_refuses_options_without_an_aggregation_form(self, big: Running, options: Document) -> None:
         assert big.code({"find": "big", **options}) == 168
 
     @pytest.mark.parametrize(

@@ -424,7 +424,7 @@ def test_a_purge_deletes_nothing_that_lives_again() -> None:
         assert len(running.ids()) == before
 
 
-def test_what_a_user_may_do_is_not_remembered_from_before() -> None:
+def test_revoked_roles_are_not_cached_by_a_concurrent_read() -> None:
     """The rights of a user are revoked while they are read for another operation of his."""
     for place in range(20):
         running = Waiting({"createUser": "u", "pwd": "p", "roles": ["readWrite"]})

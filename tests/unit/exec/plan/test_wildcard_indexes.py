@@ -107,7 +107,7 @@ def test_existence_reaches_into_documents_and_gives_each_record_once() -> None:
     assert bench.count({"a": {"$exists": True}}) == 3
 
 
-def test_what_is_not_null_is_there_where_there_are_no_arrays() -> None:
+def test_not_null_uses_the_wildcard_index_while_there_are_no_arrays() -> None:
     bench = bench_with([("$**", 1)])
     bench.insert(
         [{"_id": 1, "a": None}, {"_id": 2, "a": {"b": None}}, {"_id": 3, "a": 1}, {"_id": 4}, {"_id": 5, "c": []}]
@@ -179,7 +179,7 @@ def test_hint_with_or() -> None:
         bench.plan({}, hint="$**_1")
 
 
-def test_what_the_ranges_prove_is_not_tested_again() -> None:
+def test_wildcard_scan_drops_filters_proved_by_its_ranges() -> None:
     bench = bench_with([("$**", 1)])
     assert filter_of(bench.plan({"a": {"$gt": 1}})) is None
     assert filter_of(bench.plan({"a": {"$exists": True}})) == {"a": {"$exists": True}}

@@ -257,7 +257,7 @@ LONG_STRINGS = [f"{number}" + "x" * 1_000_000 for number in range(11)]
         ),
     ],
 )
-def test_what_does_not_fit_into_a_document_is_left_out(
+def test_explain_omits_parts_that_exceed_the_document_size(
     command: dict[str, Any], omitted: set[str], verbosity: str
 ) -> None:
     running = Running()

@@ -130,7 +130,7 @@ def test_outside_of_an_operation_nothing_is_left(stacks: Stacks) -> None:
     stacks.check_present()
 
 
-def test_what_is_computed_in_another_thread(stacks: Stacks) -> None:
+def test_in_thread_returns_results_and_raises_errors(stacks: Stacks) -> None:
     def run() -> list[int]:
         with pytest.raises(ZeroDivisionError):
             stacks.in_thread(lambda: 1 // 0)
@@ -242,7 +242,7 @@ def test_an_error_in_the_end_of_one_that_is_given_up(stacks: Stacks) -> None:
         begun(stacks, run).close()
 
 
-def test_what_ends_an_iteration_ends_no_operation(stacks: Stacks) -> None:
+def test_stop_iteration_in_an_operation_raises_runtime_error(stacks: Stacks) -> None:
     def run() -> str:
         stacks.give_way()
         return next(iter(()))
@@ -426,7 +426,7 @@ class TestEvaluations:
         assert ended(steps) == "end"
         assert left == [False, True]
 
-    def test_what_is_no_evaluation_is_not_left(self, clock: Elapsed, stacks: Stacks) -> None:
+    def test_check_present_outside_an_evaluation_does_not_suspend(self, clock: Elapsed, stacks: Stacks) -> None:
         def run() -> str:
             stacks.carry(new_operation())
             clock.now_s += 1.0
@@ -449,7 +449,7 @@ class TestEvaluations:
 
         assert stacks.begin(run) == "at once"
 
-    def test_they_end_when_their_operation_must(self, stacks: Stacks) -> None:
+    def test_evaluation_of_a_killed_operation_is_interrupted(self, stacks: Stacks) -> None:
         operation = new_operation()
 
         def run() -> None:
@@ -461,7 +461,7 @@ class TestEvaluations:
             stacks.begin(run)
         assert ended.value.code == ErrorCode.Interrupted
 
-    def test_what_a_computation_depends_on_is_checked_after_it_was_left(self, stacks: Stacks) -> None:
+    def test_computation_checks_its_inputs_after_each_suspension(self, stacks: Stacks) -> None:
         changed: list[str] = []
 
         def compute() -> str:

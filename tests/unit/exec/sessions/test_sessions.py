@@ -83,7 +83,7 @@ def test_a_batch_of_different_statements_counts_too() -> None:
     assert refusal(registry, session) == 217
 
 
-def test_what_ends_gives_back_what_it_took() -> None:
+def test_ended_sessions_release_their_history_bytes() -> None:
     registry = SessionRegistry()
     registry.max_sessions = 3
     for n in range(5):
@@ -165,7 +165,7 @@ def key_of(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_remembered_survives_every_end(seed: int, tmp_path: Path) -> None:
+def test_retryable_writes_survive_every_kind_of_restart(seed: int, tmp_path: Path) -> None:
     generator = random.Random(seed)
     path = tmp_path / "0"
     server = Server(ContractEngine(open_engine(f"sqlite:{path}")))
@@ -250,7 +250,7 @@ def test_a_save_that_is_rolled_back_is_made_up_for(tmp_path: Path) -> None:
     assert server.catalog.session_records().count() == 1
 
 
-def test_what_was_read_as_it_is_stored_is_not_stored_again(tmp_path: Path) -> None:
+def test_sessions_unchanged_since_they_were_loaded_are_not_saved_again(tmp_path: Path) -> None:
     server = Server(open_engine(f"sqlite:{tmp_path}"))
     for number in range(2):
         write = server.registry.begin_write(server.registry.touch(key_of(number), 0, 0.0), 1)

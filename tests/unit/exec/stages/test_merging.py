@@ -100,7 +100,7 @@ def test_scans_that_are_not_merged() -> None:
     assert bench.plan({"a": {"$in": [1, 2]}}, [("b", 1)]).winning.stage == "SORT"
 
 
-def test_what_expires_while_it_waits_is_left_out() -> None:
+def test_merge_omits_documents_that_expire_while_they_wait() -> None:
     bench = Bench()
     bench.index([("a", 1), ("b", 1)])
     bench.index([("_ts", 1)], expireAfterSeconds=1000)

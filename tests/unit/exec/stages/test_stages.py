@@ -177,7 +177,7 @@ def test_covered_ranges_are_widened(bench: Bench) -> None:
     assert count + len(bench.drain(stage)) == 999
 
 
-def test_what_was_put_back_after_ranges_were_widened_is_given_again(bench: Bench) -> None:
+def test_records_put_back_after_ranges_were_widened_are_returned_again(bench: Bench) -> None:
     bench.index([("a", 1)])
     fill(bench)
     stage = bench.plan({"a": {"$gt": 1, "$lt": 5000}}).open()

@@ -82,7 +82,7 @@ def test_a_client_advances_the_clock_but_not_the_time_of_the_latest_write(engine
         ({"clusterTime": Timestamp(START_MS // 1000 + MAX_DRIFT_S + 1, 1)}, 205),
     ],
 )
-def test_what_is_no_time_or_too_far_ahead_is_refused(engine: StorageEngine, document: Any, code: int) -> None:
+def test_invalid_or_too_advanced_cluster_times_are_refused(engine: StorageEngine, document: Any, code: int) -> None:
     clock = ClusterClock(Catalog(engine), START_MS)
     before = clock.last
     with pytest.raises(CommandError) as caught:
@@ -91,7 +91,7 @@ def test_what_is_no_time_or_too_far_ahead_is_refused(engine: StorageEngine, docu
     assert clock.last == before
 
 
-def test_its_own_time_is_accepted_back_although_the_wall_clock_was_set_back(engine: StorageEngine) -> None:
+def test_own_cluster_time_is_accepted_after_the_wall_clock_was_set_back(engine: StorageEngine) -> None:
     clock = ClusterClock(Catalog(engine), START_MS)
     received(clock, {"clusterTime": Timestamp(START_MS // 1000, 1)}, now_ms=1000)
 

@@ -54,7 +54,7 @@ def test_an_entry_adds_up_the_executions() -> None:
     assert (metrics["latestSeenTimestamp"] - metrics["firstSeenTimestamp"]).total_seconds() == 4
 
 
-def test_what_was_recorded_longest_ago_makes_room() -> None:
+def test_query_stats_evict_the_least_recently_recorded_entries() -> None:
     store = QueryStats(1 << 20)
     keys = [bson.encode({"a": number}) for number in range(10)]
     for key in keys:

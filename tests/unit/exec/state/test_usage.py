@@ -45,7 +45,7 @@ def test_events_and_latencies() -> None:
     assert registry.of("db.c").reads.count == 0
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_usage_registry_bounds_the_number_of_collections() -> None:
     registry = UsageRegistry()
     for i in range(10_500):
         registry.record(f"db.c{i}", "reads", "query", 1)

@@ -394,7 +394,7 @@ class TestAwaiting:
         with pytest.raises(Exception, match="killed"):
             run_to_end(steps)
 
-    def test_what_expires_while_it_waits_is_not_seen(self, server: Running, cursor: Tailing) -> None:
+    def test_tailing_cursor_skips_documents_that_expire_while_it_waits(self, server: Running, cursor: Tailing) -> None:
         server.index({"_ts": 1}, "t", expireAfterSeconds=10)
         steps, _ = self.wait_of(server, cursor)
         server.insert({"_id": 2, "ttl": 5})
@@ -481,7 +481,7 @@ class TestConversion:
         assert server.run({"cloneCollectionAsCapped": "c", "toCollection": "d", "size": size}) == {}
         assert server.ids("d") == [2]
 
-    def test_what_expires_during_the_copy_is_left_out(self, server: Running) -> None:
+    def test_capped_copy_omits_documents_that_expire_meanwhile(self, server: Running) -> None:
         server.index({"_ts": 1}, "t", expireAfterSeconds=-1)
         server.insert(*({"_id": number, "ttl": 5 if number > 300 else -1} for number in range(600)))
         steps = server.steps({"cloneCollectionAsCapped": "c", "toCollection": "d", "size": 1_000_000})
@@ -490,7 +490,7 @@ class TestConversion:
         run_to_end(steps)
         assert server.ids("d") == list(range(301))
 
-    def test_what_lives_again_during_the_copy_is_not_left_out(self, server: Running) -> None:
+    def test_capped_copy_keeps_documents_whose_expiry_is_postponed_meanwhile(self, server: Running) -> None:
         server.index({"_ts": 1}, "t", expireAfterSeconds=5)
         server.insert(*({"_id": number} for number in range(600)))
         server.advance(5)
@@ -510,7 +510,7 @@ class TestConversion:
         assert len(server.ids()) == 601
         assert server.ids(filter={"x": 1}) == [0]
 
-    def test_what_expires_meanwhile_does_not_make_the_copy_begin_again(self, server: Running) -> None:
+    def test_expiry_during_a_capped_copy_does_not_restart_it(self, server: Running) -> None:
         server.index({"_ts": 1}, "t", expireAfterSeconds=-1)
         server.insert(*({"_id": number, "ttl": 1 + number % 50} for number in range(2000)))
         seconds = 0

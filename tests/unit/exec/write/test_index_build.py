@@ -327,7 +327,7 @@ class TestRefusedDocuments:
         running.run({"dropIndexes": "c", "index": "_ts_1"})
         assert running.ids() == [1, 3, 4]
 
-    def test_they_can_be_deleted_before_the_build_comes_to_them(
+    def test_unindexable_documents_can_be_deleted_before_the_build_reads_them(
         self, running: Running, spec: Document, document: Document, code: int
     ) -> None:
         running.insert(*({"_id": i} for i in range(BUILD_BATCH)), {"_id": "x", **document}, {"_id": "y", **document})
@@ -338,7 +338,7 @@ class TestRefusedDocuments:
         list(steps)
         assert_exact(running.collection(), "i")
 
-    def test_they_are_reaped_before_the_build_comes_to_them(
+    def test_unindexable_documents_can_be_reaped_before_the_build_reads_them(
         self, running: Running, spec: Document, document: Document, code: int
     ) -> None:
         running.index({"_ts": 1}, expireAfterSeconds=-1)
@@ -350,7 +350,7 @@ class TestRefusedDocuments:
         list(steps)
         assert_exact(running.collection(), "i")
 
-    def test_they_make_room_in_a_capped_collection(
+    def test_unindexable_documents_are_evicted_from_a_capped_collection_during_a_build(
         self, running: Running, spec: Document, document: Document, code: int
     ) -> None:
         running.run({"create": "c", "capped": True, "size": 1_000_000, "max": BUILD_BATCH + 10})

@@ -163,7 +163,7 @@ COMPUTED = {"$set": {"sum": SUM}}
         {"find": "c", "filter": {"_id": 9}, "projection": {"sum": SUM}},
     ],
 )
-def test_what_a_short_command_by_id_computes_is_interrupted(running: Running, command: Document) -> None:
+def test_expressions_of_a_command_by_id_are_interrupted(running: Running, command: Document) -> None:
     running.insert({"_id": 9, "n": 100_000})
     was = running.collection().store.scan(0, 1000)[0]
     with pytest.raises(CommandError), measured(3, evaluates=False) as gaps:
@@ -173,7 +173,7 @@ def test_what_a_short_command_by_id_computes_is_interrupted(running: Running, co
 
 
 @pytest.mark.parametrize("change", [{"update": {"$set": {"b": 1}}}, {"remove": True}], ids=["update", "remove"])
-def test_what_a_find_and_modify_returns_is_interrupted(running: Running, change: Document) -> None:
+def test_projection_of_a_find_and_modify_is_interrupted(running: Running, change: Document) -> None:
     """The document is written by then: it is projected afterwards."""
     running.insert({"_id": 9, "n": 100_000})
     command = {"findAndModify": "c", "query": {"_id": 9}, **change, "fields": {"sum": SUM}}

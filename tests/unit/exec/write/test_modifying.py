@@ -266,7 +266,7 @@ class TestClock:
         assert 0 < reply["n"] < MANY
         assert server.ids() == []
 
-    def test_what_died_meanwhile_does_not_count_as_deleted(self, server: Running) -> None:
+    def test_documents_that_expire_during_a_delete_are_not_counted(self, server: Running) -> None:
         server.index({"_ts": 1}, expireAfterSeconds=10)
         insert_many(server, {})
         steps = server.steps(delete({}))
@@ -357,7 +357,7 @@ class TestClock:
         assert len(set(written.values())) > 2
         assert min(written.values()) > 0
 
-    def test_what_is_written_late_is_reaped_late(self, server: Running) -> None:
+    def test_expiry_counts_from_each_write_of_a_long_update(self, server: Running) -> None:
         server.index({"_ts": 1}, expireAfterSeconds=10)
         insert_many(server, {})
         steps = server.steps(update({}, {"$inc": {"n": 1}}, multi=True))
@@ -467,7 +467,7 @@ class TestUpsertThatLosesToAnInsert:
         assert server.listed({"find": "c", "filter": {"_id": "x"}}) == [{"_id": "x", "a": 1, "b": 2, "n": 6}]
 
     @pytest.mark.parametrize("steps_later", range(8))
-    def test_it_inserts_if_the_other_document_is_deleted_again(
+    def test_upsert_inserts_if_the_conflicting_document_is_deleted_again(
         self, server: Running, command: str, steps_later: int
     ) -> None:
         steps = self.begin(server, command, {"_id": "x"}, {"$inc": {"n": 1}})
@@ -487,7 +487,7 @@ class TestUpsertThatLosesToAnInsert:
             ({"a": 1, "b": 1}, {"$set": {"b": 2}}),  # another key than that of the filter
         ],
     )
-    def test_it_fails_if_the_filter_is_not_the_key(
+    def test_upsert_fails_on_a_duplicate_if_the_filter_is_not_the_key(
         self, server: Running, command: str, filter: Document, change: Document
     ) -> None:
         steps = self.begin(server, command, filter, change)

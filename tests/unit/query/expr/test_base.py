@@ -169,7 +169,7 @@ def test_an_error_in_folding_is_raised_while_parsing() -> None:
         ({"$add": [{"$abs": "x"}, {"$divide": [1, 0]}]}, 28765),
     ],
 )
-def test_what_parsing_finds_comes_before_what_folding_finds(expression: object, code: int) -> None:
+def test_parse_errors_come_before_errors_of_constant_folding(expression: object, code: int) -> None:
     with pytest.raises(CommandError) as caught:
         parse_expression(_parse(expression), ParseContext())
     assert caught.value.code == code

@@ -155,7 +155,7 @@ def test_an_operator_ends_when_its_time_is_over(name: str, document: bytes) -> N
 
 
 @pytest.mark.parametrize("each", ["$field", *sorted(AT_ONCE)])
-def test_what_takes_long_for_each_element_is_interrupted(each: str) -> None:
+def test_map_with_a_slow_expression_is_interrupted(each: str) -> None:
     """`$map` counts its elements, not what it does for them. The last field of a document has all others before it."""
     body = "$wide.f119999" if each == "$field" else {each: LONG[each]}
     if each == "$range":

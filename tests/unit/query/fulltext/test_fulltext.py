@@ -152,7 +152,7 @@ def test_documents(search: str, document: dict[str, Value], matches: bool) -> No
     assert TextSearch(search, ENGLISH, False, False, FIELDS).matches(encode(document)) is matches
 
 
-def test_which_strings_are_indexed_in_which_language() -> None:
+def test_text_fields_take_language_and_weight_of_each_string() -> None:
     fields = TextFields({"$**": 1, "x.y": 7}, ENGLISH, "lang", 3)
     spanish = encode({"lang": "spanish", "y": "uno", "z": encode({"lang": "", "w": ["dos", 3]})})
     document = encode({"_id": "id", "x": spanish, "n": 1, "language": "german"})
