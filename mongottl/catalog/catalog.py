@@ -41,6 +41,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.storage.interface import (
     DamagedRecord,
+    DiskFull,
     Record,
     RecordStore,
     SortedDataInterface,
@@ -431,11 +432,13 @@ class Catalog:
 
     def drop_pending(self, collection: Collection) -> None:
         """Drops a collection that a transaction has created in vain."""
-        with self.engine.unit_of_work() as work:
+
+        def drop(_: WriteUnitOfWork) -> None:
             for index in collection.writable_indexes:
                 self.engine.drop_ident(index.ident)
             self.engine.drop_ident(record_store_ident(collection.number))
-            work.commit()
+
+        self.in_unit_from_reserve(drop)
         collection.mark_dropped()
 
     def _made(self, database: str, name: str, options: CollectionOptions, uuid: bytes | None = None) -> Collection:
@@ -487,10 +490,12 @@ class Catalog:
 
     def drop_collection(self, collection: Collection) -> None:
         """Drops a collection with its records and its indexes, including those that are being built."""
-        with self.engine.unit_of_work() as work:
+
+        def drop(work: WriteUnitOfWork) -> None:
             self._delete_stored(collection)
             self._notify(work, DROP, collection)
-            work.commit()
+
+        self.in_unit_from_reserve(drop)
         self._mark_dropped(collection)
 
     def rename_collection(self, collection: Collection, database: str, name: str, replaced: Collection | None) -> None:
@@ -571,10 +576,12 @@ class Catalog:
     def remove_indexes(self, collection: Collection, removed: list[CollectionIndex]) -> None:
         """Drops indexes, including those that are being built."""
         kept = [index for index in collection.indexes if index not in removed]
-        with self.engine.unit_of_work() as work:
+
+        def remove(work: WriteUnitOfWork) -> None:
             self._put(collection, collection.entry_document(indexes=[index for index in kept if index.ready]))
             self._drop_in(work, collection, removed)
-            work.commit()
+
+        self.in_unit_from_reserve(remove)
         for index in removed:
             index.dropped = True
         collection.set_indexes(kept)
@@ -655,6 +662,16 @@ class Catalog:
             action(work)
             work.commit()
 
+    def in_unit_from_reserve(self, action: Callable[[WriteUnitOfWork], None]) -> None:
+        """`in_unit` for an action that deletes, or replaces an entry by one of its length: on a full disk it is carried
+        out again, once, in the room that the engine keeps for it. DiskFull if that is used up."""
+        try:
+            self.in_unit(action)
+        except DiskFull:
+            if not self.engine.make_room():
+                raise
+            self.in_unit(action)
+
     def server_entry(self, name: str) -> bytes | None:
         """What the server itself has stored under a name, which is no number; None if nothing."""
         return self.engine.catalog_entry(name)
@@ -665,9 +682,11 @@ class Catalog:
 
     def save_server_entry(self, name: str, entry: bytes) -> None:
         """Stores an entry of the server itself, in a unit of work of its own."""
-        with self.engine.unit_of_work() as work:
+
+        def save(work: WriteUnitOfWork) -> None:
             self.engine.put_catalog_entry(name, entry)
-            work.commit()
+
+        self.in_unit_from_reserve(save)
 
     def session_records(self) -> RecordStore:
         """The record store for what sessions remember, created if there is none."""

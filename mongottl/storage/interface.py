@@ -677,8 +677,8 @@ class StorageEngine(ABC):
         return
 
     def make_room(self) -> bool:
-        """To be called when a unit of work that only deletes has failed with DiskFull: whether there is room for it
-        now, so that it should be repeated."""
+        """To be called when a unit of work that only deletes, or replaces entries by others of their length, has failed
+        with DiskFull: whether there is room for it now, so that it should be repeated."""
         return False
 
     def flush(self) -> None:

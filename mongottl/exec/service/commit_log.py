@@ -106,7 +106,7 @@ class CommitLog:
     def log_alone(self, change: LoggedChange) -> None:
         """Logs, in a unit of work of its own, what was changed by several: a database was dropped after its
         collections, or options were changed together with an index."""
-        self._catalog.in_unit(partial(self._log, change=change))
+        self._catalog.in_unit_from_reserve(partial(self._log, change=change))
 
     def pass_metadata_write(self) -> None:
         """Gives the end of a command that writes metadata a cluster time: not all that it commits is logged."""

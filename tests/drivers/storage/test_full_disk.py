@@ -194,6 +194,25 @@ def test_expired_documents_are_deleted_and_collections_dropped_on_a_full_disk(di
         assert log_of(client).count(MESSAGES[0]) == 1
 
 
+@pytest.mark.parametrize("first", ["advanceClock", "drop", "dropIndexes"])
+def test_first_command_that_finds_the_disk_full_takes_its_room_from_the_reserve(disk: Path, first: str) -> None:
+    """No write before it has told the engine that the disk is full."""
+    with serving(disk) as client:
+        collection = client.shop.carts
+        collection.create_index("_ts", expireAfterSeconds=100)
+        collection.insert_many([document() for _ in range(1500)])
+        until(lambda: is_settled(disk))
+        occupy(disk)
+        if first == "advanceClock":
+            assert client.admin.command("advanceClock", 200)["ttlDeleted"] == 1500
+        elif first == "drop":
+            client.shop.drop_collection("carts")
+            assert client.shop.list_collection_names() == []
+        else:
+            collection.drop_index("_ts_1")
+            assert list(collection.index_information()) == ["_id_"]
+
+
 def test_a_folder_on_a_full_disk_can_be_opened_and_cleaned(disk: Path) -> None:
     with serving(disk) as client:
         collection = client.shop.carts
