@@ -31,6 +31,7 @@ from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.registry import RunningOperation
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.session_ids import session_key
 from mongottl.exec.sessions.sessions import Session
 from mongottl.exec.sessions.transactions import Transaction
 from mongottl.exec.state.failpoints import FailCommand
@@ -231,10 +232,11 @@ class Dispatcher:
         ended = False
         try:
             if generic.lsid is not None:
-                if self._sessions.is_under_way(generic, op):
-                    self._sessions.await_first_attempt(generic, op)
+                key = session_key(generic.lsid, op.client.login)
+                if self._sessions.is_under_way(key, generic):
+                    self._sessions.await_first_attempt(key, generic, op)
                 try:
-                    session = self._sessions.enter(spec, generic, op)
+                    session = self._sessions.enter(key, spec, generic, op)
                 except InactiveTransaction as inactive:
                     if spec.batch_at < 0:
                         raise

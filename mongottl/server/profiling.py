@@ -107,8 +107,9 @@ def _described(
     body = spec.shown(op)
     statements = _statements(spec, op)
     single = len(statements) <= 1
+    summary, examined = _plans(spec, op, single)
     ending: dict[str, Value] = {
-        **_examined(op, single),
+        **examined,
         **_counts(spec, reply, single),
         **_outcome(reply),
         "responseLength": len(reply),
@@ -117,7 +118,6 @@ def _described(
         "ts": Date(service.clock.now_ms()),
         "client": op.client.host,
     }
-    summary = _plan_summary(spec, op)
     if summary:
         ending["planSummary"] = summary
     if op.client.app_name:
@@ -209,26 +209,22 @@ def _beginning(buf: bytes, start: int, most: int) -> bytes:
     return frame(b"".join(shown))
 
 
-def _plan_summary(spec: CommandSpec, op: OperationContext) -> str:
+def _plans(spec: CommandSpec, op: OperationContext, single: bool) -> tuple[str, dict[str, Value]]:
+    """The `planSummary`, or an empty text, and `keysExamined` and `docsExamined`, but for those of `$lookup` and other
+    joins; without these if they are those of several statements, or not known."""
+    keys = documents = 0
     if op.plans:
         from mongottl.exec.results.plan_summary import summarise  # imported with the first plan
 
-        return summarise(op, op.plans)
-    if op.lookups_by_id:
-        return "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
-    return ""
-
-
-def _examined(op: OperationContext, single: bool) -> dict[str, Value]:
-    """The index keys and documents that the command has examined, but for those of `$lookup` and other joins; nothing
-    if they are those of several statements, or not known."""
+        summary, keys, documents = summarise(op, op.plans)
+    elif op.lookups_by_id:
+        summary = "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
+    else:
+        return "", {}
     before = op.examined_before
-    if not single or before is None or len(op.plans) > MAX_NOTED_PLANS or not (op.plans or op.lookups_by_id):
-        return {}
-    from mongottl.exec.results.plan_summary import examined_by  # imported with the first plan
-
-    keys, documents = examined_by(op, op.plans)
-    return {
+    if not single or before is None or len(op.plans) > MAX_NOTED_PLANS:
+        return summary, {}
+    return summary, {
         "keysExamined": keys - before[0] + op.found_by_id,
         "docsExamined": documents - before[1] + op.found_by_id,
     }

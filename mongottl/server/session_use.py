@@ -23,19 +23,18 @@ class SessionUse:
         self._service = service
         self._dialect: Dialect = service.dialect
 
-    def is_under_way(self, generic: GenericArguments, op: OperationContext) -> bool:
+    def is_under_way(self, key: bytes, generic: GenericArguments) -> bool:
         """Whether this is a retryable write or a statement of a transaction, and an earlier one of its session, or its
-        first attempt, still runs."""
-        if generic.txn_number is None or generic.lsid is None:
+        first attempt, still runs. key: of the session."""
+        if generic.txn_number is None:
             return False
-        key = session_key(generic.lsid, op.client.login)
         session = self._service.sessions.find(key)
         return (session is not None and session.busy) or transactions.is_busy(self._service, key)
 
-    def await_first_attempt(self, generic: GenericArguments, op: OperationContext) -> None:
+    def await_first_attempt(self, key: bytes, generic: GenericArguments, op: OperationContext) -> None:
         """Waits as long as `is_under_way`. The errors of `check_interrupt`."""
         self.join(generic, op)
-        while self.is_under_way(generic, op):
+        while self.is_under_way(key, generic):
             op.check_interrupt()
             op.wait(_RETRY_POLL_S)
         op.refresh_now()
@@ -46,11 +45,9 @@ class SessionUse:
             op.session_key = session_key(generic.lsid, op.client.login)
             self._service.sessions.touch(op.session_key, op.now_ms, self._service.clock.monotonic_s())
 
-    def enter(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> Session | None:
+    def enter(self, key: bytes, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> Session | None:
         """Registers the use of the session, and begins its retryable write if the command has a `txnNumber`: then the
-        session."""
-        assert generic.lsid is not None
-        key = session_key(generic.lsid, op.client.login)
+        session. key: of the session."""
         op.session_key = key
         session = self._service.sessions.touch(key, op.now_ms, self._service.clock.monotonic_s())
         txn_number = generic.txn_number

@@ -7,20 +7,34 @@ Source: MongoDB's manual, "Database Profiler Output".
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from mongottl.document.render import render_document
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.stage import PlanNode, PlanStage, SortStage
 
 
-def summarise(op: OperationContext, plans: list[object]) -> str:
-    """The scans of the plans, as `planSummary` names them: "COLLSCAN", "IXSCAN { a: 1 }", each once."""
+class PlanSummary(NamedTuple):
+    """summary: the scans, as `planSummary` names them: "COLLSCAN", "IXSCAN { a: 1 }", each once. keys, documents: how
+    many they have examined so far."""
+
+    summary: str
+    keys: int
+    documents: int
+
+
+def summarise(op: OperationContext, plans: list[object]) -> PlanSummary:
+    """The scans of the plans, and what they have examined, by one walk over their stages."""
     scans: dict[tuple[str, bytes | None], None] = {}
+    keys = documents = 0
     for node in _scans(op, plans):
+        keys += total(node, "keysExamined")
+        documents += total(node, "docsExamined")
         while node.inputs:
             node = node.inputs[0]
         scans[node.stage, node.key_pattern()] = None
-    return ", ".join([name if pattern is None else f"{name} {render_document(pattern)}" for name, pattern in scans])
+    names = [name if pattern is None else f"{name} {render_document(pattern)}" for name, pattern in scans]
+    return PlanSummary(", ".join(names), keys, documents)
 
 
 def examined_by(op: OperationContext, plans: list[object]) -> tuple[int, int]:

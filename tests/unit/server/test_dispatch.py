@@ -105,6 +105,28 @@ def test_default_write_concern_holds_for_aggregations_that_write(setup: Setup) -
         assert flushes(setup.dispatcher.handle(aggregate, setup.client)) == expected
 
 
+def profiled(setup: Setup, op: str) -> list[dict[str, Any]]:
+    """What was profiled of the database `test`."""
+    filter = {"find": "system.profile", "filter": {"op": op}, "batchSize": 1000}
+    documents: list[dict[str, Any]] = setup.run(filter)["cursor"]["firstBatch"]
+    return documents
+
+
+def test_profiling_that_is_turned_off_ends_before_the_next_statement(setup: Setup) -> None:
+    """Another client turns it off while a command's statements are profiled, between which others run."""
+    setup.run({"profile": 2})
+    setup.service.stacks.times.together_s = 0.0
+    statements = [{"q": {"_id": number}, "u": {"$set": {"n": 1}}} for number in range(50)]
+    updating = steps_of(setup.dispatcher.handle(setup.message({"update": "c", "updates": statements}), setup.client))
+    while not profiled(setup, "update"):
+        next(updating)
+    before = len(profiled(setup, "update"))
+    assert setup.run({"profile": 0})["was"] == 2
+    assert bson.decode(run_to_end(updating))["n"] == 0
+    assert len(profiled(setup, "update")) == before < 50
+    assert setup.run({"drop": "system.profile"})["ok"] == 1.0
+
+
 def test_writes_go_on_when_the_client_leaves(setup: Setup) -> None:
     for command, expected in (
         ({"find": "c"}, True),

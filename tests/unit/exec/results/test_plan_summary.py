@@ -53,7 +53,9 @@ def test_long_filters_are_not_described(
     stage = bench.plan(filter, sort).open()
     bench.drain(stage)
     op = bench.op
-    assert summarise(op, [stage]) == summary
+    found = summarise(op, [stage])
+    assert found.summary == summary
+    assert (found.keys, found.documents) == examined_by(op, [stage])
     assert has_sort_stage(op, [stage]) == (sort is not None)
     assert examined_by(op, [stage])[1] == 10 - (filter is not BRANCHES and filter is not VALUES)
     assert seconds(lambda: noted(op, stage)) * RATIO < seconds(lambda: stage.node().planned())
