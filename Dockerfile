@@ -6,7 +6,7 @@ ARG MONGOTTL_PURE=
 COPY . /source
 # Collations need ICU. Its wheel brings ICU a second time, for programs in C, which nothing here is. Where there is no
 # wheel, PyICU is compiled, and the libraries of Debian's ICU come along.
-RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/installed '/source[geo,javascript,snappy,text,tls,web,zstd]' \
+RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/installed '/source[geo,javascript,postgresql,snappy,text,tls,web,zstd]' \
     && (pip install --no-cache-dir --root-user-action=ignore --prefix=/installed --only-binary :all: icukit-pyicu \
         || (apt-get update && apt-get install --yes --no-install-recommends g++ libicu-dev pkg-config \
             && pip install --no-cache-dir --root-user-action=ignore --prefix=/installed PyICU)) \
@@ -27,7 +27,7 @@ COPY --from=build /installed /usr/local
 # Folders where compose files mount data and scripts. The group of root may write what the user may, since a user id that
 # is chosen when a container starts (--user 12345, OpenShift) has that group.
 # An extra that is missing, or that misses a library, fails here and not when it is used.
-RUN ldconfig && python -c "import Stemmer, h11, icu, prometheus_client, quickjs, s2rst, snappy, trustme, zstandard" \
+RUN ldconfig && python -c "import Stemmer, h11, icu, prometheus_client, psycopg, quickjs, s2rst, snappy, trustme, zstandard" \
     && useradd --create-home mongottl \
     && mkdir -p /data/db /tmp/cosmos/appdata /docker-entrypoint-initdb.d \
     && chown -R mongottl:root /data /tmp/cosmos \

@@ -231,15 +231,15 @@ def test_no_circles_but_those_listed() -> None:
 
 
 SHELL = ROWS.index(("server",))
-# Modules below the shell that have sockets all the same: pairs, to speak with processes of their own.
-SOCKET_PAIRS = {"javascript.processes", "javascript.spawner"}
+# Modules below the shell that know sockets all the same: pairs, to speak with processes of their own; names of hosts.
+KNOW_SOCKETS = {"javascript.processes", "javascript.spawner", "storage.postgresql.address"}
 
 
 @pytest.mark.parametrize("module", [m for m in modules() if place_of(m)[0] < SHELL])
 def test_only_the_shell_knows_trio_and_sockets(module: str) -> None:
     for imported in imports_of(module):
         root = imported.module.partition(".")[0]
-        if root == "socket" and module in SOCKET_PAIRS:
+        if root == "socket" and module in KNOW_SOCKETS:
             continue
         assert imported.ours or root not in ("trio", "asyncio", "socket", "selectors", "ssl"), imported.line
 

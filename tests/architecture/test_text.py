@@ -34,6 +34,8 @@ OTHERS = {
     "javascript/worker.py": (1, "messages of QuickJS, shown to people"),
     "query/expr/conversion.py": (1, "$convert of binary data refuses what is no UTF-8"),
     "security/scram.py": (1, "user names in SCRAM's messages must be UTF-8"),
+    "storage/postgresql/failures.py": (2, "messages of PostgreSQL, shown to people"),
+    "storage/postgresql/local_cluster.py": (2, "messages of PostgreSQL, shown to people"),
     "wire/decode.py": (1, "names of collections in OP_QUERY must be UTF-8"),
 }
 

@@ -1,0 +1,22 @@
+"""Keeping data in a PostgreSQL server: the client, and the private server of `local-postgresql:DIR`.
+
+    engine (to come)      statements of its tables, units of work, what a failure means for them
+      │
+      ├─ pool             at most 16 connections in turn, those of transactions; reconnects, repeats within a time
+      │    └─ connection  makes one without blocking, gives it its settings, cancels and drains what was abandoned
+      │         ├─ address    the hosts of a libpq URI, looked up one by one
+      │         └─ pipeline   one exchange: all calls of a unit are sent, then all answers read
+      │              ├─ statements   what is sent: prepared by name, parameters in binary; and the rows that come back
+      │              ├─ failures     what may go wrong, by SQLSTATE, and what the engine has to do about it
+      │              └─ waiting      how all of these wait: they ask a `Waiter`, and know no event loop
+      ├─ schema           the tables, their version, and what the server and the user must be able to do
+      └─ local_cluster    starts and stops a private server
+           └─ binaries    finds PostgreSQL's programs
+
+A unit of work is one list of calls, which the server commits at its end or not at all:
+
+    [read, changed] = connection.run([FETCH.with_(…), UPDATE.with_(…)], must_end=True)
+    for document, ts, ttl in read.rows(): …
+
+Over psycopg's `pq`, a thin layer on libpq. Only modules of this package import it, so that nobody else needs it.
+"""

@@ -1,0 +1,276 @@
+"""A connection to PostgreSQL: made without blocking, used for one exchange after another, cancelled.
+
+    connect ── settings ── pipeline mode ──┬── run ──► answers                     ready again
+                                           ├── run ──► StoreFailure                ready again, or lost
+                                           └── run ──► ended by the one who waits  cancel, drain: ready again, or lost
+
+Nothing here chooses connections or repeats anything: `pool` does.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from psycopg import Error as PsycopgError
+from psycopg import pq
+
+from mongottl.document.utf8 import decode_text, encode_text
+from mongottl.storage.postgresql.address import Address
+from mongottl.storage.postgresql.failures import (
+    FORBIDDEN,
+    GONE,
+    LOGIN,
+    NO_DATABASE,
+    StoreFailure,
+    connect_failure,
+    failure_of,
+    lost,
+)
+from mongottl.storage.postgresql.pipeline import Pipeline
+from mongottl.storage.postgresql.statements import Answer, Call
+from mongottl.storage.postgresql.waiting import READABLE, WRITABLE, Waiter
+
+# The oldest server whose statements we send: 15.
+OLDEST_SERVER: Final = 150_000
+# The most that a statement may take: cancelled by the server, so that a lost client does not keep it busy.
+STATEMENT_S: Final = 30
+APPLICATION_NAME: Final = "mongottl"
+
+_READING: Final = pq.PollingStatus.READING
+_WRITING: Final = pq.PollingStatus.WRITING
+_OK: Final = pq.PollingStatus.OK
+_FAILED: Final = pq.PollingStatus.FAILED
+_IDLE: Final = pq.TransactionStatus.IDLE
+_UNKNOWN: Final = pq.TransactionStatus.UNKNOWN
+_ENDED: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+_REFUSALS: Final = frozenset({LOGIN, NO_DATABASE, FORBIDDEN})
+# Seconds for the cancellation of a statement to be sent and taken.
+_CANCEL_S: Final = 5.0
+
+# Plans are made once for all parameters, and by index alone: at a store of a few rows the planner would choose a
+# sequential scan, and keep it when there are millions. TIDs are what a purge deletes by.
+_PLANNING: Final = (
+    "SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;"
+    "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
+)
+
+
+class SessionSettings:
+    """What each connection sets. schema: where our tables are. name: what `pg_stat_activity` shows.
+
+    lock_timeout_ms: how long a statement waits for the lock of another; 0 is no limit. isolation: of its transactions.
+    """
+
+    def __init__(
+        self,
+        schema: str = "mongottl",
+        name: str = APPLICATION_NAME,
+        lock_timeout_ms: int = 20,
+        isolation: str = "read committed",
+        statement_s: int = STATEMENT_S,
+    ) -> None:
+        self.schema = schema
+        self.name = name
+        self.lock_timeout_ms = lock_timeout_ms
+        self.isolation = isolation
+        self.statement_s = statement_s
+
+    def statements(self) -> str:
+        return (
+            f"SET application_name = {literal(self.name)};"
+            f"SET search_path = {identifier(self.schema)};"
+            "SET client_encoding = 'UTF8'; SET standard_conforming_strings = on;"
+            f"{_PLANNING}"
+            f"SET statement_timeout = '{self.statement_s}s'; SET lock_timeout = '{self.lock_timeout_ms}ms';"
+            "SET idle_in_transaction_session_timeout = 0;"
+            f"SET default_transaction_isolation = {literal(self.isolation)}"
+        )
+
+
+class Connection:
+    """A connection in pipeline mode."""
+
+    def __init__(self, pg: Any, waiter: Waiter) -> None:
+        self._pg = pg
+        self._waiter = waiter
+        self._fd: int = pg.socket
+        self._pipeline = Pipeline(pg, waiter)
+        self.server_version: int = pg.server_version
+        self.backend_id: int = pg.backend_pid
+
+    def run(self, calls: Sequence[Call], must_end: bool = False) -> list[Answer]:
+        """Sends calls as one pipeline: the answer to each but SYNC. StoreFailure.
+
+        must_end: whether the operation is not interrupted while it waits, since the calls change something.
+        """
+        return self._pipeline.run(calls, must_end)
+
+    def run_one(self, call: Call) -> Answer:
+        """The answer to a single call."""
+        return self._pipeline.run((call,))[0]
+
+    @property
+    def is_lost(self) -> bool:
+        return self._pipeline.is_lost
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be used for another unit: nothing is unanswered, and no transaction is open."""
+        if self._pipeline.is_lost or self._pipeline.unanswered:
+            return False
+        status: pq.TransactionStatus = self._pg.transaction_status
+        return bool(status == _IDLE)
+
+    @property
+    def is_alive(self) -> bool:
+        """False if an unused connection was closed by the server. It may have said other things, which are read."""
+        if self._pipeline.is_lost:
+            return False
+        if self._waiter.has_input(self._fd):
+            try:
+                self._pg.consume_input()
+            except PsycopgError:
+                self._pipeline.is_lost = True
+                return False
+        return True
+
+    def settle(self, rollback: Call) -> bool:
+        """Makes it ready after an exchange that was ended in the middle: cancels, drains, ends the transaction.
+
+        Whether it is ready. It is to be closed if not.
+        """
+        pipeline = self._pipeline
+        try:
+            if pipeline.unanswered:
+                self.cancel()
+                pipeline.drain()
+            if not pipeline.is_lost and self._pg.transaction_status not in (_IDLE, _UNKNOWN):
+                pipeline.run((rollback,), must_end=True)
+        except StoreFailure:
+            pass
+        return self.is_ready
+
+    def cancel(self) -> None:
+        """Has the server cancel what it is doing for this connection. Does nothing if that cannot be sent."""
+        if pq.version() < 170_000:
+            return  # an older libpq could do it only by blocking; `statement_timeout` will
+        waiter = self._waiter
+        until_s = waiter.monotonic_s() + _CANCEL_S
+        try:
+            cancelling: Any = self._pg.cancel_conn()
+            cancelling.start()
+            status = cancelling.poll()
+            while status in (_READING, _WRITING) and waiter.monotonic_s() < until_s:
+                fd: int = cancelling.socket
+                waiter.wait_socket(fd, READABLE if status == _READING else WRITABLE, until_s, must_end=True)
+                waiter.forget_socket(fd)
+                status = cancelling.poll()
+            cancelling.finish()
+        except PsycopgError:
+            return
+
+    def close(self) -> None:
+        self._waiter.forget_socket(self._fd)
+        self._pipeline.is_lost = True
+        self._pg.finish()
+
+
+def connect(address: Address, settings: SessionSettings, waiter: Waiter, until_s: float) -> Connection:
+    """Makes a connection to the first address that takes it. StoreFailure, of the last one that was tried.
+
+    until_s: when to give up, in the waiter's time.
+    """
+    try:
+        attempts = waiter.call_in_thread(address.attempts)
+    except (OSError, ValueError) as error:
+        raise StoreFailure(GONE, str(error)) from None
+    failures: list[StoreFailure] = []
+    for attempt in attempts:
+        attempt_until_s = min(until_s, waiter.monotonic_s() + address.attempt_s)
+        try:
+            return _connect_to(attempt, settings, waiter, attempt_until_s)
+        except StoreFailure as failure:
+            failures.append(failure)
+    # One that says what is wrong is more than one that does not answer.
+    raise next((each for each in failures if each.kind in _REFUSALS), failures[-1])
+
+
+def _connect_to(attempt: bytes, settings: SessionSettings, waiter: Waiter, until_s: float) -> Connection:
+    pg = pq.PGconn.connect_start(attempt)
+    try:
+        _shake_hands(pg, waiter, until_s)
+        _set_up(pg, settings, waiter, until_s)
+        pg.enter_pipeline_mode()
+        return Connection(pg, waiter)
+    except BaseException as error:
+        pg.finish()
+        if isinstance(error, PsycopgError):
+            raise lost(str(error)) from None
+        raise
+
+
+def _shake_hands(pg: Any, waiter: Waiter, until_s: float) -> None:
+    """Connects and logs in."""
+    if pg.status == pq.ConnStatus.BAD:
+        raise connect_failure(pg.get_error_message())
+    status = _WRITING
+    while status != _OK:
+        # libpq may close the socket and open another one in `connect_poll`.
+        fd = pg.socket
+        try:
+            waiter.wait_socket(fd, READABLE if status == _READING else WRITABLE, until_s)
+        finally:
+            waiter.forget_socket(fd)
+        status = pg.connect_poll()
+        if status == _FAILED:
+            raise connect_failure(pg.get_error_message())
+        if status != _OK and waiter.monotonic_s() >= until_s:
+            raise StoreFailure(GONE, f"no answer from {_place(pg)} in time")
+
+
+def _set_up(pg: Any, settings: SessionSettings, waiter: Waiter, until_s: float) -> None:
+    """Gives a new connection its settings. StoreFailure if the server is too old."""
+    if pg.server_version < OLDEST_SERVER:
+        version = pg.server_version // 10_000
+        raise StoreFailure(FORBIDDEN, f"{_place(pg)} is PostgreSQL {version}; mongottl needs 15 or later")
+    pg.nonblocking = 1
+    pg.send_query(encode_text(settings.statements()))
+    fd = pg.socket
+    try:
+        while pg.flush():
+            waiter.wait_socket(fd, READABLE | WRITABLE, until_s)
+            pg.consume_input()
+        wrong: StoreFailure | None = None
+        while True:
+            while pg.is_busy():
+                waiter.wait_socket(fd, READABLE, until_s)
+                pg.consume_input()
+                if waiter.monotonic_s() >= until_s:
+                    raise StoreFailure(GONE, f"no answer from {_place(pg)} in time")
+            result = pg.get_result()
+            if result is None:
+                break
+            if result.status not in _ENDED and wrong is None:
+                wrong = failure_of(result, -1)
+        if wrong is not None:
+            raise wrong
+    except BaseException:
+        waiter.forget_socket(fd)
+        raise
+
+
+def _place(pg: Any) -> str:
+    host = decode_text(pg.host)
+    return host if host.startswith("/") else f"{host}:{decode_text(pg.port)}"
+
+
+def identifier(name: str) -> str:
+    """A name in SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def literal(value: str) -> str:
+    """A text in SQL. ValueError for what would need an escape."""
+    if "'" in value or "\\" in value:
+        raise ValueError(f"{value!r} cannot be written in SQL")
+    return f"'{value}'"

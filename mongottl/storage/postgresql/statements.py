@@ -1,0 +1,153 @@
+"""Statements that are prepared by name, their parameters and rows in PostgreSQL's binary format.
+
+    FETCH = Statement("fetch", "SELECT doc, ts, ttl FROM records WHERE store = $1 AND rid = $2", (INT8, INT8))
+    connection.run([FETCH.with_(int8(7), int8(rid))])[0].rows()  →  [(b"…", 1700000000, 0)]
+
+A connection prepares a statement when it is first used there. Names are unique: two statements of one name would be
+taken for each other. Tables are named without their schema, which is the connection's `search_path`.
+"""
+
+import struct
+from typing import Any, Final
+
+from mongottl.document.utf8 import encode_text
+
+# Types of PostgreSQL by their object ids, which are fixed (pg_type.dat).
+BOOL: Final = 16
+BYTEA: Final = 17
+INT8: Final = 20
+INT2: Final = 21
+INT4: Final = 23
+TEXT: Final = 25
+XID8: Final = 5069
+BYTEA_ARRAY: Final = 1001
+INT2_ARRAY: Final = 1005
+INT4_ARRAY: Final = 1007
+TEXT_ARRAY: Final = 1009
+INT8_ARRAY: Final = 1016
+
+# A parameter in binary; None is NULL.
+Parameter = bytes | None
+
+_INT2: Final = struct.Struct("!h").pack
+_INT4: Final = struct.Struct("!i").pack
+int8: Final = struct.Struct("!q").pack
+int4: Final = _INT4
+int2: Final = _INT2
+# Of an array: number of dimensions, whether there are NULLs, type of the elements, their number, number of the first.
+_ARRAY_HEAD: Final = struct.Struct("!iiIii").pack
+_EMPTY_HEAD: Final = struct.Struct("!iiI").pack
+_NULL: Final = b"\xff\xff\xff\xff"
+
+
+class Statement:
+    """name: what it is prepared as. sql: with $1, $2 … types: of these parameters."""
+
+    def __init__(self, name: str, sql: str, types: tuple[int, ...] = ()) -> None:
+        self.name = name
+        self.encoded_name = encode_text(name)
+        self.sql = sql
+        self.encoded_sql = encode_text(sql)
+        self.types = types
+        self.formats = [1] * len(types)
+
+    def with_(self, *parameters: Parameter) -> "Call":
+        """The statement with its parameters."""
+        return (self, parameters)
+
+    def __repr__(self) -> str:
+        return f"<Statement {self.name}>"
+
+
+# A statement with its parameters.
+Call = tuple[Statement, tuple[Parameter, ...]]
+
+_SYNC_STATEMENT: Final = Statement("sync", "")
+# Between the calls of two transactions that are sent at once: the first one is committed here.
+SYNC: Final[Call] = (_SYNC_STATEMENT, ())
+
+
+class Answer:
+    """What the server answers to one call."""
+
+    def __init__(self, result: Any, transformer: Any) -> None:
+        self._result = result
+        self._transformer = transformer
+
+    @property
+    def changed(self) -> int:
+        """The number of rows that were inserted, changed, deleted or returned."""
+        number: int | None = self._result.command_tuples
+        return number or 0
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The returned rows: int8 as int, bytea as bytes, text as str, NULL as None."""
+        result = self._result
+        count: int = result.ntuples
+        if count == 0:
+            return []
+        transformer = self._transformer
+        transformer.set_pgresult(result)
+        rows: list[tuple[Any, ...]] = transformer.load_rows(0, count, tuple)
+        return rows
+
+    def row(self) -> tuple[Any, ...] | None:
+        """The only row, None if there is none."""
+        rows = self.rows()
+        return rows[0] if rows else None
+
+    def value(self) -> Any:
+        """The only value of the only row."""
+        [(value,)] = self.rows()
+        return value
+
+
+def boolean(value: bool) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
+def text(value: str) -> bytes:
+    return encode_text(value)
+
+
+def int8_array(values: list[int]) -> bytes:
+    """A parameter of type INT8_ARRAY."""
+    count = len(values)
+    if not count:
+        return _EMPTY_HEAD(0, 0, INT8)
+    fields: list[int] = [8] * (2 * count)
+    fields[1::2] = values
+    return _ARRAY_HEAD(1, 0, INT8, count, 1) + struct.pack("!" + "iq" * count, *fields)
+
+
+def int4_array(values: list[int]) -> bytes:
+    """A parameter of type INT4_ARRAY."""
+    count = len(values)
+    if not count:
+        return _EMPTY_HEAD(0, 0, INT4)
+    fields: list[int] = [4] * (2 * count)
+    fields[1::2] = values
+    return _ARRAY_HEAD(1, 0, INT4, count, 1) + struct.pack(f"!{2 * count}i", *fields)
+
+
+def bytea_array(values: list[Parameter]) -> bytes:
+    """A parameter of type BYTEA_ARRAY; None is NULL."""
+    return _bytes_array(values, BYTEA)
+
+
+def text_array(values: list[str]) -> bytes:
+    """A parameter of type TEXT_ARRAY."""
+    return _bytes_array([encode_text(value) for value in values], TEXT)
+
+
+def _bytes_array(values: list[bytes] | list[Parameter], element: int) -> bytes:
+    if not values:
+        return _EMPTY_HEAD(0, 0, element)
+    parts: list[bytes] = [_ARRAY_HEAD(1, 1, element, len(values), 1)]
+    for value in values:
+        if value is None:
+            parts.append(_NULL)
+        else:
+            parts.append(_INT4(len(value)))
+            parts.append(value)
+    return b"".join(parts)
