@@ -90,7 +90,7 @@ class Running:
         generic = GenericArguments()
         request = spec.request._make(spec.parser.parse(body, [], generic))
         op = self.op(database)
-        op.extra_fields = generic.extra_fields
+        op.command = generic.sent_command()
         op.set_request_bytes(max(len(body), self.least_request_bytes))
         if max_time_ms and spec.counter == "getmore":
             op.set_await_ms(max_time_ms)

@@ -53,7 +53,7 @@ def _context_without_collation(op: OperationContext, name: str) -> ParseContext:
     context = ParseContext(
         op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps, cluster_time=op.cluster_time
     )
-    context.keeps_empty_timestamps = op.keeps_empty_timestamps
+    context.keeps_empty_timestamps = op.write_options.keeps_empty_timestamps
     context.open_scripts = op.open_scripts
     context.features = op.service.features
     return context

@@ -137,10 +137,10 @@ class CommandSpec(CommandTraits):
     def shown(self, op: OperationContext) -> bytes:
         """The command of an operation for others to see: without passwords, and with the comment of its cursor if it
         has none of its own."""
-        body = self.without_secrets(op.body)
-        if op.comment is None or find_field(body, b"comment")[0] != 0:
+        body = self.without_secrets(op.command.body)
+        if op.command.comment is None or find_field(body, b"comment")[0] != 0:
             return body
-        return encode_fields([*fields(body), ("comment", op.comment)])
+        return encode_fields([*fields(body), ("comment", op.command.comment)])
 
     def takes_default_time_limit(self, body: bytes) -> bool:
         """Whether the cluster parameter `defaultMaxTimeMS` applies: to reads that may give `maxTimeMS` for themselves.

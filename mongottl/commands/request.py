@@ -39,6 +39,7 @@ from mongottl.document.types import (
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, read_embedded, read_string
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.sent_command import NO_SEQUENCES, SentCommand
 
 # Kinds of fields. Each defines which BSON types are accepted and how the value is converted.
 ANY: Final = 0  # any type, decoded
@@ -128,6 +129,15 @@ class GenericArguments:
         self.cluster_time_at: int = 0
         # Undeclared fields, for commands that accept any.
         self.extra_fields: dict[str, Value] = {}
+
+    def sent_command(
+        self, spec: object = None, body: bytes = b"", sequences: list[tuple[str, list[bytes]]] = NO_SEQUENCES
+    ) -> SentCommand:
+        """The command that has these arguments."""
+        comment = self.comment if self.comment is not MISSING else None
+        return SentCommand(
+            spec, body, sequences, comment, self.extra_fields, self.raw_data, self.write_concern is not None
+        )
 
     def leave_session(self) -> None:
         """Forgets the session, and with it the transaction or retryable write."""

@@ -26,10 +26,11 @@ from mongottl.commands.concerns import (
 from mongottl.commands.request import GenericArguments
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.render import render_logged
-from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.reading import Reading
+from mongottl.exec.operation.session_statement import IN_TRANSACTION, retryable_write
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
@@ -83,7 +84,7 @@ class Admission:
     def wait(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> None:
         """Waits for those that go before the command, and for what it reads. The error of what is refused then."""
         self._wait_turn(spec, request, generic, op)
-        if self._service.write_block.reason is not None and spec.is_write(op.body):
+        if self._service.write_block.reason is not None and spec.is_write(op.command.body):
             _check_write_block(spec, op)
         if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
             raise refused_write()
@@ -102,49 +103,45 @@ class Admission:
             raise CommandError(40571, "OP_MSG requests require a $db argument")
         check_api_version(spec, generic, service.requires_api_version)
         if generic.api_strict:
-            check_api_strict(spec, op.body)
-        op.extra_fields = generic.extra_fields
+            check_api_strict(spec, op.command.body)
         if service.authorizes:
-            check_access(op, spec.access, spec.name, lambda: _shown(spec, op.body), request)
+            check_access(op, spec.access, spec.name, lambda: _shown(spec, op.command.body), request)
             if op.client.login is None:
                 # Strangers have no sessions: they could name those of others, and make any number of them.
                 generic.leave_session()
         if transactions.is_statement(generic):
-            op.in_transaction = True
+            op.session = IN_TRANSACTION
             transactions.check_arguments(spec, generic)
+        elif generic.txn_number is not None and generic.lsid is not None and spec.retryable:
+            op.session = retryable_write(generic.txn_number)
         if spec.admin_only and generic.database != "admin":
             raise CommandError(ErrorCode.Unauthorized, f"{spec.name} may only be run against the admin database.")
-        if generic.txn_number is not None:
-            op.retryable = spec.retryable and generic.lsid is not None and generic.autocommit is None
-        op.raw_data = generic.raw_data
-        op.comment = generic.comment if generic.comment is not MISSING else None
         if generic.max_time_ms >= 0:
             if spec.counter == "getmore":
                 op.set_await_ms(generic.max_time_ms)
             else:
                 op.set_max_time_ms(generic.max_time_ms)
-        elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(op.body):
+        elif service.cluster_parameters.default_max_time_ms > 0 and spec.takes_default_time_limit(op.command.body):
             op.limit_time(service.cluster_parameters.default_max_time_ms / MS_PER_S)
         if service.bounds.max_operation_s > 0.0:
             op.bound_time(service.bounds.max_operation_s)
         if generic.read_concern is not None:
-            read_concern = parse_read_concern(spec, generic.read_concern, op.in_transaction)
-            op.read_level = read_concern.level
+            read_concern = parse_read_concern(spec, generic.read_concern, op.session.in_transaction)
+            op.reading = Reading(read_concern.level)
             if read_concern.after is not None:
                 reach_cluster_time(op, read_concern.after)
-            if read_concern.level == "snapshot" and not op.in_transaction:
+            if read_concern.level == "snapshot" and not op.session.in_transaction:
                 snapshot_reads.enter(op, read_concern.at)
 
     def _write_concern(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> WriteConcern | None:
         """The write concern of a command, or the default one; None if it neither delays nor changes the reply."""
         given = generic.write_concern
         default = self._service.concern_defaults.write
-        if given is None and default is not None and spec.is_write(op.body):
+        if given is None and default is not None and spec.is_write(op.command.body):
             given = default
         if given is None:
             return None
-        concern = parse_write_concern(spec, given, spec.is_write(op.body))
-        op.has_write_concern = generic.write_concern is not None
+        concern = parse_write_concern(spec, given, spec.is_write(op.command.body))
         if self._has_gateway:
             concern.error = None  # Cosmos DB takes any number of members and any mode, and waits for its own quorum
         return concern if concern.durable or concern.silent or concern.error is not None else None
@@ -152,15 +149,20 @@ class Admission:
     def _wait_turn(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> None:
         """Waits for those that go before the command. Its time is the one at which the wait ends."""
         service = self._service
-        if (service.exclusive or service.fsync_locks) and waits.is_locked(op) and spec.is_write(op.body):
+        if (service.exclusive or service.fsync_locks) and waits.is_locked(op) and spec.is_write(op.command.body):
             self._wait(generic, op, partial(waits.until_unlocked, op), is_queued=True)
-        if spec.exclusive and len(service.transactions) and not op.in_transaction and spec.is_write(op.body):
+        if (
+            spec.exclusive
+            and len(service.transactions)
+            and not op.session.in_transaction
+            and spec.is_write(op.command.body)
+        ):
             self._wait(generic, op, partial(transactions.await_users, op, request), is_queued=True)
-        elif service.transactions.waiting_changes and op.in_transaction:
+        elif service.transactions.waiting_changes and op.session.in_transaction:
             named = transactions.statement_namespaces(spec, op, request)
             if transactions.change_ahead(service, generic, op, named) is not None:
                 wait = partial(transactions.await_change, generic, op, named)
-                self._wait(generic, op, wait, is_queued=spec.is_write(op.body))
+                self._wait(generic, op, wait, is_queued=spec.is_write(op.command.body))
 
     def _wait(self, generic: GenericArguments, op: OperationContext, wait: Callable[[], None], is_queued: bool) -> None:
         """is_queued: whether the command counts meanwhile as a writer that waits for others."""

@@ -25,7 +25,7 @@ class CommandLog:
         if watch is None:
             return
         if not spec.restores:
-            if spec.is_write(op.body):
+            if spec.is_write(op.command.body):
                 watch.note_write(op.client)
             return
         shared = watch.note_reset(op.client, self._service.clients)
@@ -45,17 +45,17 @@ class CommandLog:
         """Logs a command at its end. error_code: 0 if it has succeeded."""
         attributes: dict[str, object] = {"command": name, "ns": op.used_namespace or f"{op.database}.$cmd"}
         if op.used_namespace:
-            attributes["durationMicros"] = op.elapsed_micros() if error_code else op.used_micros
+            attributes["durationMicros"] = op.elapsed_micros() if error_code else op.profile.used_micros
         if error_code:
             attributes["errCode"] = error_code
-        if op.meter is not None:
-            attributes["requestCharge"] = op.charge / HUNDREDTHS
+        if op.cost.meter is not None:
+            attributes["requestCharge"] = op.cost.charge / HUNDREDTHS
         self._log.info("command", "Command", f"conn{op.client.connection_id}", **attributes)
 
     def refused_statements(self, spec: CommandSpec, op: OperationContext) -> None:
         """Logs what can be done about the statements of a command that were refused."""
-        for place, advice in op.statement_advice.items():
-            entry = op.statement_errors[place]
+        for place, advice in op.profile.statement_advice.items():
+            entry = op.profile.statement_errors[place]
             assert isinstance(entry, dict)
             self.refused(Refusal(spec.name, op.used_namespace, int(str(entry["code"])), advice), op.client)
 

@@ -77,7 +77,7 @@ class Dispatcher:
 
     def _describe(self, op: OperationContext) -> RunningOperation:
         """Registers an operation for currentOp and killOp, without passwords."""
-        spec = op.spec
+        spec = op.command.spec
         assert isinstance(spec, CommandSpec)
         stack = self.service.stacks.present
         started_s = self.service.clock.monotonic_s() if stack is None else stack.started_s
@@ -172,15 +172,13 @@ class Dispatcher:
                 self._unsettled.settle()
                 self._unsettled = None
             op = OperationContext(self.service, client, generic.database)
-            op.sequences = sequences
             op.set_request_bytes(message.size_bytes)
             cluster_clock = self.service.cluster_clock
             if op.now_s >= cluster_clock.idle_due_s:
                 cluster_clock.tick(op.now_ms)
             if generic.cluster_time_at and (client.login is not None or not self.service.authorizes):
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
-            op.body = body
-            op.spec = spec
+            op.command = generic.sent_command(spec, body, sequences)
             request = spec.request._make(values)
             stacks = self.service.stacks
             if stacks.present is None and not self._admission.is_prompt(spec, request, generic, op):
@@ -202,7 +200,7 @@ class Dispatcher:
     def _run(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bytes:
         service = self.service
         if service.profiler.attentive or service.observation is not None:
-            op.began_s = service.clock.monotonic_s()
+            op.profile.began_s = service.clock.monotonic_s()
         metrics = service.metrics
         if not spec.counts_statements:
             metrics.operations[spec.counter] += 1
@@ -210,7 +208,7 @@ class Dispatcher:
         concern = self._admission.check(spec, request, generic, op)
         fail_point: FailCommand | None = None
         if service.fail_points.fails_commands():
-            fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, op.body))
+            fail_point = service.fail_points.triggered(spec.names, app_name(op, spec, op.command.body))
             if fail_point is not None:
                 self._sessions.join(generic, op)
                 begin_failing(fail_point, op)
@@ -244,7 +242,7 @@ class Dispatcher:
                     return self._replies.succeeded(spec, op, inactive_batch(spec, op, request, inactive))
                 if session is not None:
                     session.busy = True
-                transaction = op.transaction
+                transaction = op.session.transaction
                 if transaction is not None:
                     transaction.busy = True
             elif generic.txn_number is not None:

@@ -76,10 +76,10 @@ def labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
 
 def _labels_of(name: str, op: OperationContext, code: int) -> tuple[str, ...]:
     """The labels of the latest version."""
-    if op.in_transaction:
+    if op.session.in_transaction:
         return transactions.labels_of(COMMANDS.get(name), code)
-    if op.reads_changes and code in RESUMABLE_CHANGE_STREAM_CODES:
+    if op.reading.follows_changes and code in RESUMABLE_CHANGE_STREAM_CODES:
         return (RESUMABLE_CHANGE_STREAM_LABEL,)
-    if op.reads_changes and code in NON_RESUMABLE_CHANGE_STREAM_CODES:
+    if op.reading.follows_changes and code in NON_RESUMABLE_CHANGE_STREAM_CODES:
         return (NON_RESUMABLE_CHANGE_STREAM_LABEL,)
-    return (RETRYABLE_WRITE_LABEL,) if op.retryable and code in RETRYABLE_WRITE_CODES else ()
+    return (RETRYABLE_WRITE_LABEL,) if op.session.txn_number is not None and code in RETRYABLE_WRITE_CODES else ()

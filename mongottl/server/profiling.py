@@ -22,7 +22,8 @@ from mongottl.document.render import render_logged
 from mongottl.document.splice import frame
 from mongottl.document.types import ARRAY, BINARY, DOCUMENT, STRING, Date, Int64, Value
 from mongottl.document.walk import ElementCursor, fields, get_value
-from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.profile import MAX_NOTED_PLANS
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.state.observation import SlowCommand
 from mongottl.exec.state.profiler import EVERYTHING, OFF
@@ -75,7 +76,7 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
             shape = _shape(get_value(first, "command"))[:_MAX_SHAPE]
             service.observation.record_slow(_slow_command(service, op, first, micros), shape)
         _log_slow(log, spec, op, first, micros)
-    if settings.level == OFF or op.began_s < settings.since_s:
+    if settings.level == OFF or op.profile.began_s < settings.since_s:
         return
     try:
         _store(service, op, itertools.chain([first], documents))
@@ -138,10 +139,10 @@ def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
     name = spec.statements_field
     if not name:
         return []
-    for identifier, documents in op.sequences:
+    for identifier, documents in op.command.sequences:
         if identifier == name:
             return documents
-    given = get_value(op.body, name)
+    given = get_value(op.command.body, name)
     return [statement for statement in given if isinstance(statement, bytes)] if isinstance(given, list) else []
 
 
@@ -212,21 +213,22 @@ def _beginning(buf: bytes, start: int, most: int) -> bytes:
 def _plans(spec: CommandSpec, op: OperationContext, single: bool) -> tuple[str, dict[str, Value]]:
     """The `planSummary`, or an empty text, and `keysExamined` and `docsExamined`, but for those of `$lookup` and other
     joins; without these if they are those of several statements, or not known."""
+    profile = op.profile
     keys = documents = 0
-    if op.plans:
+    if profile.plans:
         from mongottl.exec.results.plan_summary import summarise  # imported with the first plan
 
-        summary, keys, documents = summarise(op, op.plans)
-    elif op.lookups_by_id:
+        summary, keys, documents = summarise(op, profile.plans)
+    elif profile.lookups_by_id:
         summary = "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
     else:
         return "", {}
-    before = op.examined_before
-    if not single or before is None or len(op.plans) > MAX_NOTED_PLANS:
+    before = profile.examined_before
+    if not single or before is None or len(profile.plans) > MAX_NOTED_PLANS:
         return summary, {}
     return summary, {
-        "keysExamined": keys - before[0] + op.found_by_id,
-        "docsExamined": documents - before[1] + op.found_by_id,
+        "keysExamined": keys - before[0] + profile.found_by_id,
+        "docsExamined": documents - before[1] + profile.found_by_id,
     }
 
 
@@ -322,8 +324,8 @@ def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes
         number = get_value(document, name)
         if isinstance(number, int):
             attributes[name] = int(number)
-    if op.meter is not None:
-        attributes["requestCharge"] = op.charge / HUNDREDTHS
+    if op.cost.meter is not None:
+        attributes["requestCharge"] = op.cost.charge / HUNDREDTHS
     attributes["reslen"] = get_value(document, "responseLength")
     attributes["remote"] = op.client.remote
     attributes["protocol"] = "op_msg"

@@ -50,9 +50,9 @@ class Replies:
 
     def succeeded(self, spec: CommandSpec, op: OperationContext, reply: Reply, executed: Reply | None = None) -> bytes:
         """The reply of a command that has succeeded, as bytes. executed: what it was before it was made silent."""
-        if op.retryable:
+        if op.session.txn_number is not None:
             _check_connection(op)
-        if op.transaction is not None:
+        if op.session.transaction is not None:
             transactions.leave(self._service, op, reply)
         if op.used_namespace:
             op.record_usage(spec.latency, spec.counter)
@@ -64,24 +64,24 @@ class Replies:
             self._last_errors.note_reply(op, spec, reply if executed is None else executed)
         if isinstance(reply, dict):
             reply.setdefault("ok", _OK)
-            if op.snapshot_time is not None:
+            if op.reading.snapshot_time is not None:
                 holder = reply.get("cursor", reply)
                 assert isinstance(holder, dict)
-                holder["atClusterTime"] = op.snapshot_time
+                holder["atClusterTime"] = op.reading.snapshot_time
             reply = encode(self._dialect.with_reply_type(spec.name, reply))
-        if op.in_transaction and self._service.config.is_sharded:
+        if op.session.in_transaction and self._service.config.is_sharded:
             # A mongos names the shard that knows the outcome; drivers send the document back as it is.
             token = encode({"recoveryShardId": self._service.config.replica_set})
             reply = frame(reply[4:-1] + element(DOCUMENT, b"recoveryToken", token))
         check_size(reply)
         if self._service.observation is not None:
             self._service.observation.record(spec.name, op.working_micros())
-            if op.statement_errors:
+            if op.profile.statement_errors:
                 _note_statement_errors(self._service.observation, spec, op)
-        if op.statement_advice:
+        if op.profile.statement_advice:
             self._lines.refused_statements(spec, op)
         profiler = self._service.profiler
-        if op.used_micros >= profiler.slow_micros or profiler.attentive:
+        if op.profile.used_micros >= profiler.slow_micros or profiler.attentive:
             note_operation(self._service, self._log, spec, op, reply)
         if spec.writes and spec.latency == "commands" and not spec.ends_transaction:
             self._service.commit_log.pass_metadata_write()
@@ -130,7 +130,7 @@ class Replies:
             self._log.error("storage", "The storage engine failed", command=name, error=str(error))
         if isinstance(error, WRITE_CONFLICTS):
             metrics.write_conflicts += 1
-        if op is not None and op.transaction is not None:
+        if op is not None and op.session.transaction is not None:
             transactions.leave(self._service, op, None)
         failure = command_error(error)
         if failure is None:
@@ -147,7 +147,7 @@ class Replies:
         observation = self._service.observation
         if observation is not None:
             observation.record_error(known, namespace, failure.code, failure.message, failure.advice)
-            if op is not None and op.began_s:
+            if op is not None and op.profile.began_s:
                 observation.record(known, op.working_micros())
         if failure.advice:
             self._lines.refused(Refusal(name, namespace, failure.code, failure.advice), client)
@@ -160,7 +160,7 @@ class Replies:
         if op is not None and self._log.settings.command_verbosity:
             self._lines.ended(name, op, failure.code)
         spec = COMMANDS.get(name)
-        if op is not None and spec is not None and op.body:
+        if op is not None and spec is not None and op.command.body:
             profiler = self._service.profiler
             if profiler.attentive or op.elapsed_micros() >= profiler.slow_micros:
                 note_operation(self._service, self._log, spec, op, reply)
@@ -168,8 +168,8 @@ class Replies:
 
 
 def _note_statement_errors(observation: Observation, spec: CommandSpec, op: OperationContext) -> None:
-    advice = op.statement_advice
-    for place, entry in enumerate(op.statement_errors):
+    advice = op.profile.statement_advice
+    for place, entry in enumerate(op.profile.statement_errors):
         if isinstance(entry, dict) and isinstance(entry.get("code"), int):
             text = str(entry.get("errmsg", ""))
             observation.record_statement_error(

@@ -51,7 +51,7 @@ class SessionUse:
         op.session_key = key
         session = self._service.sessions.touch(key, op.now_ms, self._service.clock.monotonic_s())
         txn_number = generic.txn_number
-        if op.in_transaction:
+        if op.session.in_transaction:
             transactions.enter(self._service, spec, generic, op)
             return None
         if txn_number is None:
@@ -66,7 +66,6 @@ class SessionUse:
             )
         self._dialect.check_retryable_write()
         transactions.before_retryable_write(self._service, key, txn_number)
-        op.txn_number = txn_number
         op.recovery_unit.retryable_write = self._service.sessions.begin_write(session, txn_number)
         return session
 

@@ -34,6 +34,7 @@ from mongottl.errors import (
     ErrorCode,
 )
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.session_statement import REPEATED_COMMIT, statement_of
 from mongottl.exec.operation.transaction_unit import abort, abort_expired, abort_open, begin
 from mongottl.exec.operation.transaction_unit import enter as enter_transaction
 from mongottl.exec.running.signal import Signal
@@ -144,7 +145,7 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
     elif (latest is None or latest.number < number) and _is_committed(session, number):
         if not spec.repeats_commit:
             raise _committed(number)
-        op.repeats_commit = True
+        op.session = REPEATED_COMMIT
         return
     elif number > newest or latest is None or latest.number != number:
         raise service.dialect.transaction_ended(
@@ -155,14 +156,14 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
     elif latest.state == COMMITTED:
         if not spec.repeats_commit:
             raise _committed(number)
-        op.transaction = latest
+        op.session = statement_of(latest)
         return
     elif not latest.in_progress:
         why = f": {latest.why_aborted}" if latest.why_aborted else "."
         text = f"Transaction with {{ txnNumber: {number} }} has been aborted{why}"
         raise service.dialect.transaction_ended(text, is_out_of_time=latest.timed_out)
     if spec.ends_transaction:
-        op.transaction = latest
+        op.session = statement_of(latest)
     else:
         enter_transaction(op, latest)
 
@@ -309,7 +310,7 @@ def before_retryable_write(service: ServiceContext, key: bytes, number: int) -> 
 def leave(service: ServiceContext, op: OperationContext, reply: dict[str, Value] | bytes | None) -> None:
     """Ends a statement. reply: None if it failed. A failed statement aborts its transaction, as does one of which a
     write failed, and one that has outlived the transaction's time."""
-    transaction = op.transaction
+    transaction = op.session.transaction
     if transaction is None or not transaction.in_progress:
         return
     transaction.active_s += service.clock.monotonic_s() - transaction.active_since_s

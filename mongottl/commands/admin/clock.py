@@ -97,7 +97,7 @@ def reset_clock(op: OperationContext, request: ResetClockRequest) -> Reply:
 
 def _moved(op: OperationContext) -> Reply:
     """Deletes what has expired on a clock that was moved, and replies."""
-    op.latest_ms = 0  # the time by which the clock was moved is not the command's
+    op.lift_time_bound()  # the time by which the clock was moved is not the command's
     deleted = reap_after_clock_change(op.service)
     op.check_interrupt()
     return {"now": Date(op.service.clock.now_ms()), "ttlDeleted": deleted if deleted < 2**31 else Int64(deleted)}

@@ -29,7 +29,7 @@ class CurrentOpRequest(NamedTuple):
 
 def _current_op_needs(op: OperationContext, request: CurrentOpRequest) -> list[Need]:
     """Everybody may list their own operations."""
-    return [] if is_true(op.extra_fields.get("$ownOps", False)) else cluster_needs("inprog")
+    return [] if is_true(op.command.extra_fields.get("$ownOps", False)) else cluster_needs("inprog")
 
 
 @command(
@@ -48,7 +48,7 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
     """
     everything = False
     filter: list[tuple[str, Value]] = []
-    for name, value in op.extra_fields.items():
+    for name, value in op.command.extra_fields.items():
         if name == "$all":
             everything = is_true(value)
         elif name not in ("$ownOps", "$truncateOps"):
@@ -57,8 +57,8 @@ def current_op(op: OperationContext, request: CurrentOpRequest) -> Reply:
         idle_connections=everything,
         idle_sessions=True,
         idle_cursors=False,
-        truncate=is_true(op.extra_fields.get("$truncateOps", False)),
-        own_only=is_true(op.extra_fields.get("$ownOps", False)),
+        truncate=is_true(op.command.extra_fields.get("$truncateOps", False)),
+        own_only=is_true(op.command.extra_fields.get("$ownOps", False)),
     )
     match = parse_match(encode_fields(filter), ParseContext(op.now_ms))
     return {"inprog": [described for described in describe_operations(op, options) if match.matches(described)]}

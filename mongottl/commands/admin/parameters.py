@@ -433,7 +433,7 @@ def get_parameter(op: OperationContext, request: GetParameterRequest) -> Reply:
         for name, parameter in SERVER_PARAMETERS.items()
         if not parameter.test_only or op.service.config.enable_test_commands
     ]
-    names = sorted(known) if everything else [name for name in op.extra_fields if name in known]
+    names = sorted(known) if everything else [name for name in op.command.extra_fields if name in known]
     if not names:
         raise CommandError(ErrorCode.InvalidOptions, "no option found to get")
     found: dict[str, Value] = {}
@@ -484,10 +484,10 @@ def set_parameter(op: OperationContext, request: SetParameterRequest) -> Reply:
     previous value of the last parameter. InvalidOptions (72) without a parameter, or for one that is unknown or not
     settable at run time; BadValue (2) and TypeMismatch (14) for an invalid value; parameters before it are changed.
     """
-    if not op.extra_fields:
+    if not op.command.extra_fields:
         raise CommandError(ErrorCode.InvalidOptions, "no option found to set, use help:true to see options ")
     writers: list[tuple[Writer, Value]] = []
-    for name, value in op.extra_fields.items():
+    for name, value in op.command.extra_fields.items():
         parameter = SERVER_PARAMETERS.get(name)
         if parameter is None:
             raise CommandError(

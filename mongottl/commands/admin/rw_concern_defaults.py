@@ -62,7 +62,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
     BadValue (2) without either, for a level that cannot be a default, and for a write concern without acknowledgement
     or without `w`; UnknownReplWriteConcern (79) for an unknown mode, in the command's own write concern, too.
     """
-    own = get_value(op.body, "writeConcern") if op.body else MISSING
+    own = get_value(op.command.body, "writeConcern") if op.command.body else MISSING
     if isinstance(own, bytes):
         _check_mode(get_value(own, "w"))
     if request.read is None and request.write is None:

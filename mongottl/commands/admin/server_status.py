@@ -50,10 +50,10 @@ def server_status(op: OperationContext, request: ServerStatusRequest) -> Reply:
     if not op.service.dialect.describes_as_mongodb():
         return {}
     reply = describe_server(op)
-    for name, included in op.extra_fields.items():
+    for name, included in op.command.extra_fields.items():
         if name not in _ALWAYS and not is_true(included):
             reply.pop(name, None)
-    if is_true(op.extra_fields.get("mirroredReads", MISSING)):
+    if is_true(op.command.extra_fields.get("mirroredReads", MISSING)):
         reply["mirroredReads"] = {"seen": Int64(0), "sent": Int64(0)}
     return reply
 

@@ -28,9 +28,9 @@ class AbortTransactionRequest(NamedTuple):
 
 def _transaction(op: OperationContext, name: str) -> Transaction:
     """The transaction that the command names. CommandFailed (125) outside a transaction."""
-    if op.transaction is None:
+    if op.session.transaction is None:
         raise CommandError(ErrorCode.CommandFailed, f"{name} must be run within a transaction")
-    return op.transaction
+    return op.session.transaction
 
 
 @command(
@@ -50,7 +50,7 @@ def commit(op: OperationContext, request: CommitTransactionRequest) -> Reply:
 
     WriteConflict (112), labelled TransientTransactionError, if the transaction cannot be committed any more.
     """
-    if op.repeats_commit:
+    if op.session.repeats_commit:
         return {}
     transaction = _transaction(op, "commitTransaction")
     if transaction.in_progress:

@@ -24,6 +24,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import first_field_name, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.plan_cache import QueryShape
 from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import plan_aggregation
@@ -73,8 +74,8 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Reply:
     """A cursor over the results of the pipeline. FailedToParse (9) without `cursor`."""
     op.check_database()
     batch_size = -1 if request.cursor is None else read_batch_size("cursor", request.cursor, -1)
-    op.bypass_validation = request.bypass
-    if request.explain and op.has_write_concern:
+    op.write_options = write_options(request.bypass)
+    if request.explain and op.command.has_write_concern:
         raise CommandError(ErrorCode.FailedToParse, "Aggregation explain does not support the 'writeConcern' option")
     if request.cursor is None and not request.explain:
         raise CommandError(
@@ -104,7 +105,7 @@ def aggregate(op: OperationContext, request: AggregateRequest) -> Reply:
     if specs and specs[0].name == "$documents" and isinstance(request.collection, str):
         raise CommandError(ErrorCode.InvalidNamespace, "$documents is only valid with {aggregate: 1}")
     if watches and not request.explain:
-        op.reads_changes = True
+        op.reading = op.reading.of_changes()
         if collection is not None and collection.time_series is not None:
             raise CommandError(
                 ErrorCode.CommandNotSupportedOnView, f"Namespace {collection.namespace} is a timeseries collection"

@@ -27,6 +27,7 @@ from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import find_field, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.write.modifying import Selection, delete_one, update_one
 from mongottl.oplog import operations as ops
 from mongottl.oplog.operations import Operation, contained, read_operation
@@ -139,7 +140,7 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Reply:
     """
     _check_options(op, request)
     operations = _flattened(op, request.operations, 0)
-    op.bypass_validation = request.bypass
+    op.write_options = write_options(request.bypass)
     results: list[Value] = []
     home = op.database
     for operation in operations:
@@ -174,7 +175,7 @@ def _check_options(op: OperationContext, request: ApplyOpsRequest) -> None:
         raise CommandError(_NO_PARTIAL, "applyOps command can't have 'partialTxn' field")
     if request.size is not None:
         raise CommandError(_NO_COUNT, "applyOps command can't have 'count' field")
-    if "preCondition" in op.extra_fields:
+    if "preCondition" in op.command.extra_fields:
         raise CommandError(_NO_PRECONDITION, "applyOps command no longer supports the 'preCondition' option")
     if request.always_upsert:
         raise CommandError(_NO_UPSERT, "applyOps command no longer supports the 'alwaysUpsert' option")

@@ -58,6 +58,7 @@ from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
@@ -206,8 +207,7 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Reply:
     With `errorsOnly` only failed operations. BadValue (2) for an index beyond `nsInfo` or an empty `nsInfo`,
     InvalidNamespace (73) for an invalid name in it, InvalidLength (16) for no or too many operations.
     """
-    op.bypass_validation = request.bypass
-    op.keeps_empty_timestamps = request.keep_empty_timestamps
+    op.write_options = write_options(request.bypass, request.keep_empty_timestamps)
     check_batch(op, len(request.operations))
     if not request.namespaces:
         raise CommandError(ErrorCode.BadValue, "bulkWrite needs at least one entry in nsInfo")
@@ -219,7 +219,7 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Reply:
         namespace = Namespace._make(_NAMESPACE.parse(described, [], None))
         database, name = split_namespace(namespace.name, op.catalog.naming)
         check_new_collection_name(database, name, op.catalog.naming)
-        if op.raw_data:
+        if op.command.raw_data:
             check_raw_data(op, database, name)
         namespaces.append((database, name))
         uuids.append(namespace.collection_uuid)
@@ -241,7 +241,7 @@ def _parsed(op: OperationContext, index: int, operation: bytes, namespaces: list
     parsed: Operation = kind._make(parser.parse(operation, [], None))
     if parsed.namespace_index >= len(namespaces):
         raise CommandError(ErrorCode.BadValue, f"BulkWrite ops entry {index} has an invalid nsInfo index.")
-    if op.txn_number is not None and not isinstance(parsed, InsertOperation) and parsed.multi:
+    if op.session.txn_number is not None and not isinstance(parsed, InsertOperation) and parsed.multi:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use retryable writes with multi=true")
     return parsed
 

@@ -119,7 +119,7 @@ def _run_deletes(
 ) -> Reply:
     errors = WriteErrors(op)
     deleted = 0
-    gate = op.gate
+    gate = op.cost.gate
     for index, statement in enumerate(statements):
         if index:
             op.give_way()
@@ -155,7 +155,7 @@ def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let:
     """Executes one statement of `delete`; how many documents it deleted."""
     op.count_statements("delete")
     context = context_of(op, name, let, statement.collation)
-    if statement.limit == 0 and op.txn_number is not None:
+    if statement.limit == 0 and op.session.txn_number is not None:
         raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with limit=0")
     match = op.compute(lambda: parse_match(statement.query, context, near=True))
     selection = Selection(op.catalog.lookup(op.database, name, time_series=True), match, None, statement.hint)

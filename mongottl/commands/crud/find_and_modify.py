@@ -35,6 +35,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.sessions.retryable_writes import other_write
 from mongottl.exec.write.modifying import (
@@ -101,8 +102,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
     InvalidOptions (72) for updates in time series collections.
     """
     check_request(request)
-    op.bypass_validation = request.bypass
-    op.keeps_empty_timestamps = request.keep_empty_timestamps
+    op.write_options = write_options(request.bypass, request.keep_empty_timestamps)
     check_uuid_of(op, "findAndModify", request.collection_uuid, request.collection)
     collection = op.catalog.lookup(op.database, request.collection, time_series=True)
     if collection is not None and collection.time_series is not None and not request.remove:

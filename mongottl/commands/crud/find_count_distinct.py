@@ -206,7 +206,7 @@ class _ParsedFind:
 
 def _is_piped(op: OperationContext, collection: Collection | None) -> bool:
     """Whether mongod reads a collection by a pipeline, with its errors: a time series collection."""
-    return collection is not None and collection.time_series is not None and not op.raw_data
+    return collection is not None and collection.time_series is not None and not op.command.raw_data
 
 
 def _find_many(op: OperationContext, collection: Collection | None, request: FindRequest) -> Reply:

@@ -93,17 +93,17 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Reply:
         if op.session_key is None:
             raise CommandError(50737, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a session, without an lsid")
         raise CommandError(50738, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different session")
-    if cursor.transaction is not op.transaction:
+    if cursor.transaction is not op.session.transaction:
         if cursor.transaction is None:
             raise CommandError(
                 50739, f"{_NOT_YOURS} {int(cursor_id)}, which was not created in a transaction, in a transaction"
             )
-        if op.transaction is None:
+        if op.session.transaction is None:
             raise CommandError(
                 50740, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a transaction, without a txnNumber"
             )
         raise CommandError(50741, f"{_NOT_YOURS} {int(cursor_id)}, which was created in a different transaction")
-    if op.has_max_time and not cursor.await_data:
+    if op.limits.await_s >= 0.0 and not cursor.await_data:
         raise CommandError(ErrorCode.BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor")
     if cursor.in_use:
         raise CommandError(CURSOR_IN_USE, f"cursor id {int(cursor_id)} is already in use")
@@ -113,27 +113,27 @@ def get_more(op: OperationContext, request: GetMoreRequest) -> Reply:
     if cursor.scripts is not None:
         op.continue_scripts(cursor.scripts)
     if cursor.memory is not None:
-        op.continue_memory(cursor.memory)
-        op.files_used = cursor.files
-    if op.comment is None:
-        op.comment = cursor.comment
+        op.resources.take_over(cursor.memory, cursor.files)
+    if op.command.comment is None and cursor.comment is not None:
+        op.command = op.command.with_comment(cursor.comment)
     if cursor.running_query is not None:
-        op.running_query = cursor.running_query
+        op.profile.running_query = cursor.running_query
         cursor.running_query.in_reply = True
-    op.plans = cursor.plans
-    op.examined_before = examined_by(op, cursor.plans) if op.began_s else None
+    op.profile.plans = cursor.plans
+    op.profile.examined_before = examined_by(op, cursor.plans) if op.profile.began_s else None
     return _next_page(op, cursor, request.batch_size)
 
 
 def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> Reply:
     registry = op.service.cursors
     tail = cursor.tail
-    op.reads_changes = tail is not None and tail.reads_changes
+    if tail is not None and tail.reads_changes:
+        op.reading = op.reading.of_changes()
     if cursor.why_dead:
         registry.close(cursor)
         cursor.check_alive()
     cursor.in_use = True
-    await_s = op.await_s if op.await_s >= 0.0 else DEFAULT_AWAIT_S
+    await_s = op.limits.await_s if op.limits.await_s >= 0.0 else DEFAULT_AWAIT_S
     limited = cursor.time_left_s >= 0.0 and (tail is None or not tail.await_data)
     try:
         op.service.fail_points.fail_get_more()
@@ -156,7 +156,7 @@ def _next_page(op: OperationContext, cursor: ClientCursor, batch_size: int) -> R
         registry.close(cursor)
         cursor_id = 0
     else:
-        cursor.files = op.files_used
+        cursor.files = op.resources.files_used
         registry.count(cursor)
         make_room(op)
     reply: dict[str, Value] = {"nextBatch": page.documents()}

@@ -19,6 +19,7 @@ from mongottl.commands.registry import Reply, command
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.running.gate import Gate
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.write.waiting import await_transaction
@@ -58,8 +59,7 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply:
     """
     documents = request.documents
     check_batch(op, len(documents))
-    op.bypass_validation = request.bypass
-    op.keeps_empty_timestamps = request.keep_empty_timestamps
+    op.write_options = write_options(request.bypass, request.keep_empty_timestamps)
     write = number_statements(op, "insert", len(documents), request.statement_id, request.statement_ids)
     refused = refused_by_uuid(
         op, "insert", request.collection_uuid, request.collection, len(documents), request.ordered
@@ -107,7 +107,7 @@ def _insert_many(op: OperationContext, request: InsertRequest, write: RetryableW
     errors = WriteErrors(op)
     inserted = 0
     start = 0
-    gate = op.gate
+    gate = op.cost.gate
     while start < len(documents):
         if gate is None:
             chunk = next_chunk(documents, start)

@@ -16,6 +16,7 @@ from mongottl.document.types import MISSING, Missing, Value, type_code_of, type_
 from mongottl.document.walk import fields, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.planner import make_plan
 from mongottl.exec.results.aggregation import plan_aggregation
 from mongottl.exec.results.cursors import ClientCursor
@@ -197,7 +198,7 @@ def map_reduce(op: OperationContext, request: MapReduceRequest) -> Reply:
     op.check_database()
     collection = op.catalog.lookup(op.database, request.collection)
     output = parse_output(op.database, request.out)
-    op.bypass_validation = request.bypass
+    op.write_options = write_options(request.bypass)
     context = context_of(op, request.collection, collation=request.collation)
     specs = op.compute(lambda: map_reduce_stages(request, output, context))
     plan = make_plan(op, collection, lambda: plan_aggregation(op, collection, specs, collation=context.collation))

@@ -16,7 +16,8 @@ from mongottl.commands.request import GenericArguments
 from mongottl.document.build import encode_fields
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value, is_empty
-from mongottl.exec.operation.context import MAX_NOTED_PLANS, OperationContext
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.profile import MAX_NOTED_PLANS
 from mongottl.exec.plan.described_shape import Shaper
 from mongottl.exec.plan.shape import query_shape_hash
 from mongottl.exec.results.plan_summary import examined_by, has_sort_stage
@@ -44,14 +45,14 @@ def note_query(spec: CommandSpec, op: OperationContext, reply: bytes, micros: in
 
     Of a change stream each command is an execution, since the stream has no end.
     """
-    query = op.running_query if spec.name == "getMore" else _begin(spec, op)
+    query = op.profile.running_query if spec.name == "getMore" else _begin(spec, op)
     if query is None:
         return
     cursor = get_value(reply, "cursor")
     cursor_id = get_value(cursor, "id") if isinstance(cursor, bytes) else 0
     query.add(micros, _returned(reply, cursor), _examined(op), op.service.clock.now_ms())
     open_cursor = op.service.cursors.find(cursor_id) if isinstance(cursor_id, int) and cursor_id else None
-    if open_cursor is None or op.reads_changes:
+    if open_cursor is None or op.reading.follows_changes:
         query.end()
     if open_cursor is not None:
         open_cursor.running_query = query
@@ -59,17 +60,20 @@ def note_query(spec: CommandSpec, op: OperationContext, reply: bytes, micros: in
 
 def _begin(spec: CommandSpec, op: OperationContext) -> RunningQuery | None:
     store = op.service.profiler.query_stats
-    if spec.name not in _SHAPES or get_value(op.body, "explain") is True:
+    body = op.command.body
+    if spec.name not in _SHAPES or get_value(body, "explain") is True:
         return None
-    if not store.takes(op.service.clock.monotonic_s(), len(op.body) > _MAX_COMMAND_BYTES):
+    if not store.takes(op.service.clock.monotonic_s(), len(body) > _MAX_COMMAND_BYTES):
         return None
-    given = fields(op.body)
+    given = fields(body)
     key = encode_fields([("queryShape", described_shape(op.database, spec.name, given)), *_rest_of_key(op, given)])
     shape_hash = store.shape_hash_of(key)
     if not shape_hash:
-        request: Any = spec.request._make(spec.parser.parse(op.body, op.sequences, GenericArguments()))
+        request: Any = spec.request._make(spec.parser.parse(body, op.command.sequences, GenericArguments()))
         shape_hash = query_shape_hash(_SHAPES[spec.name](op.database, request))
-    return RunningQuery(store, key, shape_hash, has_sort_stage(op, op.plans) or _sorts(get_value(op.body, "pipeline")))
+    return RunningQuery(
+        store, key, shape_hash, has_sort_stage(op, op.profile.plans) or _sorts(get_value(body, "pipeline"))
+    )
 
 
 def _sorts(pipeline: Value) -> bool:
@@ -100,9 +104,9 @@ def _rest_of_key(op: OperationContext, given: list[tuple[str, Value]]) -> list[t
 
 
 def _collection_type(op: OperationContext) -> str:
-    if op.reads_changes:
+    if op.reading.follows_changes:
         return "changeStream"
-    name = get_value(op.body, first_field_name(op.body))
+    name = get_value(op.command.body, first_field_name(op.command.body))
     if not isinstance(name, str):
         return "virtual"
     found = op.catalog.find(op.database, name)
@@ -123,8 +127,9 @@ def _returned(reply: bytes, cursor: Value) -> int:
 
 
 def _examined(op: OperationContext) -> tuple[int, int]:
-    before = op.examined_before
-    if before is None or len(op.plans) > MAX_NOTED_PLANS:
+    profile = op.profile
+    before = profile.examined_before
+    if before is None or len(profile.plans) > MAX_NOTED_PLANS:
         return 0, 0
-    keys, documents = examined_by(op, op.plans)
-    return keys - before[0] + op.found_by_id, documents - before[1] + op.found_by_id
+    keys, documents = examined_by(op, profile.plans)
+    return keys - before[0] + profile.found_by_id, documents - before[1] + profile.found_by_id

@@ -26,6 +26,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.write.modifying import (
@@ -78,8 +79,7 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply:
     An unknown stage in an update pipeline is an error of the whole command (40324), other errors of their statement.
     """
     check_batch(op, len(request.statements))
-    op.bypass_validation = request.bypass
-    op.keeps_empty_timestamps = request.keep_empty_timestamps
+    op.write_options = write_options(request.bypass, request.keep_empty_timestamps)
     write = number_statements(op, "update", len(request.statements), request.statement_id, request.statement_ids)
     statements = op.compute(lambda: _parsed(request)) if op.is_long else _parsed(request)
     return _update(op, request, statements, write)
@@ -144,7 +144,7 @@ def _run_updates(
     errors = WriteErrors(op)
     upserted: list[Value] = []
     matched = modified = 0
-    gate = op.gate
+    gate = op.cost.gate
     for index, statement in enumerate(statements):
         if index:
             op.give_way()
@@ -196,7 +196,7 @@ def run_update(op: OperationContext, name: str, statement: UpdateStatement, let:
     context = context_of(op, name, let, statement.collation)
     driver = op.compute(lambda: parse_update_statement(op, name, statement, context))
     if statement.multi:
-        if op.txn_number is not None:
+        if op.session.txn_number is not None:
             raise CommandError(ErrorCode.InvalidOptions, "Cannot use (or request) retryable writes with multi=true")
         if not is_empty(statement.sort):
             raise CommandError(ErrorCode.FailedToParse, "Cannot specify sort with multi=true")

@@ -35,9 +35,9 @@ class WriteErrors:
     def __init__(self, op: OperationContext) -> None:
         self.interrupted = False
         self.entries: list[Value] = []
-        op.statement_errors = self.entries
+        op.profile.statement_errors = self.entries
         self._advice: dict[int, str] = {}
-        op.statement_advice = self._advice
+        op.profile.statement_advice = self._advice
         self._size = 0
 
     def add(self, index: int, error: CommandError) -> Value:

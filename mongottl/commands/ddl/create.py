@@ -142,7 +142,7 @@ def _create(op: OperationContext, request: CreateRequest, options: CollectionOpt
     if isinstance(existing, View):
         raise view_exists(existing)
     if existing is not None:
-        if op.in_transaction:
+        if op.session.in_transaction:
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
         kind = CREATE_AGAIN if existing.time_series is None else CREATE_TIME_SERIES_AGAIN
         is_same = compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid)

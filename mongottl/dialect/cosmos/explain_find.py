@@ -11,6 +11,7 @@ from mongottl.dialect.cosmos.metering import MeteringRecoveryUnit
 from mongottl.dialect.cosmos.request_meter import RequestMeter
 from mongottl.dialect.cosmos.served_sorts import indexes_path
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.cost import OperationCost
 from mongottl.exec.plan.key_lookup import key_lookup
 from mongottl.exec.results.plan_summary import total
 from mongottl.exec.state.request_units import HUNDREDTHS
@@ -27,7 +28,7 @@ def explain_find(
 ) -> Reply:
     """Executes a find to its end with a meter; the reply of explain. Arguments: see `CommandHooks.explain_find`."""
     meter = RequestMeter(op.now_s)
-    op.meter = meter
+    op.cost = OperationCost(meter)
     op.recovery_unit = MeteringRecoveryUnit(op.service, op.recovery_unit, meter)
     plan, match, described, collection = plan_find()
     clock = op.service.clock

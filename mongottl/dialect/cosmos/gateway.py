@@ -27,6 +27,7 @@ from mongottl.dialect.cosmos.throughput import throughput_of
 from mongottl.document.types import Int64, RawArray, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.cost import OperationCost
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.results.reading import add_resume_token
 from mongottl.exec.results.tailing import DEFAULT_AWAIT_S
@@ -88,7 +89,7 @@ class CosmosGateway(Gateway):
 
     def execute(self, spec: CommandSpec, op: OperationContext, arguments: Any) -> Reply:
         on_documents = spec.latency != "commands"
-        if op.txn_number is not None:
+        if op.session.txn_number is not None:
             self._check_order(spec, arguments)
         points = self._service.fail_points
         throughput = self._account.throughput
@@ -96,7 +97,7 @@ class CosmosGateway(Gateway):
             return spec.function(op, arguments)
         request = Request(spec, op, arguments, self._account)
         if points.of_dialect:
-            client = app_name(op, spec, op.body)
+            client = app_name(op, spec, op.command.body)
             point = points.triggered_of_dialect(spec.names, on_documents, op.used_namespace, client, request.statements)
             if point is not None:
                 error = point.error(request.operation, request.form)
@@ -110,9 +111,9 @@ class CosmosGateway(Gateway):
         op = request.op
         meter = RequestMeter(op.now_s, request.spec.counter == "getmore")
         request.meter = meter
-        op.meter = meter
+        op.cost = OperationCost(meter)
         op.recovery_unit = MeteringRecoveryUnit(self._service, op.recovery_unit, meter)
-        op.step_records = _STEP_RECORDS
+        op.pace.step_records = _STEP_RECORDS
         if is_enforced and op.used_namespace:
             request.budget = RequestBudget(op, self._account, self._budgets, meter)
         reply: Reply | None = None
@@ -131,7 +132,7 @@ class CosmosGateway(Gateway):
         if budget is not None:
             budget.spend(total)
             delay_ms = budget.delay_ms
-        op.charge = total
+        op.cost = op.cost.with_charge(total)
         namespace = op.used_namespace or f"{op.database}.$cmd"
         self._service.request_units.record(request.spec.name, namespace, total, meter.throttled)
         # Where there is a budget, what was taken out of it is known already: `RequestBudget.spend`.
@@ -154,7 +155,8 @@ class CosmosGateway(Gateway):
         if request.is_batch and (request.refusal is not None or budget is not None):
             refusals = {} if request.refusal is None else {request.item: request.refusal}
             if request.statements > 1 or not refusals:
-                request.op.gate = StatementGate(request.operation, request.form, refusals, meter, budget)
+                gate = StatementGate(request.operation, request.form, refusals, meter, budget)
+                request.op.cost = request.op.cost.with_gate(gate)
         if request.is_batch and request.statements > 1:
             return request.run()
         if request.refusal is None and budget is not None:
@@ -212,7 +214,7 @@ def _fail_point(name: str, data: bytes, mode: Mode) -> CosmosFailPoint:
 def _empty_page(op: OperationContext, cursor: ClientCursor) -> Reply:
     """The reply to a throttled getMore of a change stream, after as long as it would wait for an event."""
     op.waits_for = Signal()
-    op.wait(op.await_s if op.await_s >= 0.0 else DEFAULT_AWAIT_S, op.waits_for)
+    op.wait(op.limits.await_s if op.limits.await_s >= 0.0 else DEFAULT_AWAIT_S, op.waits_for)
     op.waits_for = None
     if op.killed or op.service.stopping:
         op.check_interrupt()

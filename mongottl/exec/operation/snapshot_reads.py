@@ -38,16 +38,18 @@ def enter(op: OperationContext, at: Timestamp | None) -> None:
                 "readConcern atClusterTime value must not be greater than the current clusterTime",
             )
         kept = service.snapshots.keep(written if at is None else at, service.history.open(), service.catalog.version)
-    use(op, kept)
-    op.snapshot_time = kept.at
+    use(op, kept, kept.at)
 
 
-def use(op: OperationContext, kept: KeptSnapshot) -> None:
-    """Makes a command read a snapshot that was taken before. SnapshotTooOld (239)."""
+def use(op: OperationContext, kept: KeptSnapshot, named_time: Timestamp | None = None) -> None:
+    """Makes a command read a snapshot that was taken before. SnapshotTooOld (239).
+
+    named_time: its cluster time, if the reply names it.
+    """
     if kept.snapshot.too_old or kept.closed:
         raise _too_old()
     kept.last_used_s = op.service.clock.monotonic_s()
-    op.kept_snapshot = kept
+    op.reading = op.reading.of_snapshot(kept, named_time)
     op.recovery_unit = SnapshotRecoveryUnit(op.service, kept)
     op.catalog = SnapshotCatalog(op.service.catalog, kept.catalog_version)
 

@@ -19,6 +19,7 @@ from mongottl.clock import VirtualClock
 from mongottl.document.interrupt import Undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.session_statement import statement_of
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.sessions.snapshot_catalog import SnapshotCatalog
 from mongottl.exec.sessions.transactions import ABORTED, Transaction
@@ -55,7 +56,7 @@ def enter(op: OperationContext, transaction: Transaction) -> None:
             "the snapshot of the transaction is older than the history of changes, which is bounded in memory",
         )
     transaction.active_since_s = op.service.clock.monotonic_s()
-    op.transaction = transaction
+    op.session = statement_of(transaction)
     op.recovery_unit = TransactionRecoveryUnit(op.service, transaction)
     op.catalog = TransactionCatalog(op.service, transaction)
 

@@ -81,7 +81,7 @@ def express_record(op: OperationContext, collection: Collection, key: bytes) -> 
         index = collection.partition_index
     assert index is not None
     unit = op.recovery_unit
-    op.lookups_by_id += 1
+    op.profile.lookups_by_id += 1
     record = unit.index(index).fetch_exact(unit.records(collection), key)
     if (
         record is not None
@@ -90,5 +90,5 @@ def express_record(op: OperationContext, collection: Collection, key: bytes) -> 
     ):
         return None
     if record is not None:
-        op.found_by_id += 1
+        op.profile.found_by_id += 1
     return record

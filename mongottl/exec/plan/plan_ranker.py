@@ -70,7 +70,7 @@ class PlanRanker:
         self.allowed = allowed
         self.shape = shape
         # What a metered operation costs must not depend on those before it.
-        self.remember = remember and op.meter is None
+        self.remember = remember and op.cost.meter is None
 
     def best_path(self) -> tuple[AccessPath, list[AccessPath]]:
         """The best access path, and the other candidates."""
@@ -284,13 +284,13 @@ class _Trial:
         self.ended = False
 
     def run(self, op: OperationContext) -> None:
-        if op.meter is not None:
-            op.meter.paused = True
+        if op.cost.meter is not None:
+            op.cost.meter.paused = True
         try:
             self._run(op)
         finally:
-            if op.meter is not None:
-                op.meter.paused = False
+            if op.cost.meter is not None:
+                op.cost.meter.paused = False
 
     def _run(self, op: OperationContext) -> None:
         stage = self.path.open(TRIAL_ENTRIES, trial=True)
@@ -312,13 +312,13 @@ class _Trial:
             # No match counts as half a match.
             rate = max(self.matched, 0.5) / max(self.examined, 1)
             return min(page / rate, float(total))
-        if op.meter is not None:
-            op.meter.paused = True
+        if op.cost.meter is not None:
+            op.cost.meter.paused = True
         try:
             counted = self.path.count_entries(op.recovery_unit, COUNTED_ENTRIES)
         finally:
-            if op.meter is not None:
-                op.meter.paused = False
+            if op.cost.meter is not None:
+                op.cost.meter.paused = False
         if counted < COUNTED_ENTRIES:
             return float(counted)
         return max(float(COUNTED_ENTRIES), total * self.path.share(EQUALITY_SHARE, RANGE_SHARE))

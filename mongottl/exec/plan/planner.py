@@ -289,8 +289,8 @@ def plan_query(
     empty for no limit. collation: of these two; filter and sort have their own.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
-    if op.meter is not None:
-        op.meter.by_key = (
+    if op.cost.meter is not None:
+        op.cost.meter.by_key = (
             collection is not None and collection.shard_key is not None and key_lookup(collection, match) is not None
         )
     if sort is not None and sort.is_empty():
@@ -389,7 +389,7 @@ def spill_space(op: OperationContext, allow_disk_use: bool | None) -> SpillSpace
     allow_disk_use: the operation's `allowDiskUse`, None if not given.
     """
     allowed = op.service.limits.allow_disk_use if allow_disk_use is None else allow_disk_use
-    return op.files if allowed else None
+    return op.resources.files if allowed else None
 
 
 def _part_that_needs_index(match: MatchExpression) -> MatchExpression | None:

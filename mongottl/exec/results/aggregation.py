@@ -153,7 +153,7 @@ class OperationRun(RunContext):
     ) -> None:
         # A copy of the memory limits: later changes of parameters do not affect a running pipeline.
         op = pull.op
-        super().__init__(op.now_ms, replace(op.service.limits), spill_space(op, allow_disk_use), op.memory)
+        super().__init__(op.now_ms, replace(op.service.limits), spill_space(op, allow_disk_use), op.resources.memory)
         self._allow_disk_use = allow_disk_use
         self.metadata |= metadata
         self._pull = pull
@@ -484,7 +484,7 @@ class AggregationPlan:
 
 def check_stage_allowed(op: OperationContext, spec: StageSpec) -> None:
     """OperationNotSupportedInTransaction (263), or InvalidOptions (72) for a read concern that the stage refuses."""
-    if op.in_transaction and not spec.traits.in_transaction:
+    if op.session.in_transaction and not spec.traits.in_transaction:
         raise CommandError(
             ErrorCode.OperationNotSupportedInTransaction,
             f"Stage not supported inside of a multi-document transaction: {spec.name}",
@@ -493,10 +493,10 @@ def check_stage_allowed(op: OperationContext, spec: StageSpec) -> None:
         for nested in stages:
             check_stage_allowed(op, nested)
     levels = spec.traits.read_levels
-    if op.read_level and levels is not None and op.read_level not in levels:
+    if op.reading.level and levels is not None and op.reading.level not in levels:
         raise CommandError(
             ErrorCode.InvalidOptions,
-            f"Aggregation stage {spec.name} does not support read concern level '{op.read_level}'",
+            f"Aggregation stage {spec.name} does not support read concern level '{op.reading.level}'",
         )
 
 

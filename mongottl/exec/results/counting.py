@@ -54,8 +54,8 @@ def count_scans_of(plan: QueryPlan) -> list[IndexPath]:
 def _unexpired_count(op: OperationContext, collection: Collection) -> int:
     with Undivided():
         records = op.recovery_unit.records(collection)
-        if op.meter is not None:
-            op.meter.load_bytes(records.size_bytes())  # a count costs as much as a scan
+        if op.cost.meter is not None:
+            op.cost.meter.load_bytes(records.size_bytes())  # a count costs as much as a scan
         return records.count() - count_expired(records, collection, op.now_s)
 
 

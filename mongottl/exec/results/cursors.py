@@ -15,7 +15,8 @@ from mongottl.document.build import ArrayBuilder, ArraySize
 from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
 from mongottl.document.walk import first_field_name
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.pace import MAX_STEP_RECORDS
 from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.exec.write.waiting import await_transaction
@@ -195,7 +196,7 @@ class ClientCursor(OpenCursor):
         self.exhausted = False
         self.tail: Tail | None = None
         self.request_bytes = 0
-        # What the latest operation on it has found for its steps (`OperationContext.step_records`).
+        # What the latest operation on it has found for its steps (`Pace.step_records`).
         self.step_records = MAX_STEP_RECORDS
 
     @property
@@ -209,7 +210,7 @@ class ClientCursor(OpenCursor):
     def next_page(self, op: OperationContext, wanted: int) -> Page:
         """The next page: `wanted` documents (0: any number), or as many as fit into 16 MiB, at least one."""
         page = Page(wanted, op.service.bounds.max_page_bytes, op.service.dialect)
-        op.step_records = min(op.step_records, self.step_records)
+        op.pace.step_records = min(op.pace.step_records, self.step_records)
         while True:
             conflict: ClaimedByTransaction | None = None
             more = True
@@ -225,7 +226,7 @@ class ClientCursor(OpenCursor):
                 self.exhausted = self.tail is None or self.tail.is_dead
                 return page
             if page.is_full():
-                self.step_records = op.step_records
+                self.step_records = op.pace.step_records
                 return page
             op.check_interrupt()
             op.give_way()

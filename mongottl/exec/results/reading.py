@@ -527,13 +527,13 @@ def first_reply(op: OperationContext, cursor: ClientCursor, batch_size: int, kee
     else:
         cursor.time_left_s = op.time_left_s()
         cursor.owner = op.user()
-        cursor.comment = op.comment
+        cursor.comment = op.command.comment
         cursor.needs = op.needs
-        cursor.transaction = op.transaction
-        cursor.kept_snapshot = op.kept_snapshot
-        cursor.plans = op.plans
-        cursor.memory = op.memory
-        cursor.files = op.files_used
+        cursor.transaction = op.session.transaction
+        cursor.kept_snapshot = op.reading.snapshot
+        cursor.plans = op.profile.plans
+        cursor.memory = op.resources.memory
+        cursor.files = op.resources.files_used
         cursor.request_bytes = op.request_bytes
         cursor_id = op.service.cursors.register(cursor)
     if cursor_id:

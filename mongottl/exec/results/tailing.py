@@ -26,7 +26,7 @@ def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: i
     clock = op.service.clock
     registry = op.service.cursors
     until_s = clock.monotonic_s() + seconds
-    op.latest_ms = 0  # a stream waits on while tests move the clock
+    op.lift_time_bound()  # a stream waits on while tests move the clock
     signal = Signal()
     cursor.signal = signal
     op.waits_for = signal

@@ -70,7 +70,7 @@ class ClusteredScan(PlanStage):
         if not self._begun:
             self._begun = True
             collection.scans += 1
-        size = min(self._size, op.step_records)
+        size = min(self._size, op.pace.step_records)
         started_s = op.service.monotonic_s()
         unit = op.recovery_unit
         rows, more = unit.index(self._index).scan_fetch(
@@ -79,7 +79,7 @@ class ClusteredScan(PlanStage):
         if op.was_left:
             check_alive(collection)
         self.examined += len(rows)
-        op.records_examined += len(rows)
+        op.pace.records_examined += len(rows)
         if not more:
             self._ended = True
             if not rows:

@@ -166,14 +166,14 @@ class IndexStage(PlanStage):
             self._used = True
             self._index.accesses += 1
         started_s = op.service.monotonic_s()
-        self._size = min(self._size, op.step_records)
+        self._size = min(self._size, op.pace.step_records)
         examined = self.examined
         rest = self._rest
         records = self.read(op) if rest is None else self._read_rest(op, rest)
         if op.was_left:
             self.check_indexes()  # of one that was dropped meanwhile, only a part may have been read
         self._size = next_batch_size(op, self._size, started_s)
-        op.records_examined += self.examined - examined
+        op.pace.records_examined += self.examined - examined
         if records is None:
             return None
         if self._given_ids is not None:

@@ -22,7 +22,8 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import MAX_STEP_RECORDS, OperationContext
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.pace import MAX_STEP_RECORDS
 from mongottl.exec.stages.liveness import ReadMark, unexpired
 from mongottl.exec.stages.oplog_span import OplogSpan
 from mongottl.exec.unit.recovery_unit import collection_dropped
@@ -283,7 +284,7 @@ def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
     Sizes double up to BATCH. A slow filter (hundreds of regular expressions) halves them, since other clients wait
     while a batch is processed; not if the operation is metered, because what it reads must not depend on time.
     """
-    if op.meter is None and op.service.monotonic_s() - started_s > SLOW_BATCH_S:
+    if op.cost.meter is None and op.service.monotonic_s() - started_s > SLOW_BATCH_S:
         return max(size // 2, FIRST_BATCH)
     return size if size >= BATCH else min(size * 2, BATCH)
 
@@ -388,7 +389,7 @@ class CollectionScan(PlanStage):
             collection.scans += 1
             if self._span is not None:
                 self._position = self._span.start(op.service.oplog, self._forward, self._position)
-        size = min(self._size, op.step_records)
+        size = min(self._size, op.pace.step_records)
         started_s = op.service.monotonic_s()
         records, more = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         if self._guarded and self.examined:
@@ -396,7 +397,7 @@ class CollectionScan(PlanStage):
         if op.was_left:
             check_alive(collection)  # of one that was dropped meanwhile, only a part may have been read
         self.examined += len(records)
-        op.records_examined += len(records)
+        op.pace.records_examined += len(records)
         if not more:
             self._ended = True
             if not records:
@@ -549,7 +550,7 @@ class SortStage(PlanStage):
                 return []
             if self._mark is None:
                 self._mark = mark
-                sorter.use_memory(op.memory)
+                sorter.use_memory(op.resources.memory)
             sort_key = self._pattern.sort_key
             for record_id, document, ts_s, ttl_s in batch:
                 sorter.add(sort_key(document), document, record_id, ts_s, ttl_s)

@@ -51,7 +51,7 @@ class TailableScan(PlanStage):
         check_alive(collection)
         if not self.started and not self._begun and self._span is not None:
             self._position = self._span.start(op.service.oplog, self._forward, self._position)
-        size = min(self._size, op.step_records)
+        size = min(self._size, op.pace.step_records)
         started_s = op.service.monotonic_s()
         records, _ = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
         if self.started:
@@ -65,7 +65,7 @@ class TailableScan(PlanStage):
             collection.scans += 1
             collection.tailable_scans += 1
         self.examined += len(records)
-        op.records_examined += len(records)
+        op.pace.records_examined += len(records)
         self._position = records[-1][0]
         records = unexpired(collection, records, op.now_s)
         if records:

@@ -143,7 +143,7 @@ class TextStage(PlanStage):
         """Adds up the scores of the next postings. QueryExceededMemoryLimitNoDiskUseAllowed (292) for too many."""
         sorter = self._sorter
         if sorter is None:
-            sorter = Sorter(0, op.service.limits.sort_bytes, self._space, op.memory)
+            sorter = Sorter(0, op.service.limits.sort_bytes, self._space, op.resources.memory)
             self._sorter = sorter
         if sorter.pending:
             sorter.work()

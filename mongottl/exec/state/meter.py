@@ -1,5 +1,5 @@
 """What counts the cost of one operation, as the rest of the server knows it: dialects whose requests cost something
-have one (`OperationContext.meter`)."""
+have one (`OperationContext.cost`)."""
 
 from abc import ABC, abstractmethod
 

@@ -20,6 +20,7 @@ from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.write_options import UNCHECKED
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.unit.loading_unit import LoadingRecoveryUnit
@@ -102,8 +103,7 @@ def loading_operation(service: ServiceContext, catalog: LoadingCatalog, database
     op = OperationContext(service, ClientInfo(0, "", ""), database)
     op.catalog = catalog
     op.recovery_unit = LoadingRecoveryUnit(service)
-    op.bypass_validation = True
-    op.keeps_empty_timestamps = True
+    op.write_options = UNCHECKED
     return op
 
 

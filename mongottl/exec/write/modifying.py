@@ -291,8 +291,8 @@ def update_many(op: OperationContext, selection: Selection, driver: UpdateDriver
                 _update_batch(op, collection, selection.match, records, driver, result, ahead)
         op.check_interrupt()
         op.give_way()
-        if op.gate is not None:
-            op.gate.go_on()
+        if op.cost.gate is not None:
+            op.cost.gate.go_on()
     return result
 
 
@@ -449,8 +449,8 @@ def delete_many(op: OperationContext, selection: Selection) -> int:
             op.service.metrics.documents["deleted"] += gone
         op.check_interrupt()
         op.give_way()
-        if op.gate is not None:
-            op.gate.go_on()
+        if op.cost.gate is not None:
+            op.cost.gate.go_on()
     return deleted
 
 

@@ -25,7 +25,7 @@ def check_document(op: OperationContext, collection: Collection, document: bytes
     before: the old document of an update; with `validationLevel: "moderate"` a document that failed before passes.
     """
     validator = collection.validator
-    if validator is None or op.bypass_validation:
+    if validator is None or op.write_options.bypass_validation:
         return
     with UndividedEvaluation():  # all who write use the same validator
         if validator.accepts(document, op.now_ms):
@@ -56,7 +56,7 @@ def _info(identifier: Value, details: dict[str, Value]) -> bytes:
 def all_valid(op: OperationContext, collection: Collection, documents: list[bytes]) -> bool:
     """Whether all documents of a batch pass. If not, the caller calls `check_document` for each."""
     validator = collection.validator
-    if validator is None or op.bypass_validation:
+    if validator is None or op.write_options.bypass_validation:
         return True
     with UndividedEvaluation():
         return all(validator.accepts(document, op.now_ms) for document in documents)

@@ -77,7 +77,7 @@ def prepare_document(op: OperationContext, collection: Collection | None, docume
     if len(document) > op.service.bounds.deep_bytes:
         _check_levels(op, document)
     # As a number: a search for bytes by `in` costs an exception inside the interpreter.
-    if TIMESTAMP in document and _EMPTY_TIMESTAMP in document and not op.keeps_empty_timestamps:
+    if TIMESTAMP in document and _EMPTY_TIMESTAMP in document and not op.write_options.keeps_empty_timestamps:
         document = with_timestamps(document, op.service.timestamps, op.now_ms)
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:

@@ -231,7 +231,7 @@ class TestStepsOfSlowFilters:
         server.index({"a": 1})
         server.insert(*({"_id": number, "a": number} for number in range(10, 60)))
         op = server.op()
-        op.step_records = 5
+        op.pace.step_records = 5
         spec = COMMANDS["find"]
         body = bson.encode({"find": "c", "filter": filter})
         request = spec.request._make(spec.parser.parse(body, [], GenericArguments()))
@@ -240,22 +240,22 @@ class TestStepsOfSlowFilters:
 
     def test_adaptation(self, server: Running) -> None:
         op = server.op()
-        op.adapt_step(1.0)  # no records were examined: it parsed or waited
-        assert op.step_records == 256
-        op.records_examined = 256
-        op.adapt_step(0.02)
-        assert op.step_records == 25
-        op.records_examined = 25
-        op.adapt_step(0.001)
-        assert op.step_records == 50
-        op.records_examined = 1
-        op.adapt_step(5.0)
-        assert op.step_records == 1
+        op.pace.adapt(1.0)  # no records were examined: it parsed or waited
+        assert op.pace.step_records == 256
+        op.pace.records_examined = 256
+        op.pace.adapt(0.02)
+        assert op.pace.step_records == 25
+        op.pace.records_examined = 25
+        op.pace.adapt(0.001)
+        assert op.pace.step_records == 50
+        op.pace.records_examined = 1
+        op.pace.adapt(5.0)
+        assert op.pace.step_records == 1
 
     def test_long_requests_begin_with_one_record(self, server: Running) -> None:
         op = server.op()
         op.set_request_bytes(LONG_REQUEST_BYTES)
-        assert op.step_records == 1
+        assert op.pace.step_records == 1
 
     def test_cursors_remember(self, server: Running) -> None:
         server.least_request_bytes = 0
@@ -265,7 +265,7 @@ class TestStepsOfSlowFilters:
         cursor = ClientCursor("test.c", pages, None, 0.0)
         cursor.step_records = 3
         cursor.next_page(op, 1)
-        assert op.step_records == 3
+        assert op.pace.step_records == 3
 
 
 class TestLargeDocuments:

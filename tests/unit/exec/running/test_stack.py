@@ -10,6 +10,8 @@ from mongottl.commands import COMMANDS
 from mongottl.document.interrupt import Undivided, end_evaluation
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.sent_command import SentCommand
+from mongottl.exec.operation.session_statement import IN_TRANSACTION
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.operation_scripts import OperationScripts
 from mongottl.exec.running.stack import LEFT_AFTER_S, TOGETHER_S, Stacks, Steps, StepTimes
@@ -35,8 +37,9 @@ def new_operation(in_transaction: bool = False) -> OperationContext:
     service = Running().service
     service.describe_operation = lambda op: service.operations.begin(op, b"", "command", 0.0)
     op = OperationContext(service, ClientInfo(1, "localhost:27017", "localhost:1"), "test")
-    op.spec = COMMANDS["ping"]
-    op.in_transaction = in_transaction
+    op.command = SentCommand(COMMANDS["ping"])
+    if in_transaction:
+        op.session = IN_TRANSACTION
     return op
 
 
