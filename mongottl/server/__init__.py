@@ -5,6 +5,7 @@ thread      a server in a thread of its own, for programs that do not use trio
 connection  one connection: reads requests, sends replies
 transport   the bytes of a connection, plain or by TLS; the server's certificate
 poller      waits for the sockets of all idle connections, and has readable ones answered
+store_waits how operations wait for a store over a network
 shell       the parts of a server that a connection uses
 listeners   sockets that listen
 driving     does what steps wait for, and drives those of no client

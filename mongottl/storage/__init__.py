@@ -9,6 +9,8 @@
     forwarding     base classes of what wraps an engine or a store
     opening        opening engines, and the data of stopped servers, by URI
     stored_data    what can be asked of the data of a stopped server
+    postgresql     the client of an engine whose data is in a PostgreSQL server
+    waiting        how an engine over a network waits
     data_folder    the names and modes of files in a folder with data
 
 An engine is imported when a URI of its is first opened (`opening.open_engine`).

@@ -239,7 +239,7 @@ def test_modules_import_alone() -> None:
     """No module needs another to have been imported before it."""
     no_psycopg = importlib.util.find_spec("psycopg") is None
     for module in pkgutil.walk_packages(mongottl.__path__, "mongottl."):
-        if no_psycopg and module.name.startswith("mongottl.storage.postgresql."):
+        if no_psycopg and module.name.startswith("mongottl.storage.postgresql."):  # a part of the extra `test`
             continue
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)

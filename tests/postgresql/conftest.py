@@ -47,7 +47,7 @@ def connect_to(cluster: LocalCluster) -> Iterator[Callable[..., "Connection"]]:
     """Makes connections by a URI, the cluster's by default, which end with the test."""
     from mongottl.storage.postgresql.address import Address
     from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
-    from mongottl.storage.postgresql.waiting import BlockingWaiter, Waiter
+    from mongottl.storage.waiting import BlockingWaiter, Waiter
     from tests.waiting import PATIENCE_S
 
     made: list[Connection] = []

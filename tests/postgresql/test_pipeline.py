@@ -41,7 +41,7 @@ from mongottl.storage.postgresql.statements import (
     text,
     text_array,
 )
-from mongottl.storage.postgresql.waiting import READABLE, BlockingWaiter
+from mongottl.storage.waiting import READABLE, BlockingWaiter
 from tests.waiting import until
 
 ADD = Statement("add", "INSERT INTO numbers VALUES ($1, $2)", (INT8, BYTEA))

@@ -7,8 +7,7 @@
       │         ├─ address    the hosts of a libpq URI, looked up one by one
       │         └─ pipeline   one exchange: all calls of a unit are sent, then all answers read
       │              ├─ statements   what is sent: prepared by name, parameters in binary; and the rows that come back
-      │              ├─ failures     what may go wrong, by SQLSTATE, and what the engine has to do about it
-      │              └─ waiting      how all of these wait: they ask a `Waiter`, and know no event loop
+      │              └─ failures     what may go wrong, by SQLSTATE, and what the engine has to do about it
       ├─ schema           the tables, their version, and what the server and the user must be able to do
       └─ local_cluster    starts and stops a private server
            └─ binaries    finds PostgreSQL's programs
@@ -17,6 +16,8 @@ A unit of work is one list of calls, which the server commits at its end or not 
 
     [read, changed] = connection.run([FETCH.with_(…), UPDATE.with_(…)], must_end=True)
     for document, ts, ttl in read.rows(): …
+
+All of these wait by asking a `Waiter` (`storage.waiting`), and know no event loop.
 
 Over psycopg's `pq`, a thin layer on libpq. Only modules of this package import it, so that nobody else needs it.
 """

@@ -27,7 +27,7 @@ from mongottl.storage.postgresql.failures import (
 )
 from mongottl.storage.postgresql.pipeline import Pipeline
 from mongottl.storage.postgresql.statements import Answer, Call
-from mongottl.storage.postgresql.waiting import READABLE, WRITABLE, Waiter
+from mongottl.storage.waiting import READABLE, WRITABLE, Waiter
 
 # The oldest server whose statements we send: 15.
 OLDEST_SERVER: Final = 150_000
@@ -129,7 +129,7 @@ class Connection:
             try:
                 self._pg.consume_input()
             except PsycopgError:
-                self._pipeline.is_lost = True
+                self._pipeline.mark_lost()
                 return False
         return True
 
@@ -169,8 +169,7 @@ class Connection:
             return
 
     def close(self) -> None:
-        self._waiter.forget_socket(self._fd)
-        self._pipeline.is_lost = True
+        self._pipeline.mark_lost()
         self._pg.finish()
 
 

@@ -20,7 +20,7 @@ from psycopg.adapt import Transformer
 
 from mongottl.storage.postgresql.failures import StoreFailure, failure_of, lost
 from mongottl.storage.postgresql.statements import SYNC, Answer, Call
-from mongottl.storage.postgresql.waiting import READABLE, WRITABLE, Waiter
+from mongottl.storage.waiting import READABLE, WRITABLE, Waiter
 
 # How long the server may be silent: longer than its `statement_timeout`, after which it answers with an error.
 SILENCE_S: Final = 40.0
@@ -38,7 +38,7 @@ _MOST_LEFT: Final = 8
 class Pipeline:
     """A connection in pipeline mode. pg: psycopg's PGconn, not blocking. unanswered: Syncs whose answers are not read.
 
-    is_lost: whether the connection has ended.
+    is_lost: whether the connection has ended, or is of no use any more.
     """
 
     def __init__(self, pg: Any, waiter: Waiter) -> None:
@@ -74,7 +74,7 @@ class Pipeline:
             raise self._end(error, is_sent) from None
         except BaseException:
             if not is_sent:  # a part of the calls would be carried out with the next ones
-                self._mark_lost()
+                self.mark_lost()
             raise
 
     def _send(self, calls: Sequence[Call]) -> set[int] | None:
@@ -133,6 +133,8 @@ class Pipeline:
             position += 1
         failure = self._read_sync(failure, -1)
         if failure is not None:
+            if failure.ends_connection:
+                self.mark_lost()
             raise failure
         return answers
 
@@ -152,7 +154,7 @@ class Pipeline:
         except PsycopgError:
             if failure is None:
                 raise
-            self._mark_lost()
+            self.mark_lost()
             raise failure from None
 
     def _read_sync(self, failure: StoreFailure | None, position: int) -> StoreFailure | None:
@@ -169,7 +171,7 @@ class Pipeline:
         except PsycopgError:
             if failure is None:
                 raise
-            self._mark_lost()
+            self.mark_lost()
             raise failure from None
         self.unanswered -= 1
         return failure
@@ -199,12 +201,18 @@ class Pipeline:
         if failure is None:
             failure = lost(str(error))
         failure.may_be_committed = is_sent
-        self._mark_lost()
+        self.mark_lost()
         return failure
 
-    def _mark_lost(self) -> None:
-        self.is_lost = True
-        self.unanswered = 0
+    def mark_lost(self) -> None:
+        """Notes that it is not used any more.
+
+        Its socket is forgotten at once: libpq may have closed it, and others may get its number.
+        """
+        if not self.is_lost:
+            self.is_lost = True
+            self.unanswered = 0
+            self._waiter.forget_socket(self._fd)
 
     def drain(self) -> None:
         """Reads and drops the answers that an exchange has left unread. StoreFailure if the connection is lost."""

@@ -1,6 +1,6 @@
-"""How the client of PostgreSQL waits: for a socket, for its turn, for another thread. It knows no event loop.
+"""How an engine over a network waits: for a socket, for its turn, for another thread. It knows no event loop.
 
-    client            asks a `Waiter`, and goes on when its call returns
+    engine            asks a `Waiter`, and goes on when its call returns
     in the server     the greenlet of the operation is left meanwhile, and others run (`server.store_waits`)
     in tests of it,   `BlockingWaiter` blocks the thread: enough for one client at a time
     at the start
@@ -39,7 +39,7 @@ class Turn(ABC):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter(ABC):
-    """What the client needs of those who run it.
+    """What an engine needs of those who run it.
 
     Waits raise what ends the operation that waits: that its time limit is over or its client has left (any
     BaseException). They do not if `must_end`: what was sent is going to be carried out, and its answer is needed.
@@ -81,7 +81,7 @@ class Waiter(ABC):
         raise NotImplementedError
 
     def call_in_thread(self, function: Callable[[], T]) -> T:
-        """What a function returns that blocks and touches nothing of the client's, such as a look-up of a host."""
+        """What a function returns that blocks and touches nothing of the engine's, such as a look-up of a host."""
         return function()
 
     def sleep(self, seconds: float) -> None:

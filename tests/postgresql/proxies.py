@@ -1,0 +1,94 @@
+"""A proxy before a PostgreSQL server, which cuts a connection before a unit's end has reached the server, or after."""
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Final
+
+# Messages of the protocol: Sync, with which a unit is committed, and what the server answers to it at the end.
+_SYNC: Final = b"S\x00\x00\x00\x04"
+_READY: Final = b"Z\x00\x00\x00\x05I"
+_CHUNK: Final = 65536
+
+NEVER: Final = "never"
+BEFORE_COMMIT: Final = "before commit"
+AFTER_COMMIT: Final = "after commit"
+
+
+class CuttingProxy:
+    """Takes connections to `port` and passes on what is sent. cut: at which end of the next unit the connections are
+    cut; then it is NEVER again. refuses: whether new connections are closed at once."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.cut = NEVER
+        self.refuses = False
+        self.cuts = 0
+        self.accepted = 0
+        self._open: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            if self.refuses:
+                client.close()
+                continue
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(self._target)
+            self._open += [client, server]
+            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._backward, args=(client, server), daemon=True).start()
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        """Passes on what the client sends."""
+        try:
+            while data := client.recv(_CHUNK):
+                if self.cut == BEFORE_COMMIT and data.endswith(_SYNC):
+                    self._cut(client, server)
+                    return
+                server.sendall(data)
+        except OSError:
+            pass
+        close(client, server)
+
+    def _backward(self, client: socket.socket, server: socket.socket) -> None:
+        """Passes on what the server sends."""
+        try:
+            while data := server.recv(_CHUNK):
+                if self.cut == AFTER_COMMIT and data.endswith(_READY):
+                    self._cut(client, server)
+                    return
+                client.sendall(data)
+        except OSError:
+            pass
+        close(client, server)
+
+    def _cut(self, client: socket.socket, server: socket.socket) -> None:
+        self.cut = NEVER
+        self.cuts += 1
+        close(client, server)
+
+    def cut_all(self) -> None:
+        """Cuts all connections."""
+        sockets, self._open = self._open, []
+        close(*sockets)
+
+    def close(self) -> None:
+        close(self._listener)
+        self.cut_all()
+        self._thread.join()
+
+
+def close(*sockets: socket.socket) -> None:
+    for each in sockets:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+        each.close()

@@ -1,0 +1,258 @@
+"""Many operations on few connections: each is left while it waits, in its greenlet, and goes on when its answer is
+there."""
+
+import io
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from mongottl.clock import SystemClock
+from mongottl.document.interrupt import Undivided
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Stacks, Steps, StepTimes
+from mongottl.exec.running.state import OperationState
+from mongottl.server.driving import drive
+from mongottl.server.durability import Durability
+from mongottl.server.log import Log
+from mongottl.server.poller import Poller
+from mongottl.server.store_waits import StackWaiter
+from mongottl.storage.opening import open_engine
+from mongottl.storage.postgresql.address import Address
+from mongottl.storage.postgresql.connection import Connection, SessionSettings
+from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.local_cluster import LocalCluster
+from mongottl.storage.postgresql.pool import ConnectionPool
+from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Statement, int4, int8
+from tests.waiting import PATIENCE_S
+
+ADD = Statement("add", "INSERT INTO numbers VALUES ($1, $2)", (INT8, BYTEA))
+SUM = Statement("sum", "SELECT count(*), sum(n)::int8 FROM numbers")
+SLEEP = Statement("sleep", "SELECT pg_sleep(600)")
+ECHO = Statement("echo", "SELECT repeat('x', 50000)::bytea, $1", (BYTEA,))
+TERMINATE = Statement("terminate", "SELECT pg_terminate_backend($1)", (INT4,))
+
+
+class Loop:
+    """A server's loop around operations of a test: poller, stacks, waiter."""
+
+    def __init__(self, uri: str, schema: str, most: int) -> None:
+        self.clock = SystemClock()
+        self.stacks = Stacks(self.clock.monotonic_s, StepTimes())
+        self.poller = Poller(self.clock, self.stacks)
+        self.durability = Durability(open_engine("memory:"), self.clock, Log(stream=io.StringIO()))
+        self.waiter = StackWaiter(self.clock, self.stacks, self.poller, self.durability)
+        self.pool = ConnectionPool(Address(uri), SessionSettings(schema), self.waiter, most, PATIENCE_S)
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """Runs an operation."""
+        return await drive(self.stacks.begin(function), self.clock, self.durability)
+
+    def run(self, main: Callable[[], Any]) -> None:
+        async def all_of_it() -> None:
+            with trio.fail_after(PATIENCE_S):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.poller.run)
+                    nursery.start_soon(self.poller.resume_due)
+                    nursery.start_soon(self.waiter.run)
+                    await trio.testing.wait_all_tasks_blocked()
+                    await main()
+                    nursery.cancel_scope.cancel()
+
+        trio.run(all_of_it)
+
+
+@pytest.fixture
+def loop(cluster: LocalCluster, schema: str) -> Iterator[Loop]:
+    loop = Loop(cluster.uri, schema, 3)
+    yield loop
+    loop.pool.close()
+    loop.poller.close()
+
+
+def test_many_operations_share_few_connections(loop: Loop, connection: Connection) -> None:
+    def work(number: int) -> None:
+        for step in range(5):
+            loop.pool.write([ADD.with_(int8(number * 5 + step), None)])
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(40):
+                nursery.start_soon(loop.call, partial(work, number))
+
+    loop.run(main)
+    assert connection.run_one(SUM.with_()).rows() == [(200, sum(range(200)))]
+    assert loop.pool.statistics()["connected"] <= 3
+    assert loop.waiter.blocked == 0
+
+
+def test_others_run_while_one_waits(loop: Loop) -> None:
+    said: list[int] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(loop.call, lambda: loop.pool.read([SLEEP.with_()]))
+            await trio.testing.wait_all_tasks_blocked()
+            for number in range(20):
+                said.append(len(await loop.call(lambda: loop.pool.read([ECHO.with_(b"")]))))
+                assert number == len(said) - 1
+            nursery.cancel_scope.cancel()
+        # The statement is cancelled, and its connection used again.
+        while loop.pool.statistics()["idle"] < loop.pool.statistics()["open"]:
+            await trio.sleep(0.001)
+
+    loop.run(main)
+    assert len(said) == 20
+    assert loop.pool.statistics()["settled"] == 1
+    assert loop.pool.statistics()["lost"] == 0
+
+
+def test_long_batches_in_both_directions_share_connections(loop: Loop) -> None:
+    sizes: list[int] = []
+
+    def work() -> None:
+        answers = loop.pool.read([ECHO.with_(bytes(50_000)) for _ in range(100)])
+        sizes.append(sum(len(value) for answer in answers for row in answer.rows() for value in row))
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(6):
+                nursery.start_soon(loop.call, work)
+
+    loop.run(main)
+    assert sizes == [100 * 100_000] * 6
+
+
+def test_operations_get_connections_in_the_order_of_asking(loop: Loop) -> None:
+    order: list[int] = []
+
+    def work(number: int) -> None:
+        used = loop.pool.acquire()
+        order.append(number)
+        used.run([Statement("nap", "SELECT pg_sleep(0.01)").with_()])
+        loop.pool.release(used)
+
+    async def main() -> None:
+        held = [await loop.call(loop.pool.acquire) for _ in range(2)]
+        async with trio.open_nursery() as nursery:
+            for number in range(12):
+                nursery.start_soon(loop.call, partial(work, number))
+                await trio.testing.wait_all_tasks_blocked()
+
+        for each in held:
+            loop.pool.release(each)
+
+    loop.run(main)
+    assert order == list(range(12))
+    assert loop.pool.statistics()["open"] == loop.pool.statistics()["idle"] == 3
+
+
+def test_connections_that_end_while_unused_are_replaced(loop: Loop, connection: Connection) -> None:
+    used: list[Connection] = []
+
+    async def main() -> None:
+        used.append(await loop.call(loop.pool.acquire))
+        await loop.call(lambda: used[0].run_one(ECHO.with_(b"")))
+        loop.pool.release(used[0])
+        connection.run([TERMINATE.with_(int4(used[0].backend_id))])
+        while used[0].is_alive:
+            await trio.sleep(0.001)
+        await loop.call(lambda: loop.pool.write([ADD.with_(int8(1), None)]))
+
+    loop.run(main)
+    assert used[0].is_lost
+    assert connection.run_one(SUM.with_()).rows() == [(1, 1)]
+
+
+def test_operations_go_on_while_sessions_are_ended(loop: Loop, connection: Connection) -> None:
+    """Units whose outcome is unknown are looked up: each number is there once, and none fails."""
+    ended = 0
+    there = Statement("there", "SELECT n FROM numbers WHERE n = $1", (INT8,))
+
+    def work(number: int) -> None:
+        for step in range(10):
+            wanted = int8(number * 10 + step)
+            while True:
+                try:
+                    loop.pool.write([ADD.with_(wanted, None)])
+                except StoreFailure as failure:
+                    assert failure.may_be_committed
+                    if not loop.pool.read([there.with_(wanted)])[0].rows():
+                        continue
+                break
+
+    async def main() -> None:
+        nonlocal ended
+        victims = Statement(
+            "victims",
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'mongottl' AND pid <> $1 LIMIT 1",
+            (INT4,),
+        )
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(loop.call, partial(work, number))
+            for _ in range(15):
+                await trio.sleep(0.003)
+                for (victim,) in connection.run_one(victims.with_(int4(connection.backend_id))).rows():
+                    connection.run([TERMINATE.with_(int4(victim))])
+                    ended += 1
+
+    loop.run(main)
+    assert ended > 0
+    assert connection.run_one(SUM.with_()).rows() == [(200, sum(range(200)))]
+
+
+class KilledOperation(OperationState):
+    """An operation with a time limit of its own."""
+
+    def check_interrupt(self) -> None:
+        if self.killed:
+            raise CommandError(ErrorCode.Interrupted, self.why_killed)
+
+    def register(self) -> None:
+        pass
+
+    def may_leave_evaluations(self) -> bool:
+        return False
+
+
+def test_a_killed_operation_ends_while_it_waits(loop: Loop) -> None:
+    operation = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
+    failures: list[CommandError] = []
+
+    def work() -> None:
+        loop.stacks.carry(operation)
+        try:
+            loop.pool.read([SLEEP.with_()])
+        except CommandError as error:
+            failures.append(error)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(loop.call, work)
+            while operation.waits_for is None or not loop.pool.statistics()["connected"]:
+                await trio.sleep(0.001)
+            operation.kill()
+        while loop.pool.statistics()["idle"] < loop.pool.statistics()["open"]:
+            await trio.sleep(0.001)
+
+    loop.run(main)
+    assert [failure.code for failure in failures] == [ErrorCode.Interrupted]
+    assert operation.was_left
+    assert loop.pool.statistics()["settled"] == 1
+
+
+def test_waits_block_where_an_operation_cannot_be_left(loop: Loop) -> None:
+    def work() -> None:
+        with Undivided():
+            loop.pool.read([ECHO.with_(b"")])
+
+    async def main() -> None:
+        assert not isinstance(loop.stacks.begin(work), Steps)
+
+    loop.run(main)
+    assert loop.waiter.blocked > 0
+    loop.pool.read([ECHO.with_(b"")])  # nor where no operation runs
