@@ -51,6 +51,14 @@ def test_the_life_of_a_request_fits_on_a_few_pages() -> None:
     assert lines <= 300
 
 
+@pytest.mark.parametrize(
+    "part", ["engine.py", "folder.py", "idents.py", "maintenance.py", "space.py", "database_files.py"]
+)
+def test_each_part_of_the_sqlite_engine_fits_on_a_few_pages(part: str) -> None:
+    lines = (ROOT / "mongottl/storage/sqlite" / part).read_text(encoding="utf-8").count("\n")
+    assert lines <= 400
+
+
 def attributes_set_by(module: str, name: str) -> set[str]:
     """The attributes that the methods of a class set."""
     tree = ast.parse((ROOT / "mongottl" / module).read_text(encoding="utf-8"))

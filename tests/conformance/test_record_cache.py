@@ -96,7 +96,7 @@ def check_blocks(engine: SqliteEngine) -> None:
     """Each block has what is stored, and the budget counts them."""
     budget = engine._connection.cache_budget
     size_bytes = 0
-    for ident, store in engine._records.items():
+    for ident, store in engine._idents.records.items():
         cache = store.counters.cache
         if cache is None:
             continue
@@ -273,7 +273,7 @@ class CacheMachine(RuleBasedStateMachine):
     def scan(self, ident: str, limit: int, forward: bool, max_bytes: int, start: float, steps: int) -> None:
         position = 0 if forward else MAX_RECORD_ID
         if start > 0.3:
-            position = int(start * self.engine._records[ident].counters.next_record_id)
+            position = int(start * self.engine._idents.records[ident].counters.next_record_id)
         for _ in range(steps):
             found, expected = (
                 engine.record_store(ident).scan(position, limit, forward, max_bytes) for engine in self.both
@@ -286,7 +286,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @rule(ident=st.sampled_from(["records", "others"]), max_bytes=st.sampled_from([1, 1000, NO_BYTE_LIMIT]))
     def look_up(self, ident: str, max_bytes: int) -> None:
-        last_id = self.engine._records[ident].counters.next_record_id
+        last_id = self.engine._idents.records[ident].counters.next_record_id
         ids = [self.chance.randrange(1, last_id + 2) for _ in range(self.chance.choice([1, 3, 100]))]
         store, other = (engine.record_store(ident) for engine in self.both)
         keys, other_keys = (engine.sorted_data(f"{ident} keys", True) for engine in self.both)
@@ -303,7 +303,7 @@ class CacheMachine(RuleBasedStateMachine):
     def blocks_are_right(self) -> None:
         check_blocks(self.engine)
         for ident in ("records", "others"):
-            if ident in self.engine._records:
+            if ident in self.engine._idents.records:
                 store, other = (engine.record_store(ident) for engine in self.both)
                 assert (store.count(), store.size_bytes()) == (other.count(), other.size_bytes())
 

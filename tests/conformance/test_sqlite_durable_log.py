@@ -97,8 +97,8 @@ def trace(engine: SqliteEngine, steps: Steps) -> None:
     """Copies before each statement of the connection of checkpoints."""
     commit(engine, 0)
     engine.maintain()
-    assert engine._checkpointer is not None
-    engine._checkpointer.set_trace_callback(lambda sql: steps.take(sql))
+    assert engine._folder is not None and engine._folder.maintenance._checkpointer is not None
+    engine._folder.maintenance._checkpointer.set_trace_callback(lambda sql: steps.take(sql))
 
 
 def keys(folder: Path) -> int:

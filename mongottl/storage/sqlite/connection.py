@@ -239,6 +239,14 @@ class SqliteConnection(UnitOfWorkState):
         except sqlite3.Error as error:
             raise engine_error(error) from error
 
+    def pages(self) -> int:
+        """How many pages the database has."""
+        return int(self.read_row("PRAGMA page_count", ())[0])
+
+    def unused_pages(self) -> int:
+        """The pages of the database that hold nothing."""
+        return int(self.read_row("PRAGMA freelist_count", ())[0])
+
     def write(self, sql: str, parameters: tuple[object, ...]) -> int:
         """Runs one writing statement; how many rows it changed."""
         if self.state != OPEN:
