@@ -5,15 +5,16 @@
      millis: 12, ts: <date>, client: "127.0.0.1", appName: "…",
      allUsers: [{user, db}], user: "ann@shop"}
 
-Each statement of an update or delete has a document of its own, with the command's comment, as in MongoDB. The
-documents to insert are left out. Unlike MongoDB's, they have an `_id`, since every collection has an index of it.
+Each statement of an update or delete has a document of its own, with its own time and the command's comment, as in
+MongoDB; one that was not executed, since an earlier one has failed, has none. The documents to insert are left out.
+Unlike MongoDB's, the documents have an `_id`, since every collection has an index of it.
 
 Source: MongoDB's manual, "Database Profiler Output".
 """
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.commands import CommandSpec
 from mongottl.commands.access import ANYONE, USERS
@@ -26,7 +27,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profile import MAX_NOTED_PLANS
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.state.observation import SlowCommand
-from mongottl.exec.state.profiler import EVERYTHING, OFF
+from mongottl.exec.state.profiler import EVERYTHING, OFF, SLOW_ONLY
 from mongottl.exec.state.request_units import HUNDREDTHS
 from mongottl.server.log import Log
 from mongottl.storage.interface import StorageError
@@ -65,12 +66,13 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
     slow = tree is not None or (micros >= profiler.slow_micros and profiler.takes_sample())
     if not slow and settings.level != EVERYTHING:
         return
-    documents = _described(service, spec, op, reply, micros)
+    entries = _described(service, spec, op, reply, micros)
     if tree is not None:
-        documents = (document for document in documents if tree.matches(document))
-    first = next(documents, None)
-    if first is None:
+        entries = (entry for entry in entries if tree.matches(entry.document))
+    first_entry = next(entries, None)
+    if first_entry is None:
         return
+    first = first_entry.document
     if slow:
         if service.observation is not None:
             shape = _shape(get_value(first, "command"))[:_MAX_SHAPE]
@@ -78,8 +80,10 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
         _log_slow(log, spec, op, first, micros)
     if settings.level == OFF or op.profile.began_s < settings.since_s:
         return
+    least_micros = profiler.slow_micros if settings.level == SLOW_ONLY and tree is None else 0
+    entries = itertools.chain([first_entry], entries)
     try:
-        _store(service, op, itertools.chain([first], documents))
+        _store(service, op, (entry.document for entry in entries if entry.micros >= least_micros))
     except StorageError as error:
         log.error("storage", "The storage engine failed", command="profile", error=str(error))
 
@@ -97,10 +101,17 @@ def _store(service: ServiceContext, op: OperationContext, documents: Iterable[by
         insert_document(own, profile_collection(own), with_new_id(own, document))
 
 
+class _Entry(NamedTuple):
+    """What is profiled: the document, and how long it took."""
+
+    document: bytes
+    micros: int
+
+
 def _described(
     service: ServiceContext, spec: CommandSpec, op: OperationContext, reply: bytes, micros: int
-) -> Iterator[bytes]:
-    """The documents of a command: one, or one for each of its statements, between which others run."""
+) -> Iterator[_Entry]:
+    """The entries of a command: one, or one for each statement that was executed, between which others run."""
     described: dict[str, Value] = {
         "op": "remove" if spec.counter == "delete" else spec.counter,
         "ns": op.used_namespace or f"{op.database}.$cmd",
@@ -128,10 +139,20 @@ def _described(
     ending["allUsers"] = users
     ending["user"] = "" if login is None else str(login.user)
     if not statements:
-        yield encode({**described, "command": shortened_command(_command(body)), **ending})
-    for statement in statements:
-        yield encode({**described, "command": shortened_command(_statement(statement, body)), **ending})
+        yield _Entry(encode({**described, "command": shortened_command(_command(body)), **ending}), micros)
+    for statement, took_micros in zip(statements, _durations(op, len(statements), micros), strict=False):
+        ending["millis"] = took_micros // 1000
+        command = shortened_command(_statement(statement, body))
+        yield _Entry(encode({**described, "command": command, **ending}), took_micros)
         op.give_way()
+
+
+def _durations(op: OperationContext, statements: int, micros: int) -> list[int]:
+    """How long each statement has taken that was executed; that of the command for one alone."""
+    starts = op.profile.statement_starts
+    if not starts:
+        return [micros] * statements
+    return [end - start for start, end in itertools.pairwise([*starts, micros])]
 
 
 def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:

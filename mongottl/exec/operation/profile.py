@@ -3,7 +3,7 @@
 
     dispatch, `OperationContext.uses`   when it began
     express reads, plans                what it has read
-    batches of writes                   which statements have failed
+    batches of writes                   when statements began, which have failed
     replies, at the end                 how long it took
 """
 
@@ -18,6 +18,7 @@ MAX_NOTED_PLANS: Final = 8
 _NO_PLANS: Final[list[object]] = []
 _NO_ERRORS: Final[list[Value]] = []
 _NO_ADVICE: Final[dict[int, str]] = {}
+_NO_TIMES: Final[list[int]] = []
 
 
 class OperationProfile:
@@ -40,6 +41,8 @@ class OperationProfile:
         self.examined_before: tuple[int, int] | None = (0, 0)
         # The query that a getMore continues, if queries are recorded for `$queryStats`.
         self.running_query: RunningQuery | None = None
+        # When each statement of a batch of several began, in microseconds of the operation's work.
+        self.statement_starts: list[int] = _NO_TIMES
         # The failed statements of a batch of writes, as `writeErrors` has them; and the `advice` of those that have
         # one, by their place in that list.
         self.statement_errors: list[Value] = _NO_ERRORS
@@ -51,6 +54,12 @@ class OperationProfile:
             self.plans = [plan]
         elif len(self.plans) <= MAX_NOTED_PLANS:
             self.plans.append(plan)
+
+    def note_statement(self, now_s: float) -> None:
+        """Notes that the next statement of a batch begins."""
+        if not self.statement_starts:
+            self.statement_starts = []
+        self.statement_starts.append(self.working_micros(now_s))
 
     def elapsed_micros(self, now_s: float) -> int:
         """Microseconds since the command began, or since it began to use its collection if that is all that is

@@ -112,6 +112,28 @@ def profiled(setup: Setup, op: str) -> list[dict[str, Any]]:
     return documents
 
 
+@pytest.mark.parametrize(("level", "profiled_ids"), [(1, [1]), (2, [0, 1, 2])])
+def test_each_profiled_statement_has_its_own_time(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, level: int, profiled_ids: list[int]
+) -> None:
+    """Profiling of slow operations takes the slow statement alone. The fourth is not executed: the third has failed."""
+    now_s = [1.0]
+    monkeypatch.setattr(setup.service.clock, "monotonic_s", lambda: now_s[0])
+    setup.service.stacks.times.together_s = 0.0
+    setup.run({"profile": level, "slowms": 100})
+    changes: list[dict[str, Any]] = [{"$set": {"n": 1}}, {"$set": {"n": 1}}, {"$inc": {"_id": "x"}}, {"$set": {"n": 1}}]
+    updates = [{"q": {"_id": number}, "u": change, "upsert": True} for number, change in enumerate(changes)]
+    pauses_s = [0.01, 0.51]  # before the second statement, and before the third
+    updating = steps_of(setup.dispatcher.handle(setup.message({"update": "c", "updates": updates}), setup.client))
+    for pause_s in pauses_s:
+        next(updating)
+        now_s[0] += pause_s
+    assert bson.decode(run_to_end(updating))["writeErrors"][0]["index"] == 2
+    found = {entry["command"]["q"]["_id"]: entry["millis"] for entry in profiled(setup, "update")}
+    expected = {0: 10, 1: 510, 2: 0}
+    assert found == {number: pytest.approx(expected[number], abs=1) for number in profiled_ids}
+
+
 def test_profiling_that_is_turned_off_ends_before_the_next_statement(setup: Setup) -> None:
     """Another client turns it off while a command's statements are profiled, between which others run."""
     setup.run({"profile": 2})
