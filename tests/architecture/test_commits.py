@@ -20,6 +20,9 @@ CALLERS: dict[tuple[str, str], set[str]] = {
     ("append", "oplog"): {COMMIT_LOG},
     ("put_limit", ""): {COMMIT_LOG},
     ("committed", "sessions"): {COMMIT_LOG},
+    ("arm_written", ""): {COMMIT_LOG},
+    # Besides: the wheel is filled at the start, and what a transaction has held up comes after its end.
+    ("arm", "wheel"): {"exec/service/expiry.py", "exec/write/expiry.py", "exec/operation/transaction_unit.py"},
     # Without a commit: an idle server, defaults with the time of their change, the floor of an oplog that begins again.
     ("tick", "cluster_clock"): {
         COMMIT_LOG,

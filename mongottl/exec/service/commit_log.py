@@ -1,30 +1,32 @@
 """How a unit of work is committed: every commit that the oplog has to know of goes through here.
 
-    tick                the cluster time of the commit
-    oplog entries       made of the unit's changes, with that time; with a data directory stored in the unit itself
-    engine commit       all or nothing of it, statements of a retryable write included
-    session             remembers what the statements have done
-    oplog in memory     the entries are appended, and change streams that wait for them are woken
+tick                the cluster time of the commit
+oplog entries       made of the unit's changes, with that time; with a data directory stored in the unit itself
+engine commit       all or nothing of it, statements of a retryable write included
+session             remembers what the statements have done
+oplog in memory     the entries are appended, and change streams that wait for them are woken
+changes             scans read their collections again, the timing wheel is armed, tailable cursors are woken
 
-    WriteUnit.commit, commit_transaction ──► CommitLog.commit
-    catalog, in its own unit of work     ──► CommitLog.log_catalog_change       the last step follows its commit
-    what several units have changed      ──► CommitLog.log_alone
-
-What else follows a commit of records is `exec.unit.arming.note_written`.
+WriteUnit.commit, commit_transaction ──► CommitLog.commit
+catalog, in its own unit of work     ──► CommitLog.log_catalog_change       the entry is appended after its commit
+what several units have changed      ──► CommitLog.log_alone
 """
 
 from functools import partial
 from typing import Final
 
 from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.change_kinds import INSERT
 from mongottl.catalog.collection import Collection
 from mongottl.clock import Clock
 from mongottl.document.types import Value
+from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.sessions.sessions import SessionRegistry
 from mongottl.exec.state.cluster_clock import ClusterClock
-from mongottl.oplog.change import LoggedChange, catalog_change, no_operation
+from mongottl.exec.state.metrics import Metrics
+from mongottl.oplog.change import Change, LoggedChange, catalog_change, no_operation
 from mongottl.oplog.entry import OplogEntry, TransactionPart
 from mongottl.oplog.log import OPLOG_NUMBER, Oplog
 from mongottl.oplog.statements import Statements
@@ -42,6 +44,8 @@ class CommitLog:
         oplog: Oplog,
         sessions: SessionRegistry,
         cursors: CursorRegistry,
+        expiry: Expiry,
+        metrics: Metrics,
     ) -> None:
         self._clock: Final = clock
         self._catalog: Final = catalog
@@ -49,19 +53,23 @@ class CommitLog:
         self._oplog: Final = oplog
         self._sessions: Final = sessions
         self._cursors: Final = cursors
+        self._expiry: Final = expiry
+        self._metrics: Final = metrics
 
     def commit(
         self,
         work: WriteUnitOfWork,
-        changes: list[LoggedChange],
+        changes: list[Change],
+        logged: list[LoggedChange],
         now_ms: int,
         write: RetryableWrite | None = None,
         transaction: tuple[bytes, int] | None = None,
     ) -> None:
         """Commits a unit of work with these changes, which may be none. The errors of the engine: nothing is committed.
 
-        now_ms: wall time of the unit. write: whose statements it executes. transaction: that it commits, as the id of
-        its session, `{id, uid}`, and its number.
+        logged: the changes for the oplog, those of a transaction by its statements. now_ms: wall time of the unit.
+        write: whose statements it executes. transaction: that it commits, as the id of its session, `{id, uid}`, and
+        its number.
         """
         oplog = self._oplog
         cluster_clock = self._cluster_clock
@@ -69,16 +77,16 @@ class CommitLog:
         statements: Statements | None = None
         if write is not None and write.pending and oplog.rows is not None:
             statements = write.statements
-            if not changes:
-                changes = [no_operation()]
-        last = len(changes) - 1
+            if not logged:
+                logged = [no_operation()]
+        last = len(logged) - 1
         if transaction is not None:
             # All its entries have the time of its commit. In `local.oplog.rs` each has one of its own, up to that.
             for _ in range(last):
                 at = cluster_clock.tick(now_ms)
         entries: list[OplogEntry] = []
         first_index = 0
-        for number, change in enumerate(changes):
+        for number, change in enumerate(logged):
             part: TransactionPart | None = None
             entry_at = at
             if transaction is not None:
@@ -95,6 +103,19 @@ class CommitLog:
             self._sessions.committed(write, now_ms, at)
         for entry in entries:
             self._append(entry)
+        for committed in changes:
+            self._carry_on(committed)
+
+    def _carry_on(self, change: Change) -> None:
+        """What follows the commit of a change of documents."""
+        collection = change.collection
+        collection.writes += 1
+        self._expiry.arm_written(collection, change.rows)
+        if change.expired:
+            self._metrics.ttl_deleted_documents += change.expired
+            collection.purged_documents += change.expired
+        if change.kind == INSERT and collection.options.capped:
+            self._cursors.notify_inserted(collection.number)
 
     def log_catalog_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
         """Logs a change of a collection or its indexes in the unit of work of the catalog that makes it, which the

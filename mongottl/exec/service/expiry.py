@@ -1,14 +1,26 @@
-"""The deletion of expired documents: its settings, and how far it has come. `exec.write.expiry` deletes them."""
+"""The deletion of expired documents: its settings, how far it has come, and the timing wheel with the seconds at which
+some expire. `exec.write.expiry` deletes them, and fills the wheel at the start.
+
+    CommitLog ── each committed change ──► Expiry.arm_written ──► the wheel ──► wakes the reaper
+"""
 
 from collections.abc import Iterable
 
+from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.dialect import Dialect
+from mongottl.exec.service.due_dates import date_due_s
+from mongottl.exec.service.hooks import ServerHooks
+from mongottl.storage.interface import NewRecord
+from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 from mongottl.ttl.wheel import TimingWheel, WheelEntries
 
 
 class Expiry:
     """The state of TTL deletion of one server."""
 
-    def __init__(self, is_enabled: bool, now_s: int) -> None:
+    def __init__(self, is_enabled: bool, now_s: int, dialect: Dialect, hooks: ServerHooks) -> None:
+        self._dialect = dialect
+        self._hooks = hooks
         self.wheel = TimingWheel(now_s)
         # Whether expired documents are deleted (`ttlMonitorEnabled`).
         self.is_enabled = is_enabled
@@ -20,6 +32,24 @@ class Expiry:
         self.unarmed: set[int] = set()
         # How many tasks are filling the wheel with the expiry times of a collection.
         self.arming: int = 0
+
+    def arm_written(self, collection: Collection, rows: list[NewRecord]) -> None:
+        """Arms the wheel for records that were committed."""
+        default_ttl_s = collection.default_ttl_s
+        if default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
+            return
+        for document, ts_s, ttl_s in rows:
+            due_s = expires_at_s(ts_s, ttl_s, default_ttl_s)
+            if due_s != NEVER_AT_S and self.wheel.arm(collection.number, due_s):
+                self._hooks.wake_reaper()
+            for index in collection.date_ttl_indexes:
+                self.arm_date(collection, index, document)
+
+    def arm_date(self, collection: Collection, index: CollectionIndex, document: bytes) -> None:
+        """Arms the wheel for a document in a date-field TTL index."""
+        due_s = date_due_s(index, document, self._dialect.numbers_are_dates)
+        if due_s is not None and self.wheel.arm(collection.number, due_s):
+            self._hooks.wake_reaper()
 
     def setting(self) -> tuple[bool, int]:
         """What commands have set, for `restore_setting`."""

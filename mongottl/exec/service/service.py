@@ -120,7 +120,8 @@ class ServiceContext:
         self.operations = OperationRegistry()
         # The connected clients, by connection id.
         self.clients: dict[int, ClientInfo] = {}
-        self.expiry = Expiry(config.ttl_monitor_enabled, clock.now_ms() // MS_PER_S)
+        self.hooks = ServerHooks()
+        self.expiry = Expiry(config.ttl_monitor_enabled, clock.now_ms() // MS_PER_S, self.dialect, self.hooks)
         self.object_ids = ObjectIdGenerator()
         self.timestamps = TimestampClock()
         self.cluster_clock = ClusterClock(self.catalog, self.started_ms, engine.persistent)
@@ -130,7 +131,9 @@ class ServiceContext:
         if rows is not None:
             self.sessions.store_in(StoredSessions(self.catalog, rows), self.started_monotonic_s)
             rows.on_segment = self.sessions.save
-        self.commit_log = CommitLog(clock, self.catalog, self.cluster_clock, self.oplog, self.sessions, self.cursors)
+        self.commit_log = CommitLog(
+            clock, self.catalog, self.cluster_clock, self.oplog, self.sessions, self.cursors, self.expiry, self.metrics
+        )
         if self.oplog.end == 0:
             # As in MongoDB, so that there is a first cluster time to read from.
             self.commit_log.log_alone(no_operation(encode({"msg": "initiating set"})))
@@ -153,7 +156,6 @@ class ServiceContext:
         self.exclusive: set[str] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
-        self.hooks = ServerHooks()
         # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.
         self.fsync_locks: int = 0
         # How many connections are established per second.

@@ -2,5 +2,4 @@
 
 recovery_unit   an operation's access to records and index entries
 write_unit      one unit of work on a collection; loading_unit: one that loads the folder of `--load`
-arming          arming the timing wheel after writes
 """

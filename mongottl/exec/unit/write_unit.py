@@ -5,7 +5,7 @@
         unit.records.insert_records(rows)      records and index entries
         unit.index(entry).insert(entries)
         unit.record_inserted(rows)             what has changed, once for all that need it (`oplog.change`)
-        unit.commit()                          `CommitLog.commit`; then wheel, counters, tailing cursors
+        unit.commit()                          `CommitLog.commit`
 
     record_inserted │ record_updated │ delete ──► Change ──► oplog, meter, retryable write, wheel
 
@@ -26,7 +26,6 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.state.meter import Meter
-from mongottl.exec.unit.arming import note_written
 from mongottl.oplog.change import Change, LoggedChange, logged
 from mongottl.storage.interface import (
     DiskFull,
@@ -153,18 +152,17 @@ class WriteUnit:
         self._record_deleted(records, expired)
 
     def commit(self) -> None:
-        """Commits, then arms the wheel, notifies waiting cursors and counts. WriteConflict: all is rolled back."""
+        """Commits, and counts what was changed. WriteConflict: all is rolled back."""
         service = self.service
         write = self.retryable_write
         if write is not None:
             self._note_statement(write)
         try:
-            service.commit_log.commit(self._work, self.logged_changes(), self._now_ms, write)
+            service.commit_log.commit(self._work, self.changes, self.logged_changes(), self._now_ms, write)
         except DiskFull as error:
             raise self._without_room(error) from None
         if self.meter is not None:
             self.count(self.meter)
-        self.after_commit()
 
     def _without_room(self, error: DiskFull) -> Exception:
         """What to raise for a unit that found no room: WriteConflict, so that it is repeated, if it only deletes and
@@ -194,18 +192,6 @@ class WriteUnit:
             meter.update(self.collection, change.before, [row[0] for row in change.rows])
         elif not change.expired:
             meter.delete(self.collection, change.before)
-
-    def after_commit(self) -> None:
-        """What follows the engine's commit: the wheel, counters, tailing cursors."""
-        service = self.service
-        collection = self.collection
-        for change in self.changes:
-            note_written(service, collection, change.rows)
-            if change.expired:
-                service.metrics.ttl_deleted_documents += change.expired
-                collection.purged_documents += change.expired
-            if change.kind == INSERT and collection.options.capped:
-                service.cursors.notify_inserted(collection.number)
 
     def _note_statement(self, write: RetryableWrite) -> None:
         """Notes what this unit does for a retryable write: one insert or more, or the update or delete of a record."""
@@ -241,9 +227,9 @@ class RecordingWriteUnit(WriteUnit):
             return entry.sorted_data  # no snapshot or transaction reads it
         return RecordingEntries(entry.sorted_data, self._images, self.service.claims)
 
-    def after_commit(self) -> None:
+    def commit(self) -> None:
+        super().commit()
         self.service.history.append(self._images)
-        super().after_commit()
 
 
 def living_now(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:

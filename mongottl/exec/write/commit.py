@@ -1,13 +1,14 @@
 """The commit of a transaction: its write set is given to the engine in one unit of work, whole or not at all."""
 
+from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.sessions.transactions import COMMITTED, Transaction
-from mongottl.exec.unit.arming import note_written
 from mongottl.exec.write.writes import duplicate_key_error
+from mongottl.oplog.change import Change
 from mongottl.storage.interface import (
     DuplicateKey,
     KeyEntry,
@@ -48,23 +49,21 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
             catalog.publish(collection, work)
         for collection in transaction.collections.values():
             commit.carry_out(collection, work)
-        if commit.stored or transaction.pending:
+        if commit.changes or transaction.pending:
             service.engine.require_room()
         if note is not None:
             note.note_commit()
         named = (shown_id(transaction.session_key), transaction.number)
-        service.commit_log.commit(work, transaction.changes, now_ms, note, named)
+        service.commit_log.commit(work, commit.changes, transaction.changes, now_ms, note, named)
     service.history.append(commit.images)
     for collection in transaction.pending.values():
         catalog.published(collection)
-    for collection, rows in commit.stored:
-        note_written(service, collection, rows)
     service.transactions.end(transaction, COMMITTED)
     release(service, transaction)
 
 
 class _Commit:
-    """The writes of a transaction as they are given to the engine. stored: collections with their written rows."""
+    """The writes of a transaction as they are given to the engine. changes: what they change in each collection."""
 
     def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
         self._service = service
@@ -73,7 +72,7 @@ class _Commit:
         # Only other snapshots need before-images, but then the history must number this commit.
         self._recording = service.history.open_snapshots > 1
         self.images = CommitImages()
-        self.stored: list[tuple[Collection, list[NewRecord]]] = []
+        self.changes: list[Change] = []
 
     def _records(self, store: RecordStore) -> RecordStore:
         return RecordingRecords(store, self.images, None) if self._recording else store
@@ -124,8 +123,13 @@ class _Commit:
         for index in collection.writable_indexes:
             if index.ident not in ready:
                 self._insert_generated(collection, index, written, work)
-        rows += [(record[1], record[2], record[3]) for record in new]
-        self.stored.append((collection, rows))
+        if deleted:
+            self.changes.append(Change(DELETE, collection, [record[1] for record in deleted], []))
+        if new:
+            updated = [(record[1], record[2], record[3]) for record in new]
+            self.changes.append(Change(UPDATE, collection, [record[1] for record in old], updated))
+        if rows:
+            self.changes.append(Change(INSERT, collection, [], rows))
 
     def _remove_noted(self, index: CollectionIndex) -> list[KeyEntry]:
         """Removes the entries that the transaction has removed; those that it has added."""

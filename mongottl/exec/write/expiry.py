@@ -24,9 +24,9 @@ from mongottl.document.keystring import bracket_range
 from mongottl.document.types import INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.steps import Wait
+from mongottl.exec.service.due_dates import date_due_ms
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import keep_clock
-from mongottl.exec.unit.arming import arm_date, date_due_ms, numbers_are_dates
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
@@ -198,7 +198,7 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
                 except DamagedRecord:
                     done = len(backlog)  # the rest is found by its expiry, where damaged records are left out
             else:
-                with_numbers = numbers_are_dates(service)
+                with_numbers = service.dialect.numbers_are_dates
                 try:
                     records = _due_records(
                         recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers
@@ -285,7 +285,7 @@ def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection
 def _still_due(service: ServiceContext, collection: Collection, ident: str, records: list[Record]) -> list[Record]:
     """Those of some records that are due and that no open transaction has written, each once. ident: of their store."""
     now_ms = service.clock.now_ms()
-    with_numbers = numbers_are_dates(service)
+    with_numbers = service.dialect.numbers_are_dates
     return [
         record
         for record in {record[0]: record for record in records}.values()
@@ -395,7 +395,7 @@ def _unclaimed_batch(
 def _due_by_date(
     unit: RecoveryUnit, collection: Collection, index: CollectionIndex, now_ms: int, claims: Claims, with_numbers: bool
 ) -> list[Record]:
-    """A batch of records that are due by a date-field TTL index. with_numbers: see `numbers_are_dates`."""
+    """A batch of records that are due by a date-field TTL index. with_numbers: see `date_due_ms`."""
     expire_after_s = index.descriptor.expire_after_s
     assert expire_after_s is not None
     cutoff_ms = now_ms - expire_after_s * _MS_PER_S
@@ -540,7 +540,7 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> No
         position: tuple[bytes, int] | None = None
         descending = index.descriptor.descending[0]
         bracket_low, bracket_high = bracket_range(BRACKET_DATE, descending)
-        if numbers_are_dates(service):
+        if service.dialect.numbers_are_dates:
             # From the one to the other, with what lies between them.
             number_low, number_high = bracket_range(BRACKET_NUMBER, descending)
             bracket_low = min(bracket_low, number_low)
@@ -557,7 +557,7 @@ def _rearm_dates(service: ServiceContext, unit: RecoveryUnit, number: int) -> No
                 service.hooks.log_damaged_record(error)
                 batch, position, more = _undamaged(entries, stored, key_range, position, REFILL_BATCH)
             for _, _, document, _, _ in batch:
-                arm_date(service, collection, index, document)
+                service.expiry.arm_date(collection, index, document)
             if not more:
                 break
             service.stacks.give_way()

@@ -13,8 +13,8 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.key_ranges import ascending_values
 from mongottl.document.keystring import value_range
 from mongottl.document.types import INT64_MAX, INT64_MIN, Date, Int64, Value
+from mongottl.exec.service.due_dates import date_due_s
 from mongottl.exec.service.service import ServiceContext
-from mongottl.exec.unit.arming import date_due_s, numbers_are_dates
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.storage.interface import MAX_RECORD_ID, ExpiryIndex, KeyRange, Record, RecordStore
 from mongottl.ttl.policy import NEVER_AT_S, NO_CUTOFF_S, NO_TTL, expires_at_s
@@ -43,7 +43,7 @@ def first_due_s(service: ServiceContext, collection: Collection, after_s: int = 
             after_ts = after_s if after_s == NO_CUTOFF_S else after_s - default_s
             found += [ts + default_s for ts in records.due_seconds(ExpiryIndex.BY_DEFAULT, after_ts, 1)]
         found += records.due_seconds(ExpiryIndex.BY_OWN, after_s, 1)
-    with_numbers = numbers_are_dates(service)
+    with_numbers = service.dialect.numbers_are_dates
     for index in collection.date_ttl_indexes:
         expire_after_s = index.descriptor.expire_after_s
         assert expire_after_s is not None
@@ -66,7 +66,7 @@ def document_due_s(service: ServiceContext, collection: Collection, document: by
     due_s = NEVER_AT_S
     if record is not None:
         due_s = int(expires_at_s(record[2], record[3], collection.default_ttl_s))
-    with_numbers = numbers_are_dates(service)
+    with_numbers = service.dialect.numbers_are_dates
     for index in collection.date_ttl_indexes:
         partial_match = index.descriptor.partial_match
         if not index.ready or (partial_match is not None and not partial_match.matches(document)):
@@ -109,7 +109,7 @@ def count_by_due(
             counted = _count_records(service, collection, by_own, bounds[place], bounds[place + 1], left, per_step)
             counts[place] += counted
             left -= counted
-    with_numbers = numbers_are_dates(service)
+    with_numbers = service.dialect.numbers_are_dates
     for index in list(collection.date_ttl_indexes):
         expire_after_s = index.descriptor.expire_after_s
         assert expire_after_s is not None
@@ -179,7 +179,7 @@ def _is_usable(collection: Collection, index: CollectionIndex) -> bool:
 
 
 def _date_ranges(first_ms: int, last_ms: int, with_numbers: bool) -> list[tuple[Value, Value]]:
-    """The values of a date field from one instant to another, both inclusive. with_numbers: `numbers_are_dates`."""
+    """The values of a date field from one instant to another, both inclusive. with_numbers: see `date_due_ms`."""
     first_ms = min(max(first_ms, INT64_MIN), INT64_MAX)
     last_ms = min(max(last_ms, INT64_MIN), INT64_MAX)
     ranges: list[tuple[Value, Value]] = [(Date(first_ms), Date(last_ms))]

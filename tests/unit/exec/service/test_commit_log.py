@@ -9,9 +9,10 @@ from mongottl.catalog import change_kinds as kinds
 from mongottl.document.types import Timestamp
 from mongottl.exec.sessions.sessions import Session
 from mongottl.exec.write.writes import insert_document
-from mongottl.oplog.change import LoggedChange
+from mongottl.oplog.change import Change, LoggedChange
 from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.statements import INSERTED
+from mongottl.ttl.policy import NO_TTL
 from tests.running import START_MS, Running
 
 LSID = bson.encode({"id": 1})
@@ -27,10 +28,10 @@ def entries_from(running: Running, number: int) -> list[OplogEntry]:
 
 
 def committed(running: Running, changes: list[LoggedChange], **more: Any) -> list[OplogEntry]:
-    """The entries of a commit of these changes."""
+    """The entries of a commit that logs these changes."""
     end = running.service.oplog.end
     with running.service.engine.unit_of_work() as work:
-        running.service.commit_log.commit(work, changes, START_MS, **more)
+        running.service.commit_log.commit(work, [], changes, START_MS, **more)
         assert running.service.oplog.end == end + len(changes)
     return entries_from(running, end)
 
@@ -66,8 +67,38 @@ def test_nothing_is_appended_by_a_commit_that_fails() -> None:
     with running.service.engine.unit_of_work() as work:
         work.commit()
         with pytest.raises(Exception, match="unit of work"):
-            running.service.commit_log.commit(work, [insertion(1)], START_MS)
+            running.service.commit_log.commit(work, [], [insertion(1)], START_MS)
     assert running.service.oplog.end == end
+
+
+def test_a_commit_arms_the_wheel_for_its_rows_and_wakes_the_reaper() -> None:
+    running = Running()
+    running.run({"create": "c"})
+    running.index({"_ts": 1}, expireAfterSeconds=5)
+    collection = running.collection()
+    woken: list[int] = []
+    service = running.service
+    service.hooks.wake_reaper = lambda: woken.append(service.expiry.wheel.next_due_s() or 0)
+    start_s = START_MS // 1000
+    rows = [(bson.encode({"_id": 1}), start_s, NO_TTL), (bson.encode({"_id": 2}), start_s, 3)]
+    writes = collection.writes
+    with service.engine.unit_of_work() as work:
+        service.commit_log.commit(work, [Change(kinds.INSERT, collection, [], rows)], [], START_MS)
+    assert woken == [start_s + 5, start_s + 3]
+    assert collection.writes == writes + 1
+
+
+def test_a_commit_that_fails_arms_nothing() -> None:
+    running = Running()
+    running.run({"create": "c"})
+    running.index({"_ts": 1}, expireAfterSeconds=5)
+    rows = [(bson.encode({"_id": 1}), START_MS // 1000, 3)]
+    with running.service.engine.unit_of_work() as work:
+        work.commit()
+        change = Change(kinds.INSERT, running.collection(), [], rows)
+        with pytest.raises(Exception, match="unit of work"):
+            running.service.commit_log.commit(work, [change], [], START_MS)
+    assert running.service.expiry.wheel.next_due_s() is None
 
 
 def test_a_change_of_the_catalog_is_appended_once_the_catalog_has_committed() -> None:

@@ -1,57 +1,20 @@
-"""Arming the timing wheel with the second at which a record expires, by `ttl.policy` or a date-field TTL index."""
+"""When a document expires by a date-field TTL index."""
 
 import math
 from typing import Final
 
-from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.catalog.collection import CollectionIndex
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DATE, DOCUMENT, DOUBLE, INT32, INT64, INT64_MAX, INT64_MIN, Date, Value
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
-from mongottl.exec.service.service import ServiceContext
-from mongottl.storage.interface import NewRecord
-from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 
 _MS_PER_S: Final = 1000
-
-
-def _arm_record(service: ServiceContext, collection: Collection, document: bytes, ts_s: int, ttl_s: int) -> None:
-    """Arms the wheel for a record that was just written."""
-    due_s = expires_at_s(ts_s, ttl_s, collection.default_ttl_s)
-    if due_s != NEVER_AT_S and service.expiry.wheel.arm(collection.number, due_s):
-        service.hooks.wake_reaper()
-    for index in collection.date_ttl_indexes:
-        arm_date(service, collection, index, document)
-
-
-def note_written(service: ServiceContext, collection: Collection, rows: list[NewRecord]) -> None:
-    """What follows the commit of a unit of work that has changed a collection: scans must read again, and the
-    wheel is armed for the records that it has stored."""
-    collection.writes += 1
-    if collection.default_ttl_s == NO_TTL and not collection.date_ttl_indexes:
-        return
-    for document, ts_s, ttl_s in rows:
-        _arm_record(service, collection, document, ts_s, ttl_s)
-
-
-def arm_date(service: ServiceContext, collection: Collection, index: CollectionIndex, document: bytes) -> None:
-    """Arms the wheel for a document in a date-field TTL index."""
-    due_s = date_due_s(index, document, numbers_are_dates(service))
-    if due_s is not None and service.expiry.wheel.arm(collection.number, due_s):
-        service.hooks.wake_reaper()
-
-
-def numbers_are_dates(service: ServiceContext) -> bool:
-    """Whether a date-field TTL index takes an int, long or double as milliseconds since 1970, as Cosmos DB does.
-
-    Source: Microsoft's "Expire data with Azure Cosmos DB for MongoDB", TTL on custom paths.
-    """
-    return service.dialect.numbers_are_dates
 
 
 def date_due_s(index: CollectionIndex, document: bytes, with_numbers: bool) -> int | None:
     """The first whole second at which a document expires by a date-field TTL index; None if it never does.
 
-    with_numbers: see `numbers_are_dates`.
+    with_numbers: see `date_due_ms`.
     """
     due_ms = date_due_ms(index, document, with_numbers)
     return None if due_ms is None else -(-due_ms // _MS_PER_S)  # rounded up: never too early
@@ -60,8 +23,8 @@ def date_due_s(index: CollectionIndex, document: bytes, with_numbers: bool) -> i
 def date_due_ms(index: CollectionIndex, document: bytes, with_numbers: bool) -> int | None:
     """The millisecond at which a document expires by a date-field TTL index; None if it never does.
 
-    with_numbers: see `numbers_are_dates`. If the field is an array, its earliest date counts. Other values never
-    expire.
+    with_numbers: whether an int, long or double is taken as milliseconds since 1970 (`Dialect.numbers_are_dates`). If
+    the field is an array, its earliest date counts. Other values never expire.
     """
     expire_after_s = index.descriptor.expire_after_s
     if expire_after_s is None:
