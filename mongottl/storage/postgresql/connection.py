@@ -20,6 +20,7 @@ from mongottl.storage.postgresql.failures import (
     GONE,
     LOGIN,
     NO_DATABASE,
+    REFUSED,
     StoreFailure,
     connect_failure,
     failure_of,
@@ -42,7 +43,7 @@ _FAILED: Final = pq.PollingStatus.FAILED
 _IDLE: Final = pq.TransactionStatus.IDLE
 _UNKNOWN: Final = pq.TransactionStatus.UNKNOWN
 _ENDED: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
-_REFUSALS: Final = frozenset({LOGIN, NO_DATABASE, FORBIDDEN})
+_REFUSALS: Final = frozenset({LOGIN, NO_DATABASE, FORBIDDEN, REFUSED})
 # Seconds for the cancellation of a statement to be sent and taken.
 _CANCEL_S: Final = 5.0
 
@@ -230,7 +231,7 @@ def _set_up(pg: Any, settings: SessionSettings, waiter: Waiter, until_s: float) 
     """Gives a new connection its settings. StoreFailure if the server is too old."""
     if pg.server_version < OLDEST_SERVER:
         version = pg.server_version // 10_000
-        raise StoreFailure(FORBIDDEN, f"{_place(pg)} is PostgreSQL {version}; mongottl needs 15 or later")
+        raise StoreFailure(REFUSED, f"{_place(pg)} is PostgreSQL {version}; mongottl needs 15 or later")
     pg.nonblocking = 1
     pg.send_query(encode_text(settings.statements()))
     fd = pg.socket

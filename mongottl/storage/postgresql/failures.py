@@ -18,6 +18,7 @@ be done, and whether the same may be sent again:
 | LOGIN | wrong password, no such user, `pg_hba.conf` | one line at the start; later as GONE |
 | NO_DATABASE | the database does not exist | as LOGIN |
 | FORBIDDEN | the user lacks rights | one line at the start; later EngineUnavailable |
+| REFUSED | an older server, a newer schema, a standby | one line at the start |
 | NO_TABLES | schema or table are not there any more | EngineUnavailable |
 | UNEXPECTED | anything else: a fault of ours | EngineUnavailable, with PostgreSQL's text |
 
@@ -43,6 +44,7 @@ FULL: Final = "full"
 LOGIN: Final = "login"
 NO_DATABASE: Final = "no database"
 FORBIDDEN: Final = "forbidden"
+REFUSED: Final = "refused"
 NO_TABLES: Final = "no tables"
 UNEXPECTED: Final = "unexpected"
 

@@ -15,10 +15,12 @@ import pwd
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Final
 
 from mongottl.storage.interface import DataDirectoryError
 from mongottl.storage.postgresql.binaries import OLDEST_MAJOR, WHEEL, Binaries, all_binaries, blocked_folder
+from mongottl.storage.waiting import poll_nothing
 
 # Who runs the cluster if we are root.
 _SERVANT: Final = "nobody"
@@ -32,6 +34,9 @@ _SOCKET_NAME: Final = ".s.PGSQL.5432"
 _START_S: Final = 600
 _STOP_S: Final = 120
 _INITDB_S: Final = 300
+# More than these, for `pg_ctl` itself; and for the sessions of a killed cluster to notice that, in steps.
+_PATIENCE_S: Final = 30
+_STEP_S: Final = 0.02
 
 # Durable, and for our tables, whose rows are replaced and purged: dead rows are removed early, without pauses. Answers
 # are awaited by us, so that connections are few.
@@ -185,6 +190,53 @@ def _take_lock(folder: str) -> int:
     return lock
 
 
+def _clear_stale(folder: str) -> None:
+    """Makes way for a start after the cluster was killed.
+
+    Its sessions end when they notice that, and until then PostgreSQL refuses to start. It also refuses if the number of
+    the killed process is still taken, which nobody has waited for: in containers without an `init`.
+    """
+    data = os.path.join(folder, "data")
+    file = os.path.join(data, "postmaster.pid")
+    if not os.path.exists(file) or not os.path.isdir("/proc/self"):
+        return
+    with open(file, encoding="ascii", errors="replace") as opened:
+        process = opened.readline().strip()
+    for _ in range(int(_PATIENCE_S / _STEP_S)):
+        state = _state_of(process)
+        if state in ("", "Z") and not _lives_in(data):
+            break
+        poll_nothing(_STEP_S)
+    else:
+        return  # PostgreSQL says what is wrong
+    if state == "Z":
+        os.unlink(file)
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, "run", f"{_SOCKET_NAME}.lock"))
+
+
+def _state_of(process: str) -> str:
+    """The state of a process on Linux, such as Z of one that has ended and is still known; empty if it is not there."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as opened:
+            return opened.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def _lives_in(data: str) -> bool:
+    """Whether a process works in the folder of a cluster, as all of its processes do."""
+    data = os.path.realpath(data)
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.readlink(f"/proc/{name}/cwd") == data:
+                    return True
+            except OSError:
+                continue
+    return False
+
+
 def is_running(data: str) -> bool:
     """Whether the postmaster of a cluster runs: the process in its file, if that is a postgres."""
     try:
@@ -207,9 +259,9 @@ def is_running(data: str) -> bool:
 def _init(folder: str, binaries: Binaries) -> None:
     data = os.path.join(folder, "data")
     _make_folder(data)
-    command = [binaries.program("initdb"), "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C"]
-    # Copies of text are compared as bytes anyway. Checksums find what the disk has damaged.
-    said = _run([*command, "--data-checksums", "--no-instructions"], _INITDB_S)
+    # Texts are compared as bytes anyway. Checksums find what the disk has damaged.
+    arguments = ["-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums"]
+    said = _run(binaries, "initdb", [*arguments, "--no-instructions"], _INITDB_S)
     if said is not None:
         raise DataDirectoryError(f"initdb has failed in {data}: {said}")
 
@@ -224,28 +276,16 @@ def _start(folder: str, binaries: Binaries, settings: dict[str, str]) -> None:
     begun_at = os.path.getsize(log)
     all_settings = {**SETTINGS, "unix_socket_directories": os.path.join(folder, "run"), **settings}
     options = " ".join(f"-c {name}='{value}'" for name, value in all_settings.items())
-    command = [
-        binaries.program("pg_ctl"),
-        "start",
-        "-D",
-        data,
-        "-w",
-        "-t",
-        str(_START_S),
-        "-s",
-        "-l",
-        log,
-        "-o",
-        options,
-    ]
-    said = _run(command, _START_S + 30)
+    _clear_stale(folder)
+    arguments = ["start", "-D", data, "-w", "-t", str(_START_S), "-s", "-l", log, "-o", options]
+    said = _run(binaries, "pg_ctl", arguments, _START_S + _PATIENCE_S)
     if said is not None:
         raise DataDirectoryError(f"PostgreSQL did not start in {folder}: {_last_fault(log, begun_at) or said}")
 
 
 def _stop(binaries: Binaries, data: str, mode: str) -> None:
-    command = [binaries.program("pg_ctl"), "stop", "-D", data, "-m", mode, "-w", "-t", str(_STOP_S), "-s"]
-    said = _run(command, _STOP_S + 30)
+    arguments = ["stop", "-D", data, "-m", mode, "-w", "-t", str(_STOP_S), "-s"]
+    said = _run(binaries, "pg_ctl", arguments, _STOP_S + _PATIENCE_S)
     if said is not None and is_running(data):
         raise DataDirectoryError(f"PostgreSQL did not stop in {data}: {said}")
 
@@ -259,15 +299,17 @@ def _last_fault(log: str, begun_at: int) -> str:
     return faults[-1].strip() if faults else ""
 
 
-def _run(command: list[str], seconds: float) -> str | None:
+def _run(binaries: Binaries, program: str, arguments: list[str], seconds: float) -> str | None:
     """Runs one of PostgreSQL's programs as the cluster's user: None if it succeeded, else its last words."""
     servant = _servant()
     # What the shell of a developer sets for other clusters is not for this one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     environment["LC_ALL"] = "C"
+    if binaries.libraries:
+        environment["LD_LIBRARY_PATH"] = binaries.libraries
     try:
         done = subprocess.run(
-            command,
+            [binaries.program(program), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -1,0 +1,241 @@
+"""The tables: made once, by the first server of a database, and refused if this mongottl does not know their format.
+
+    meta            one row: the format, and the epoch, which each change of the catalog raises
+    catalog         what `StorageEngine.catalog_entries` returns; of a namespace one at most that is not being dropped
+    fences          the version of each store in which units write
+    records         documents, with the facts of their expiry, and two indexes over these
+    entries         keys of indexes that are not unique; unique_entries: of those that are
+    oplog           what units have changed, in the order of `pos`, and which statements of sessions they were
+    totals          numbers and lengths of records, up to a position of the oplog
+    nodes           the servers; leases: which of them does what only one does; snapshots: those that all may read
+    clock           by how much time was moved, for tests
+
+All stores share these tables. `place` is 0 on one PostgreSQL; where tables are distributed, it says to whom a row
+belongs, and is in each primary key for that. Names are bytes, since those of collections need not be text that
+PostgreSQL takes.
+
+Keys longer than a page's third cannot be in an index: `key` then is a head, `tail` the rest, and `hash` makes them
+unique.
+"""
+
+import hashlib
+from typing import Final
+
+from mongottl.document.utf8 import encode_text
+from mongottl.storage.postgresql.connection import Connection, identifier, literal
+from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailure
+from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
+
+# Raised when an older mongottl could not read what a newer one writes.
+FORMAT: Final = 1
+
+# Of tables whose rows are replaced and purged: dead rows are removed early, and without pauses, also where the server's
+# own settings are others.
+_VACUUMED: Final = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0"
+
+_TABLES: Final = {
+    "meta": "id int PRIMARY KEY CHECK (id = 1), format int NOT NULL, epoch bigint NOT NULL",
+    "nodes": "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, topology text NOT NULL",
+    "leases": "name text PRIMARY KEY, node int NOT NULL, until_ms bigint NOT NULL",
+    "snapshots": "time bigint PRIMARY KEY, name text NOT NULL, node int NOT NULL, until_ms bigint NOT NULL",
+    "clock": "id int PRIMARY KEY CHECK (id = 1), offset_ms bigint NOT NULL, frozen_ms bigint",
+    "catalog": "key bytea PRIMARY KEY, ns bytea, state text NOT NULL, value bytea NOT NULL, epoch bigint NOT NULL",
+    "fences": "place int NOT NULL, store int NOT NULL, version bigint NOT NULL, PRIMARY KEY (store, place)",
+    "totals": (
+        "place int NOT NULL, store int NOT NULL, pos bigint NOT NULL, n bigint NOT NULL, bytes bigint NOT NULL, "
+        "PRIMARY KEY (store, place)"
+    ),
+    "records": (
+        "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, ts bigint NOT NULL, ttl int NOT NULL, "
+        "doc bytea NOT NULL, PRIMARY KEY (store, rid, place)"
+    ),
+    "entries": (
+        "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, key bytea NOT NULL, tail bytea, "
+        "PRIMARY KEY (store, key, rid, place)"
+    ),
+    "unique_entries": (
+        "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, key bytea NOT NULL, "
+        "hash bytea NOT NULL DEFAULT '', tail bytea, PRIMARY KEY (store, key, hash, place)"
+    ),
+    "oplog": (
+        "place int NOT NULL, store int NOT NULL, pos bigint NOT NULL, xid xid8 NOT NULL, dn int NOT NULL, "
+        "dbytes bigint NOT NULL, txn bigint, stmt int, lsid bytea, form bytea NOT NULL, PRIMARY KEY (pos, place)"
+    ),
+}
+_VACUUMED_TABLES: Final = ("records", "entries", "unique_entries", "oplog")
+# Documents are not compressed: their bytes are compared, cut and sent as they are.
+_UNCOMPRESSED: Final = (("records", "doc"), ("oplog", "form"), ("entries", "tail"), ("unique_entries", "tail"))
+# By name, so that a violation of one that is unique can be recognised.
+_POSITIONS: Final = "oplog_pos"
+RETRIES_INDEX: Final = "oplog_statements"
+NAMESPACES_INDEX: Final = "catalog_namespaces"
+_INDEXES: Final = (
+    f"CREATE UNIQUE INDEX {NAMESPACES_INDEX} ON {{}}.catalog (ns) WHERE ns IS NOT NULL AND state <> 'dropping'",
+    "CREATE INDEX records_ts ON {}.records (store, ts, rid) WHERE ttl = 0",
+    "CREATE INDEX records_due ON {}.records (store, (ts + ttl), rid) WHERE ttl > 0",
+    f"CREATE UNIQUE INDEX {RETRIES_INDEX} ON {{}}.oplog (lsid, txn, stmt, place) WHERE lsid IS NOT NULL",
+    "CREATE INDEX oplog_stores ON {}.oplog (store, pos)",
+)
+
+_BEGIN: Final = Statement("schema_begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
+_COMMIT: Final = Statement("schema_commit", "COMMIT")
+_ROLLBACK: Final = Statement("schema_rollback", "ROLLBACK")
+_PATIENT: Final = Statement("schema_patient", "SELECT set_config('lock_timeout', '0', true)")
+_LOCK: Final = Statement("schema_lock", "SELECT pg_advisory_xact_lock($1)", (INT8,))
+# Who is connected to what; whether the schema is there, which of our tables it has, and how many other ones; rights.
+_LOOK: Final = Statement(
+    "schema_look",
+    """SELECT current_user::text, current_database()::text, pg_is_in_recovery(),
+        has_database_privilege(current_database(), 'CREATE'),
+        (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1),
+        (SELECT has_schema_privilege(oid, 'CREATE') FROM pg_namespace WHERE nspname = $1),
+        ARRAY(SELECT relname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+            WHERE nspname = $1 AND relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY relname),
+        ARRAY(SELECT relname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+            WHERE nspname = $1 AND CASE relkind WHEN 'S' THEN NOT (has_sequence_privilege(pg_class.oid, 'USAGE')
+                AND has_sequence_privilege(pg_class.oid, 'UPDATE'))
+            WHEN 'r' THEN NOT (
+                has_table_privilege(pg_class.oid, 'SELECT') AND has_table_privilege(pg_class.oid, 'INSERT')
+                AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))
+            ELSE false END ORDER BY relname)""",
+    (TEXT,),
+)
+
+
+def prepare_schema(connection: Connection, schema: str) -> bool:
+    """Makes the tables if there are none; whether they were made. Nothing is changed if they cannot be used.
+
+    StoreFailure in one line: REFUSED (a newer format, others' tables, a standby), FORBIDDEN (missing rights).
+    """
+    place = Place(connection, schema)
+    if place.has_tables:
+        place.check()
+        return False
+    try:
+        # One makes them, others wait for that and look again.
+        connection.run([_BEGIN.with_(), _PATIENT.with_(), _LOCK.with_(int8(lock_number(schema)))], must_end=True)
+        place = Place(connection, schema)
+        if place.has_tables:
+            connection.run([_ROLLBACK.with_()], must_end=True)
+            place.check()
+            return False
+        place.require_rights_to_create()
+        connection.run([*_creation(schema, place.has_schema), _COMMIT.with_()], must_end=True)
+    except StoreFailure:
+        if not connection.is_lost and not connection.is_ready:
+            connection.run([_ROLLBACK.with_()], must_end=True)
+        raise
+    return True
+
+
+class Place:
+    """What is in a database under the name of a schema, and what its user may do there."""
+
+    def __init__(self, connection: Connection, schema: str) -> None:
+        self._connection = connection
+        self._schema = schema
+        [row] = connection.run_one(_LOOK.with_(text(schema))).rows()
+        self._user, self._database, self._is_standby, self._may_create_schemas, self._may_use, self._may_create = row[
+            :6
+        ]
+        self._tables: list[str] = row[6]
+        self._barred: list[str] = row[7]
+
+    @property
+    def has_schema(self) -> bool:
+        return self._may_use is not None
+
+    @property
+    def has_tables(self) -> bool:
+        return "meta" in self._tables
+
+    def check(self) -> None:
+        """Raises if our tables are there and cannot be used."""
+        self._require_primary()
+        name = f"schema {self._schema} of database {self._database}"
+        if not self._may_use:
+            raise self._forbidden(f"may not use {name}", f"GRANT USAGE ON SCHEMA {self._schema}")
+        if "meta" in self._barred:
+            raise self._no_rights(name)
+        meta = Statement("schema_format", f"SELECT * FROM {identifier(self._schema)}.meta")
+        rows = self._connection.run_one(meta.with_()).rows()
+        if len(rows) != 1 or len(rows[0]) != 3 or not isinstance(rows[0][1], int):
+            raise StoreFailure(REFUSED, f"{name} has a table meta that is not mongottl's; choose another schema")
+        found = rows[0][1]
+        if found > FORMAT:
+            raise StoreFailure(
+                REFUSED,
+                f"{name} has format {found}, written by a newer mongottl; this one knows formats up to {FORMAT}",
+            )
+        missing = sorted(_TABLES.keys() - set(self._tables))
+        if missing:
+            raise StoreFailure(REFUSED, f"{name} is damaged: it has no table {', '.join(missing)}")
+        if not _TABLES.keys().isdisjoint(self._barred):
+            raise self._no_rights(name)
+        if _POSITIONS in self._barred:
+            raise self._forbidden(
+                f"may not use the sequence of {name}", f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {self._schema}"
+            )
+
+    def require_rights_to_create(self) -> None:
+        """Raises if the tables cannot be made."""
+        self._require_primary()
+        if self._tables:
+            raise StoreFailure(
+                REFUSED,
+                f"schema {self._schema} of database {self._database} has tables of others, such as {self._tables[0]}; "
+                "choose another schema",
+            )
+        if self.has_schema and not (self._may_create and self._may_use):
+            raise self._forbidden(
+                f"may not create tables in schema {self._schema} of database {self._database}",
+                f"GRANT USAGE, CREATE ON SCHEMA {self._schema}",
+            )
+        if not self.has_schema and not self._may_create_schemas:
+            raise self._forbidden(
+                f"may not create the schema {self._schema} in database {self._database}",
+                f"GRANT CREATE ON DATABASE {self._database}",
+            )
+
+    def _require_primary(self) -> None:
+        if self._is_standby:
+            raise StoreFailure(
+                REFUSED, f"database {self._database} is on a standby, which cannot be written; name the primary"
+            )
+
+    def _no_rights(self, name: str) -> StoreFailure:
+        return self._forbidden(
+            f"may not read and write the tables of {name}",
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {self._schema}",
+        )
+
+    def _forbidden(self, deed: str, grant: str) -> StoreFailure:
+        return StoreFailure(FORBIDDEN, f"user {self._user} {deed}: {grant} TO {self._user}")
+
+
+def _creation(schema: str, is_there: bool) -> list[Call]:
+    """The statements that make all tables."""
+    name = identifier(schema)
+    made: list[str] = [] if is_there else [f"CREATE SCHEMA {name}"]
+    for table, columns in _TABLES.items():
+        settings = f" WITH ({_VACUUMED})" if table in _VACUUMED_TABLES else ""
+        made.append(f"CREATE TABLE {name}.{table} ({columns}){settings}")
+    for table, column in _UNCOMPRESSED:
+        made.append(f"ALTER TABLE {name}.{table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
+    for index in _INDEXES:
+        made.append(index.format(name))
+    # Positions of the oplog: seconds in the high 32 bits, as cluster times are.
+    made.append(f"CREATE SEQUENCE {name}.{_POSITIONS} AS bigint MINVALUE 1 NO CYCLE")
+    comment = literal(f"Data of mongottl, format {FORMAT}. Not to be changed by others.")
+    made.append(
+        f"COMMENT ON SCHEMA {name} IS {comment}" if not is_there else f"COMMENT ON TABLE {name}.meta IS {comment}"
+    )
+    made.append(f"INSERT INTO {name}.clock VALUES (1, 0, NULL)")
+    made.append(f"INSERT INTO {name}.meta VALUES (1, {FORMAT}, 1)")
+    return [Statement(f"schema_{number}", sql).with_() for number, sql in enumerate(made)]
+
+
+def lock_number(schema: str) -> int:
+    """The number of the advisory lock under which the tables of a schema are made."""
+    digest = hashlib.sha256(b"mongottl schema " + encode_text(schema)).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
