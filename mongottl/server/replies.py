@@ -24,7 +24,7 @@ from mongottl.server.command_log import CommandLog
 from mongottl.server.error_replies import WRITE_CONFLICTS, command_error, error_reply, labels_of
 from mongottl.server.log import Log
 from mongottl.server.message_body import check_size
-from mongottl.server.profiling import note_operation
+from mongottl.server.profiling.operations import note_operation
 from mongottl.server.refusal_log import Refusal
 from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable
 

@@ -272,10 +272,12 @@ def _run(
                     index += 1
                 end = index + write.count_new(index, end - index)
             if index < end:
+                op.note_statements(index, end)
                 uuid = uuids[operation.namespace_index]
                 _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
             index = end
         else:
+            op.note_statements(index, index + 1)
             try:
                 check_uuid_of(op, _NAMESPACE.command, uuids[operation.namespace_index], name)
                 if len(operations) > 1:

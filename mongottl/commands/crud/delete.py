@@ -130,6 +130,7 @@ def _run_deletes(
                 gate.admit(index)
             if len(statements) > 1:
                 op.begin_statement(request.statements[index], request.let)
+                op.note_statements(index, index + 1)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 deleted += deleted_by(executed)

@@ -155,6 +155,7 @@ def _run_updates(
                 gate.admit(index)
             if len(statements) > 1:
                 op.begin_statement(request.statements[index], request.let)
+                op.note_statements(index, index + 1)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 result = result_of(executed)

@@ -272,8 +272,11 @@ class OperationContext(OperationState):
         """The next statement of a batch: what it takes to read and plan it depends on its own length, not on that of
         the whole request. let: the variables that all of them share."""
         self.request_bytes = len(statement) + len(let)
+
+    def note_statements(self, first: int, end: int) -> None:
+        """Notes for the profiler that these statements of a batch begin, which are executed together."""
         if self.service.profiler.attentive and self.profile.began_s:
-            self.profile.note_statement(self.service.clock.monotonic_s())
+            self.profile.note_statements(first, end, self.service.clock.monotonic_s())
 
     def uses(self, collection: str) -> None:
         """Counts the command's time from now on as usage of this collection or view (`top`, latencyStats)."""

@@ -18,7 +18,7 @@ MAX_NOTED_PLANS: Final = 8
 _NO_PLANS: Final[list[object]] = []
 _NO_ERRORS: Final[list[Value]] = []
 _NO_ADVICE: Final[dict[int, str]] = {}
-_NO_TIMES: Final[list[int]] = []
+_NO_RUNS: Final[list[tuple[int, int, int]]] = []
 
 
 class OperationProfile:
@@ -41,8 +41,9 @@ class OperationProfile:
         self.examined_before: tuple[int, int] | None = (0, 0)
         # The query that a getMore continues, if queries are recorded for `$queryStats`.
         self.running_query: RunningQuery | None = None
-        # When each statement of a batch of several began, in microseconds of the operation's work.
-        self.statement_starts: list[int] = _NO_TIMES
+        # The statements of a batch, as the places of the first and after the last of those that are executed together,
+        # and when they began, in microseconds of the operation's work.
+        self.statement_runs: list[tuple[int, int, int]] = _NO_RUNS
         # The failed statements of a batch of writes, as `writeErrors` has them; and the `advice` of those that have
         # one, by their place in that list.
         self.statement_errors: list[Value] = _NO_ERRORS
@@ -55,11 +56,11 @@ class OperationProfile:
         elif len(self.plans) <= MAX_NOTED_PLANS:
             self.plans.append(plan)
 
-    def note_statement(self, now_s: float) -> None:
-        """Notes that the next statement of a batch begins."""
-        if not self.statement_starts:
-            self.statement_starts = []
-        self.statement_starts.append(self.working_micros(now_s))
+    def note_statements(self, first: int, end: int, now_s: float) -> None:
+        """Notes that these statements of a batch begin."""
+        if not self.statement_runs:
+            self.statement_runs = []
+        self.statement_runs.append((first, end, self.working_micros(now_s)))
 
     def elapsed_micros(self, now_s: float) -> int:
         """Microseconds since the command began, or since it began to use its collection if that is all that is

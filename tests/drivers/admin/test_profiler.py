@@ -142,6 +142,53 @@ def test_a_bulk_of_updates_leaves_a_document_for_each(profiled: Database[Documen
     assert [entry["command"]["q"] for entry in entries(profiled, op="update")] == [{"_id": n} for n in range(3)]
 
 
+def test_a_bulk_write_leaves_its_operations_in_the_databases_of_their_collections(
+    client: Client, profiled: Database[Documents]
+) -> None:
+    """bulkWrite runs on `admin`, which is not profiled, and neither is the other database."""
+    own, other = f"{profiled.name}.c", f"{profiled.name}_other.c"
+    operations: list[Documents] = [
+        {"insert": 0, "document": {"_id": 1}},
+        {"insert": 0, "document": {"_id": 2}},
+        {"insert": 1, "document": {"_id": 1}},
+        {"update": 0, "filter": {}, "updateMods": {"$set": {"n": 1}}, "multi": True},
+        {"update": 0, "filter": {"_id": 3}, "updateMods": {"$set": {"n": 1}}, "upsert": True},
+        {"delete": 0, "filter": {"_id": 1}},
+        {"insert": 0, "document": {"_id": 2}},
+        {"delete": 0, "filter": {"_id": 2}},
+    ]
+    client.admin.command({"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": own}, {"ns": other}]})
+    found = entries(profiled, op="bulkWrite")
+    assert [entry["command"] for entry in found] == [
+        {"insert": 0, "documents": [{"_id": 1}, {"_id": 2}]},
+        *operations[3:6],
+        {"insert": 0, "documents": [{"_id": 2}]},
+    ]
+    names = ("ninserted", "nMatched", "nModified", "nUpserted", "ndeleted")
+    assert [{name: entry[name] for name in names if name in entry} for entry in found] == [
+        {"ninserted": 2},
+        {"nMatched": 2, "nModified": 2},
+        {"nMatched": 0, "nModified": 0, "nUpserted": 1},
+        {"ndeleted": 1},
+        {"ninserted": 0},
+    ]
+    assert {entry["ns"] for entry in found} == {own}
+    assert all(isinstance(entry["millis"], int) for entry in found)
+    assert "system.profile" not in client[f"{profiled.name}_other"].list_collection_names()
+    client.drop_database(f"{profiled.name}_other")
+
+
+def test_a_bulk_write_is_profiled_with_the_filter_of_the_collections_database(
+    client: Client, profiled: Database[Documents]
+) -> None:
+    profiled.command({"profile": 1, "filter": {"command.delete": {"$exists": True}}})
+    operations = [{"insert": 0, "document": {"_id": 1}}, {"delete": 0, "filter": {}}]
+    request = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": f"{profiled.name}.c"}], "errorsOnly": True}
+    client.admin.command(request)
+    [entry] = entries(profiled, op="bulkWrite")
+    assert entry["command"] == operations[1] and "ndeleted" not in entry
+
+
 def test_statements_show_the_comment_of_their_command(profiled: Database[Documents]) -> None:
     profiled.c.update_one({"_id": 1}, {"$set": {"n": 1}}, comment="why")
     profiled.c.delete_one({"_id": 1}, comment={"a": 1})

@@ -7,7 +7,7 @@ import bson
 import pytest
 
 from mongottl.document.render import render_logged
-from mongottl.server.profiling import shortened_command
+from mongottl.server.profiling.entries import shortened_command
 
 LONG: dict[str, Any] = {
     "numbers": {"find": "c", "filter": {"a": {"$in": [float(number) for number in range(300_000)]}}},

@@ -13,15 +13,14 @@ Source: MongoDB's manual, "Database Profiler Output".
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from mongottl.commands import CommandSpec
 from mongottl.commands.access import ANYONE, USERS
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.render import render_logged
-from mongottl.document.splice import frame
-from mongottl.document.types import ARRAY, BINARY, DOCUMENT, STRING, Date, Int64, Value
+from mongottl.document.types import STRING, Date, Int64, Value
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profile import MAX_NOTED_PLANS
@@ -30,11 +29,16 @@ from mongottl.exec.state.observation import SlowCommand
 from mongottl.exec.state.profiler import EVERYTHING, OFF, SLOW_ONLY
 from mongottl.exec.state.request_units import HUNDREDTHS
 from mongottl.server.log import Log
+from mongottl.server.profiling.entries import (
+    MAX_LOGGED_BYTES,
+    TRUNCATED,
+    described_client,
+    sent_documents,
+    shortened_command,
+    store,
+)
 from mongottl.storage.interface import StorageError
 
-# Commands that are longer are stored and logged as text, which is cut off.
-_MAX_COMMAND_BYTES: Final = 50 * 1024
-_MAX_LOGGED_BYTES: Final = 10 * 1024
 # Characters of a slow command that the page shows.
 _MAX_LISTED: Final = 400
 # And of the names in it, by which those that differ in values alone are counted.
@@ -42,8 +46,6 @@ _MAX_SHAPE: Final = 4000
 _OF_DRIVERS: Final = frozenset({"lsid", "txnNumber"})
 # What says nothing about the operation, or is in another field.
 _LEFT_OUT: Final = frozenset({b"$clusterTime", b"$client", b"documents"})
-# The only field of a command that is stored as text.
-_TRUNCATED: Final = "$truncated"
 
 
 def is_profiled(spec: CommandSpec, op: OperationContext) -> bool:
@@ -55,6 +57,10 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
     """Profiles a command that has ended, and logs it if it was slow, as the settings of its database say."""
     if not is_profiled(spec, op):
         return
+    if op.profile.statement_runs and spec.name == "bulkWrite":
+        from mongottl.server.profiling.bulk_writes import profile_runs  # imported with the first profiled bulkWrite
+
+        profile_runs(service, log, op, reply)
     profiler = service.profiler
     settings = profiler.of(op.database)
     micros = op.working_micros()  # a change stream that waits for events is not slow
@@ -83,22 +89,9 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
     least_micros = profiler.slow_micros if settings.level == SLOW_ONLY and tree is None else 0
     entries = itertools.chain([first_entry], entries)
     try:
-        _store(service, op, (entry.document for entry in entries if entry.micros >= least_micros))
+        store(service, op, op.database, (entry.document for entry in entries if entry.micros >= least_micros))
     except StorageError as error:
         log.error("storage", "The storage engine failed", command="profile", error=str(error))
-
-
-def _store(service: ServiceContext, op: OperationContext, documents: Iterable[bytes]) -> None:
-    # Kept out of the start of the server: what writes documents.
-    from mongottl.commands.admin.profile import profile_collection
-    from mongottl.exec.write.writes import insert_document, with_new_id
-
-    own = OperationContext(service, op.client, op.database)
-    for document in documents:
-        # Others run in between, and may drop the collection, or turn profiling off.
-        if service.profiler.of(op.database).level == OFF:
-            return
-        insert_document(own, profile_collection(own), with_new_id(own, document))
 
 
 class _Entry(NamedTuple):
@@ -129,15 +122,9 @@ def _described(
         "millis": micros // 1000,
         "ts": Date(service.clock.now_ms()),
         "client": op.client.host,
+        **({"planSummary": summary} if summary else {}),
+        **described_client(op),
     }
-    if summary:
-        ending["planSummary"] = summary
-    if op.client.app_name:
-        ending["appName"] = op.client.app_name
-    login = op.client.login
-    users: list[Value] = [] if login is None else [{"user": login.user.name, "db": login.user.database}]
-    ending["allUsers"] = users
-    ending["user"] = "" if login is None else str(login.user)
     if not statements:
         yield _Entry(encode({**described, "command": shortened_command(_command(body)), **ending}), micros)
     for statement, took_micros in zip(statements, _durations(op, len(statements), micros), strict=False):
@@ -149,7 +136,7 @@ def _described(
 
 def _durations(op: OperationContext, statements: int, micros: int) -> list[int]:
     """How long each statement has taken that was executed; that of the command for one alone."""
-    starts = op.profile.statement_starts
+    starts = [start for _, _, start in op.profile.statement_runs]
     if not starts:
         return [micros] * statements
     return [end - start for start, end in itertools.pairwise([*starts, micros])]
@@ -157,14 +144,7 @@ def _durations(op: OperationContext, statements: int, micros: int) -> list[int]:
 
 def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
     """The statements of an update or delete; empty for other commands."""
-    name = spec.statements_field
-    if not name:
-        return []
-    for identifier, documents in op.command.sequences:
-        if identifier == name:
-            return documents
-    given = get_value(op.command.body, name)
-    return [statement for statement in given if isinstance(statement, bytes)] if isinstance(given, list) else []
+    return sent_documents(op, spec.statements_field) if spec.statements_field else []
 
 
 def _statement(statement: bytes, body: bytes) -> bytes:
@@ -191,44 +171,6 @@ def _command(body: bytes) -> bytes:
         if cursor.name_bytes() not in _LEFT_OUT:
             shown.append_raw_element(cursor.raw_element())
     return shown.finish()
-
-
-def shortened_command(command: bytes) -> Value:
-    """The command, or the beginning of its text if it is long. Only what may be shown is decoded and rendered."""
-    if len(command) <= _MAX_COMMAND_BYTES:
-        return command
-    return {_TRUNCATED: render_logged(_beginning(command, 0, _MAX_COMMAND_BYTES))[:_MAX_LOGGED_BYTES]}
-
-
-def _beginning(buf: bytes, start: int, most: int) -> bytes:
-    """The document or array at `start` without what follows its first `most` bytes, about; a long text is cut off."""
-    shown: list[bytes] = []
-    size = 0
-    cursor = ElementCursor(buf, start)
-    while size < most and cursor.next():
-        length = int(cursor.end - cursor.element)
-        head = buf[cursor.element : cursor.value]
-        room = most - size
-        if length <= room:
-            shown.append(cursor.raw_element())
-        elif cursor.type_code == DOCUMENT or cursor.type_code == ARRAY:
-            shown.append(head + _beginning(buf, int(cursor.value), room))
-        elif cursor.type_code == STRING:
-            end = int(cursor.value) + 4 + room
-            if end < int(cursor.end) - 1:
-                while buf[end] & 0xC0 == 0x80:  # within a character
-                    end -= 1
-                text = buf[cursor.value + 4 : end] + b"\0"
-                shown.append(head + len(text).to_bytes(4, "little") + text)
-            else:
-                shown.append(cursor.raw_element())
-        elif cursor.type_code == BINARY:
-            data = buf[cursor.value + 4 : cursor.value + 5 + room]
-            shown.append(head + (len(data) - 1).to_bytes(4, "little") + data)
-        else:
-            shown.append(cursor.raw_element())
-        size += length
-    return frame(b"".join(shown))
 
 
 def _plans(spec: CommandSpec, op: OperationContext, single: bool) -> tuple[str, dict[str, Value]]:
@@ -324,7 +266,7 @@ def _shape(value: Value) -> str:
 
 def _listed(command: bytes) -> str:
     """A command as text, without what drivers add to every one."""
-    text = get_value(command, _TRUNCATED)
+    text = get_value(command, TRUNCATED)
     if isinstance(text, str):
         return text
     listed = [(n, v) for n, v in fields(command) if not n.startswith("$") and n not in _OF_DRIVERS]
@@ -337,7 +279,7 @@ def _log_slow(log: Log, spec: CommandSpec, op: OperationContext, document: bytes
         attributes["appName"] = op.client.app_name
     command = get_value(document, "command")
     text = render_logged(command) if isinstance(command, bytes) else ""
-    attributes["command"] = text if len(text) <= _MAX_LOGGED_BYTES else f"{text[:_MAX_LOGGED_BYTES]}..."
+    attributes["command"] = text if len(text) <= MAX_LOGGED_BYTES else f"{text[:MAX_LOGGED_BYTES]}..."
     summary = get_value(document, "planSummary")
     if isinstance(summary, str):
         attributes["planSummary"] = summary

@@ -1,0 +1,90 @@
+"""What the documents of `system.profile` have in common, and storing them."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mongottl.document.render import render_logged
+from mongottl.document.splice import frame
+from mongottl.document.types import ARRAY, BINARY, DOCUMENT, STRING, Value
+from mongottl.document.walk import ElementCursor, get_value
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.state.profiler import OFF
+
+# Commands that are longer are stored and logged as text, which is cut off.
+_MAX_COMMAND_BYTES: Final = 50 * 1024
+MAX_LOGGED_BYTES: Final = 10 * 1024
+# The only field of a command that is stored as text.
+TRUNCATED: Final = "$truncated"
+
+
+def store(service: ServiceContext, op: OperationContext, database: str, documents: Iterable[bytes]) -> None:
+    """Stores documents in the `system.profile` of a database, while it is profiled. StorageError."""
+    # Kept out of the start of the server: what writes documents.
+    from mongottl.commands.admin.profile import profile_collection
+    from mongottl.exec.write.writes import insert_document, with_new_id
+
+    own = OperationContext(service, op.client, database)
+    for document in documents:
+        # Others run in between, and may drop the collection, or turn profiling off.
+        if service.profiler.of(database).level == OFF:
+            return
+        insert_document(own, profile_collection(own), with_new_id(own, document))
+
+
+def described_client(op: OperationContext) -> dict[str, Value]:
+    """The application and the user of an operation."""
+    login = op.client.login
+    users: list[Value] = [] if login is None else [{"user": login.user.name, "db": login.user.database}]
+    return {
+        **({"appName": op.client.app_name} if op.client.app_name else {}),
+        "allUsers": users,
+        "user": "" if login is None else str(login.user),
+    }
+
+
+def sent_documents(op: OperationContext, name: str) -> list[bytes]:
+    """The documents of a field of the command, in its body or as a document sequence."""
+    for identifier, documents in op.command.sequences:
+        if identifier == name:
+            return documents
+    given = get_value(op.command.body, name)
+    return [statement for statement in given if isinstance(statement, bytes)] if isinstance(given, list) else []
+
+
+def shortened_command(command: bytes) -> Value:
+    """The command, or the beginning of its text if it is long. Only what may be shown is decoded and rendered."""
+    if len(command) <= _MAX_COMMAND_BYTES:
+        return command
+    return {TRUNCATED: render_logged(_beginning(command, 0, _MAX_COMMAND_BYTES))[:MAX_LOGGED_BYTES]}
+
+
+def _beginning(buf: bytes, start: int, most: int) -> bytes:
+    """The document or array at `start` without what follows its first `most` bytes, about; a long text is cut off."""
+    shown: list[bytes] = []
+    size = 0
+    cursor = ElementCursor(buf, start)
+    while size < most and cursor.next():
+        length = int(cursor.end - cursor.element)
+        head = buf[cursor.element : cursor.value]
+        room = most - size
+        if length <= room:
+            shown.append(cursor.raw_element())
+        elif cursor.type_code == DOCUMENT or cursor.type_code == ARRAY:
+            shown.append(head + _beginning(buf, int(cursor.value), room))
+        elif cursor.type_code == STRING:
+            end = int(cursor.value) + 4 + room
+            if end < int(cursor.end) - 1:
+                while buf[end] & 0xC0 == 0x80:  # within a character
+                    end -= 1
+                text = buf[cursor.value + 4 : end] + b"\0"
+                shown.append(head + len(text).to_bytes(4, "little") + text)
+            else:
+                shown.append(cursor.raw_element())
+        elif cursor.type_code == BINARY:
+            data = buf[cursor.value + 4 : cursor.value + 5 + room]
+            shown.append(head + (len(data) - 1).to_bytes(4, "little") + data)
+        else:
+            shown.append(cursor.raw_element())
+        size += length
+    return frame(b"".join(shown))
