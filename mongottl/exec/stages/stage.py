@@ -551,9 +551,9 @@ class SortStage(PlanStage):
             if self._mark is None:
                 self._mark = mark
                 sorter.use_memory(op.resources.memory)
-            sort_key = self._pattern.sort_key
+            pattern = self._pattern  # not its method, as a variable that would be called by way of Python
             for record_id, document, ts_s, ttl_s in batch:
-                sorter.add(sort_key(document), document, record_id, ts_s, ttl_s)
+                sorter.add(pattern.sort_key(document), document, record_id, ts_s, ttl_s)
             sorter.check()
             return []
         records: list[Record] = []
