@@ -219,13 +219,11 @@ def apply_update(
     """
     document, modified = updated_document(match, record, driver)
     is_long = len(document) >= AHEAD_BYTES or len(record[1]) >= AHEAD_BYTES
-    if not is_long or overtaken >= MOST_OVERTAKEN:
-        _check_after_leaving(op, collection, [record])
-        _store_update(op, collection, record, document, modified, driver, result)
-        return
-    with KeysAhead() as ahead:
-        ahead.make_for_update(collection, record[1], document)
-        _check_after_leaving(op, collection, [record])
+    if is_long and overtaken < MOST_OVERTAKEN:
+        with KeysAhead() as ahead:
+            ahead.make_for_update(collection, record[1], document)
+            _store_update(op, collection, record, document, modified, driver, result)
+    else:
         _store_update(op, collection, record, document, modified, driver, result)
 
 
@@ -238,6 +236,8 @@ def _store_update(
     driver: UpdateDriver,
     result: UpdateResult,
 ) -> None:
+    if op.was_left:
+        _check_after_leaving(op, collection, [record])
     if modified or (op.service.config.refresh_on_noop and record[2] != op.service.now_s()):
         update_record(op, collection, record, document, driver=driver)
     result.before = record[1]
@@ -310,9 +310,16 @@ def _update_batch(
     changes: list[tuple[Record, bytes]] = []
     modified = 0
     try:
-        updated = [updated_document(match, record, driver) for record in records]
-        for record, (document, _) in zip(records, updated, strict=True):
-            ahead.make_for_update(collection, record[1], document)
+        updated: list[tuple[bytes, bool]] = []
+        some_are_long = False
+        for record in records:
+            outcome = updated_document(match, record, driver)
+            updated.append(outcome)
+            if len(record[1]) >= AHEAD_BYTES or len(outcome[0]) >= AHEAD_BYTES:
+                some_are_long = True
+        if some_are_long:
+            for record, (document, _) in zip(records, updated, strict=True):
+                ahead.make_for_update(collection, record[1], document)
         unit = op.recovery_unit.write(collection)
         _check_after_leaving(op, collection, records)
         for record, (document, changed) in zip(records, updated, strict=True):
