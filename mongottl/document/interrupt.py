@@ -31,6 +31,8 @@ _GROWTH: Final[i64] = 4
 # It looks sooner if it has worked for this time.
 _LONG_S: Final = 0.0005
 
+# Of the present thread. Not `threading.get_ident`, which would be looked up at each call.
+_ident: Final[Callable[[], int]] = threading.get_ident
 _checks: Final[dict[int, Callable[[], None]]] = {}
 # The threads that evaluate.
 _evaluating: Final[set[int]] = set()
@@ -100,7 +102,7 @@ def set_check(
     monotonic_s: of the clock by which evaluations of the step that begins now know when to check; None for one that
     goes on as before. now_s: the time by it, if it is known. ident: of this thread, if it is known.
     """
-    _checks[ident or threading.get_ident()] = check
+    _checks[ident or _ident()] = check
     if monotonic_s is not None:
         _count.begin_step(monotonic_s, monotonic_s() if now_s < 0.0 else now_s)
 
@@ -115,7 +117,7 @@ def check_often(often: bool = True) -> None:
 def clear_check(ident: int = 0) -> None:
     """ident: of this thread, if it is known."""
     if not ident:
-        ident = threading.get_ident()
+        ident = _ident()
     _checks.pop(ident, None)
     if ident in _evaluating:
         _evaluating.discard(ident)
@@ -124,7 +126,7 @@ def clear_check(ident: int = 0) -> None:
 
 def check_interrupt() -> None:
     """Raises MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600) if the operation must end."""
-    check = _checks.get(threading.get_ident())
+    check = _checks.get(_ident())
     if check is not None:
         check()
 
@@ -140,13 +142,13 @@ def give_way(weight: i64 = 1) -> None:
     _count.work += weight
     if _count.work >= _count.looked_work:
         _count.work = 0
-        if threading.get_ident() in _evaluating and _count.look():
+        if _ident() in _evaluating and _count.look():
             check_interrupt()
 
 
 def begin_evaluation() -> bool:
     """Begins an evaluation on this thread; False if there is one already, which then goes on."""
-    ident = threading.get_ident()
+    ident = _ident()
     if ident in _evaluating or ident not in _checks:
         return False
     _evaluating.add(ident)
@@ -158,7 +160,7 @@ def end_evaluation() -> bool:
     """Ends, or suspends, the evaluation on this thread; whether there was one."""
     if not _evaluating:
         return False
-    ident = threading.get_ident()
+    ident = _ident()
     if ident not in _evaluating:
         return False
     _evaluating.discard(ident)
@@ -172,14 +174,14 @@ def begin_undivided() -> bool:
     Units of work are such blocks, and those of `Undivided`, which may be nested. An evaluation that begins within one
     may be ended, since that ends the block, but no other operation runs there.
     """
-    ident = threading.get_ident()
+    ident = _ident()
     _undivided[ident] = _undivided.get(ident, 0) + 1
     return end_evaluation()
 
 
 def end_undivided(suspended: bool) -> None:
     """suspended: what `begin_undivided` has returned."""
-    ident = threading.get_ident()
+    ident = _ident()
     left = _undivided[ident] - 1
     if left:
         _undivided[ident] = left
@@ -191,12 +193,12 @@ def end_undivided(suspended: bool) -> None:
 
 def in_undivided() -> bool:
     """Whether a block in which nothing else may run is open on this thread, such as a unit of work."""
-    return threading.get_ident() in _undivided
+    return _ident() in _undivided
 
 
 def may_leave() -> bool:
     """Whether other operations may run here: in an evaluation, but not in an undivided block."""
-    ident = threading.get_ident()
+    ident = _ident()
     return ident in _evaluating and ident not in _undivided
 
 

@@ -88,13 +88,13 @@ class CommitLog:
         first_index = 0
         for number, change in enumerate(logged):
             part: TransactionPart | None = None
-            entry_at = at
             if transaction is not None:
                 part = TransactionPart(transaction[0], transaction[1], first_index, last - number)
                 first_index += change.count
             elif number:
-                entry_at = cluster_clock.tick(now_ms)
-            entry = OplogEntry(change, entry_at.time, entry_at.inc, now_ms, part)
+                cluster_clock.tick(now_ms)
+            # The time of the latest tick.
+            entry = OplogEntry(change, cluster_clock.seconds, cluster_clock.increment, now_ms, part)
             entries.append(oplog.put(entry, work, statements if number == last else None))
         if cluster_clock.limit_due:
             cluster_clock.put_limit(work)
@@ -137,8 +137,8 @@ class CommitLog:
         """Puts a change in the oplog in a unit of work that others commit, with a cluster time of its own."""
         now_ms = self._clock.now_ms()
         cluster_clock = self._cluster_clock
-        at = cluster_clock.tick(now_ms)
-        entry = self._oplog.put(OplogEntry(change, at.time, at.inc, now_ms), work)
+        cluster_clock.tick(now_ms)
+        entry = self._oplog.put(OplogEntry(change, cluster_clock.seconds, cluster_clock.increment, now_ms), work)
         if cluster_clock.limit_due:
             cluster_clock.put_limit(work)
         work.on_commit(partial(self._append, entry))

@@ -51,6 +51,7 @@ _TIME_HEAD: Final = b"\x11clusterTime\0"
 _VALUE_BYTES: Final = 4 + len(_TIME_HEAD) + 8 + len(_SIGNATURE) + 1
 # What other servers have sent may have other fields.
 _MAX_VALUE_BYTES: Final = 16 * 1024
+_VALUE_TAIL: Final = _SIGNATURE + b"\0"
 _VALUE_HEAD: Final = _pack_length(_VALUE_BYTES) + _TIME_HEAD
 _REPLY_HEAD: Final = b"\x03$clusterTime\0"
 _OPERATION_HEAD: Final = b"\x11operationTime\0"
@@ -76,6 +77,9 @@ class ClusterClock:
         self.limit_due = persistent
         self._last: Timestamp | None = None
         self.operation_time = Timestamp(0, 0)
+        # The same as numbers: to ask a Timestamp for them takes longer than to count them.
+        self._operation_s: int = 0
+        self._operation_i: int = 0
         self.written_ms = now_ms
         self.idle_due_s: int = 0
         # The `$clusterTime` of the latest reply, the end of the next reply if it is made, and that of the latest reply.
@@ -116,6 +120,8 @@ class ClusterClock:
         at = Timestamp(self.seconds, self.increment)
         self._last = at
         self.operation_time = at
+        self._operation_s = self.seconds
+        self._operation_i = self.increment
         self.idle_due_s = self.seconds + IDLE_TICK_S
         return at
 
@@ -216,9 +222,12 @@ class ClusterClock:
         """
         if self.limit_due and not self._store_limit():
             return self._latest_tail
-        at = self.operation_time
-        value = _VALUE_HEAD + _pack_timestamp(self.increment, self.seconds) + _SIGNATURE + b"\0"
-        tail = _REPLY_HEAD + value + _OPERATION_HEAD + _pack_timestamp(at.inc, at.time) + b"\0"
+        highest: bytes = _pack_timestamp(self.increment, self.seconds)
+        written = highest
+        if self._operation_i != self.increment or self._operation_s != self.seconds:
+            written = _pack_timestamp(self._operation_i, self._operation_s)
+        value = _VALUE_HEAD + highest + _VALUE_TAIL
+        tail = _REPLY_HEAD + value + _OPERATION_HEAD + written + b"\0"
         self._value = value
         self._tail = tail
         self._latest_tail = tail
