@@ -41,6 +41,8 @@ T = TypeVar("T")
 class Suspension:
     """Where calls are left. rate: how many of them, before they are answered and after.
 
+    An operation that is attempted without a stack begins again on one instead.
+
     stacks: those of the server that uses the engine; None before it has any. left: how often, by the call's name.
     outside: calls that cannot be left, since no operation runs on a stack: by their name and that of their caller.
     """
@@ -59,6 +61,8 @@ class Suspension:
             return False
         stack = None if self.stacks is None else self.stacks.present
         if stack is None:
+            if self.stacks is not None and self.stacks.attempts and self._random.random() < self.rate:
+                self.stacks.require()
             self.outside[method, _caller()] += 1
             return False
         if reads and stack.operation is not None and not stack.operation.may_leave_evaluations():

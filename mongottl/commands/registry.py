@@ -99,7 +99,9 @@ class CommandTraits:
     uses_cursors: bool = False
     # Whether it runs on one database and writes to collections of any.
     writes_anywhere: bool = False
-    # Whether a request neither waits nor takes long, whatever it finds; None if none does.
+    # Whether a request neither waits nor takes long, whatever it finds; None if none does. Of a command that writes:
+    # whether it is expected to. It changes no data before it calls `Stacks.require`, if it is to be carried out another
+    # way than expected.
     is_prompt: Callable[[OperationContext, Any], bool] | None = None
     # Whether nothing else runs while it does, since what it has read must hold until it has changed it.
     undivided: bool = False

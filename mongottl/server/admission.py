@@ -54,19 +54,26 @@ class Admission:
         self._has_gateway = has_gateway
 
     def is_prompt(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bool:
-        """Whether the command is one of those that neither wait nor take long, and nothing makes it wait."""
+        """Whether the command is one of those that neither wait nor take long, and nothing makes it wait. One that
+        writes is attempted (`Stacks.attempt`), and may turn out to be no such one."""
         service = self._service
         return (
             spec.is_prompt is not None
-            and generic.txn_number is None
+            and (generic.txn_number is None or spec.writes)
             and generic.autocommit is None
             and generic.start_transaction is None
             and generic.read_concern is None
             and generic.write_concern is None
             and not self._has_gateway
             and not service.fail_points.fails_commands()
+            and not (spec.writes and self._may_delay_writes())
             and spec.is_prompt(op, request)
         )
+
+    def _may_delay_writes(self) -> bool:
+        """Whether there are locks, or a default write concern, for which writes may have to wait."""
+        service = self._service
+        return len(service.exclusive) > 0 or service.fsync_locks > 0 or service.concern_defaults.write is not None
 
     def check(
         self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext

@@ -48,10 +48,14 @@ class CommandLookup:
             raise refused
 
 
-def is_taken_by_op_query(name: str) -> bool:
-    """Whether a server of every version takes the command by OP_QUERY."""
+def check_op_query(name: str) -> None:
+    """UnsupportedOpQueryCommand (352) unless a server of every version takes the command by OP_QUERY."""
     spec = COMMANDS.get(name)
-    return spec is not None and spec.by_op_query
+    if spec is None or not spec.by_op_query:
+        raise CommandError(
+            ErrorCode.UnsupportedOpQueryCommand,
+            f"Unsupported OP_QUERY command: {name}. The client driver may require an upgrade.",
+        )
 
 
 def named_collection(name: str, body: bytes) -> str:

@@ -2,7 +2,7 @@
 
     handle ── _answer          the message is valid (`message_body`)
                 └─ _answer_valid   it names a command (`command_lookup`), whose request is parsed
-                     └─ _perform       on a stack, unless it is a prompt one
+                     └─ _perform       on a stack, unless it is a prompt one, and that needs none
                           └─ _run          it may begin (`admission`)
                                └─ _carry_out   in its session (`session_use`) its function is called
                                     └─ a reply      of success or failure (`replies`)
@@ -29,7 +29,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import LONG_REQUEST_BYTES, OperationContext
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.registry import RunningOperation
-from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.stack import NeedsStack, Steps
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.session_ids import session_key
 from mongottl.exec.sessions.sessions import Session
@@ -37,7 +37,7 @@ from mongottl.exec.sessions.transactions import Transaction
 from mongottl.exec.state.failpoints import FailCommand
 from mongottl.server import transactions, waits
 from mongottl.server.admission import Admission
-from mongottl.server.command_lookup import CommandLookup, asks_help, is_taken_by_op_query, named_collection
+from mongottl.server.command_lookup import CommandLookup, asks_help, check_op_query, named_collection
 from mongottl.server.fail_command import begin_failing, with_additions
 from mongottl.server.interruption import interruption_check
 from mongottl.server.log import Log
@@ -141,11 +141,8 @@ class Dispatcher:
             if isinstance(message, OpQuery):
                 body = unwrapped(body)
             name = first_field_name(body)
-            if isinstance(message, OpQuery) and not self._takes_legacy_opcodes and not is_taken_by_op_query(name):
-                raise CommandError(
-                    ErrorCode.UnsupportedOpQueryCommand,
-                    f"Unsupported OP_QUERY command: {name}. The client driver may require an upgrade.",
-                )
+            if isinstance(message, OpQuery) and not self._takes_legacy_opcodes:
+                check_op_query(name)
             spec = self._lookup.find(name)
             name = spec.name
             features = self.service.features
@@ -180,15 +177,22 @@ class Dispatcher:
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
             op.command = generic.sent_command(spec, body, sequences)
             request = spec.request._make(values)
+            self.service.metrics.count_command(spec.name, "" if spec.counts_statements else spec.counter)
             stacks = self.service.stacks
             if stacks.present is None and not self._admission.is_prompt(spec, request, generic, op):
                 return stacks.begin(partial(self._perform, spec, request, generic, op))
         except Exception as error:
             return self._replies.failed(name, error, op, client, named_collection(name, body) if op is None else "")
-        return self._perform(spec, request, generic, op)
+        try:
+            return self._perform(spec, request, generic, op)
+        except NeedsStack:
+            op = OperationContext(self.service, client, generic.database)
+            op.set_request_bytes(message.size_bytes)
+            op.command = generic.sent_command(spec, body, sequences)
+        return stacks.begin(partial(self._perform, spec, request, generic, op))
 
     def _perform(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bytes:
-        """Carries out a command that is parsed, on its stack unless it is a prompt one."""
+        """Carries out a parsed command, on its stack unless it is a prompt one. NeedsStack: nothing is changed yet."""
         self.service.stacks.carry(op)
         try:
             return self._run(spec, request, generic, op)
@@ -201,10 +205,6 @@ class Dispatcher:
         service = self.service
         if service.profiler.attentive or service.observation is not None:
             op.profile.began_s = service.clock.monotonic_s()
-        metrics = service.metrics
-        if not spec.counts_statements:
-            metrics.operations[spec.counter] += 1
-        metrics.commands[spec.name] = metrics.commands.get(spec.name, 0) + 1
         concern = self._admission.check(spec, request, generic, op)
         fail_point: FailCommand | None = None
         if service.fail_points.fails_commands():
@@ -232,6 +232,8 @@ class Dispatcher:
             if generic.lsid is not None:
                 key = session_key(generic.lsid, op.client.login)
                 if self._sessions.is_under_way(key, generic):
+                    if self.service.stacks.present is None:
+                        raise NeedsStack
                     self._sessions.await_first_attempt(key, generic, op)
                 try:
                     session = self._sessions.enter(key, spec, generic, op)
@@ -246,9 +248,8 @@ class Dispatcher:
                 if transaction is not None:
                     transaction.busy = True
             elif generic.txn_number is not None:
-                raise CommandError(
-                    ErrorCode.InvalidOptions, "Transaction number requires a session ID to also be specified"
-                )
+                text = "Transaction number requires a session ID to also be specified"
+                raise CommandError(ErrorCode.InvalidOptions, text)
             if concern is not None:
                 reply = self._with_concern(spec, op, request, concern)
             else:
@@ -292,5 +293,7 @@ class Dispatcher:
             return encode_fields([*fields(failed), ("writeConcernError", concern.error)])
 
     def _call(self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...]) -> Reply:
+        if self.service.stacks.present is None and spec.writes:
+            return self.service.stacks.attempt(spec.function, op, request)
         gateway = self.gateway
         return spec.function(op, request) if gateway is None else gateway.execute(spec, op, request)

@@ -174,6 +174,8 @@ class StackWaiter(Waiter):
     def _left_stack(self) -> Stack | None:
         """The stack that can be left now, None if the thread has to wait."""
         stack = self._stacks.present
+        if stack is None and not in_undivided():
+            self._stacks.require()
         if stack is None or in_undivided():
             self.blocked += 1
             return None

@@ -9,6 +9,7 @@ from mongottl.commands.crud.write_batch import (
     check_batch,
     collection_if_any,
     ends_command,
+    is_prompt_write,
     number_statements,
     refused_by_uuid,
     with_retried,
@@ -19,7 +20,8 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import RequestParser, parser_for
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
-from mongottl.document.types import MISSING, Int64, Value
+from mongottl.document.types import INT32, MISSING, Int64, Value
+from mongottl.document.walk import find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record
@@ -53,6 +55,14 @@ def _delete_needs(op: OperationContext, request: DeleteRequest) -> list[Need]:
     return write_needs(op.database, request.collection, ["remove"], request.bypass)
 
 
+def _deletes_one_record(op: OperationContext, request: DeleteRequest) -> bool:
+    """Whether a delete is expected to take the express path, and so to need no stack."""
+    if not is_prompt_write(op, request.statements):
+        return False
+    type_code, at = find_field_at(request.statements[0], 0, b"limit")
+    return type_code == INT32 and request.statements[0][at] == 1
+
+
 @command(
     "delete",
     DeleteRequest,
@@ -66,6 +76,7 @@ def _delete_needs(op: OperationContext, request: DeleteRequest) -> list[Need]:
     raw_data=True,
     latency="writes",
     in_transaction=True,
+    is_prompt=_deletes_one_record,
 )
 def delete(op: OperationContext, request: DeleteRequest) -> Reply:
     """The reply's `n` counts deleted documents."""
@@ -93,6 +104,7 @@ def _delete(
         if reply is not None:
             op.count_statements("delete")
             return reply
+    op.service.stacks.require()
     return _run_deletes(op, request, statements, write)
 
 

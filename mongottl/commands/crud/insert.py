@@ -37,6 +37,12 @@ def _insert_needs(op: OperationContext, request: InsertRequest) -> list[Need]:
     return write_needs(op.database, request.collection, ["insert"], request.bypass)
 
 
+def _inserts_one_record(op: OperationContext, request: InsertRequest) -> bool:
+    """Whether an insert is of one document, and so is expected to need no stack. Not in `config` and `local`: see
+    `server.waits`."""
+    return len(request.documents) == 1 and op.database != "config" and op.database != "local"
+
+
 @command(
     "insert",
     InsertRequest,
@@ -50,6 +56,7 @@ def _insert_needs(op: OperationContext, request: InsertRequest) -> list[Need]:
     raw_data=True,
     latency="writes",
     in_transaction=True,
+    is_prompt=_inserts_one_record,
 )
 def insert(op: OperationContext, request: InsertRequest) -> Reply:
     """Inserts documents; those without `_id` get an ObjectId. Duplicate keys are `writeErrors` with code 11000.
@@ -71,6 +78,7 @@ def insert(op: OperationContext, request: InsertRequest) -> Reply:
         reply = _insert_one(op, request, collection, write)
         if reply is not None:
             return reply
+    op.service.stacks.require()
     return _insert_many(op, request, write)
 
 

@@ -10,6 +10,7 @@ from mongottl.commands.crud.write_batch import (
     collection_for_write,
     collection_if_any,
     ends_command,
+    is_prompt_write,
     number_statements,
     parsed_statements,
     refused_by_uuid,
@@ -23,7 +24,7 @@ from mongottl.commands.time_series import check_measurement_update
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
-from mongottl.document.walk import get_value, is_empty
+from mongottl.document.walk import find_field_at, get_value, is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_options import write_options
@@ -59,6 +60,14 @@ def _update_needs(op: OperationContext, request: UpdateRequest) -> list[Need]:
     return write_needs(op.database, request.collection, [UPDATE, INSERT] if upserts else [UPDATE], request.bypass)
 
 
+def _updates_one_record(op: OperationContext, request: UpdateRequest) -> bool:
+    """Whether an update is expected to take the express path, and so to need no stack."""
+    if not is_prompt_write(op, request.statements):
+        return False
+    type_code, at = find_field_at(request.statements[0], 0, b"upsert")
+    return type_code == 0 or request.statements[0][at] == 0
+
+
 @command(
     "update",
     UpdateRequest,
@@ -72,6 +81,7 @@ def _update_needs(op: OperationContext, request: UpdateRequest) -> list[Need]:
     raw_data=True,
     latency="writes",
     in_transaction=True,
+    is_prompt=_updates_one_record,
 )
 def update(op: OperationContext, request: UpdateRequest) -> Reply:
     """The reply's `n` counts matched and upserted documents, `nModified` those that changed.
@@ -107,6 +117,7 @@ def _update(
         if reply is not None:
             op.count_statements("update")
             return reply
+    op.service.stacks.require()
     return _run_updates(op, request, statements, write)
 
 

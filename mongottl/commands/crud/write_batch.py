@@ -6,6 +6,8 @@ The reply counts the results (`n`, `nModified`, `upserted`) and lists the failed
 
 from typing import Any, Final
 
+from mypy_extensions import i64
+
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_new_collection_name
 from mongottl.commands.collection_uuid import mismatch_in_batch
@@ -13,8 +15,9 @@ from mongottl.commands.request import RequestParser
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
-from mongottl.document.types import INT_MAX, Int64, Value
+from mongottl.document.types import DOCUMENT, INT_MAX, Int64, Value
 from mongottl.document.utf8 import encode_text
+from mongottl.document.walk import find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
@@ -93,6 +96,18 @@ def failed_batch(op: OperationContext, counter: str, error: CommandError, count:
     if counter == "update":
         reply["nModified"] = 0
     return errors.add_to(reply)
+
+
+def is_prompt_write(op: OperationContext, statements: list[bytes]) -> bool:
+    """Whether a batch of updates or deletes is one by `_id` alone. Not in `config` and `local`: see `server.waits`."""
+    if len(statements) != 1 or op.database == "config" or op.database == "local":
+        return False
+    statement = statements[0]
+    type_code, filter_at = find_field_at(statement, 0, b"q")
+    if type_code != DOCUMENT or statement[filter_at + 5 : filter_at + 9] != b"_id\0":
+        return False
+    id_type: i64 = statement[filter_at + 4]
+    return id_type != DOCUMENT and statement[skip_value(statement, id_type, filter_at + 9)] == 0
 
 
 def check_batch(op: OperationContext, size: int) -> None:

@@ -18,7 +18,12 @@ Who runs operations is given the `Steps` of one that was left, does what it wait
 Most commands are short and are never left, and entering a greenlet takes as long as a tenth of one. So one stack can
 answer many of them, one after another, until one is left, which then keeps the stack (`Stacks.host`).
 
-Outside of any stack, as at the start and in tests, `give_way` and the waits return at once.
+Outside of any stack, as at the start and in tests, `give_way` and the waits return at once. A short write is attempted
+there (`Stacks.attempt`): if it must wait after all, or takes long, it is given up before it has changed anything, and
+begins again on a stack.
+
+    attempt ── commit ─► result                                  most of them: no stack is entered
+        └── must wait, or evaluates for a millisecond ─► NeedsStack ─► begin
 """
 
 import threading
@@ -53,6 +58,13 @@ _MOST_IDLE: Final = 64
 
 class _Abandoned(BaseException):
     """Ends an operation whose steps are closed. No Exception, so that no evaluation catches it."""
+
+
+class NeedsStack(BaseException):
+    """Ends an attempt to carry out an operation without a stack. It has not committed anything.
+
+    No Exception, so that nothing that the operation calls catches it.
+    """
 
 
 class _Kept(BaseException):
@@ -323,6 +335,7 @@ class Stacks:
 
     monotonic_s: the clock's method. times: how long operations go on. present: the stack that runs now, None outside.
     check: called for checks for interruption within evaluations; it calls `check_present`.
+    attempts: whether an operation is attempted without a stack, and has not committed anything yet.
     """
 
     def __init__(self, monotonic_s: Callable[[], float], times: StepTimes) -> None:
@@ -330,6 +343,7 @@ class Stacks:
         self.times = times
         self.present: Stack | None = None
         self.check: Callable[[], None] = self.check_present
+        self.attempts = False
         self._idle: list[Stack] = []
 
     def begin(self, function: Callable[[], T]) -> T | Steps[T]:
@@ -371,6 +385,30 @@ class Stacks:
         stack.end_hosted()
         return result
 
+    def attempt(self, function: Callable[[A, B], T], first: A, second: B) -> T:
+        """What a function returns, and what it raises, that is called without a stack, and has changed nothing before.
+
+        NeedsStack if it turns out to need one: then it has to be called again, on a stack.
+        """
+        self.attempts = True
+        set_check(self.check, self.monotonic_s)
+        try:
+            return function(first, second)
+        finally:
+            self.end_attempt()
+
+    def end_attempt(self) -> None:
+        """Called after each commit of what the operation does: it is not carried out again, so it must not be given up
+        from then on, nor wait."""
+        if self.attempts:
+            self.attempts = False
+            clear_check()
+
+    def require(self) -> None:
+        """Called where an operation that is attempted may have to wait, or would take long. NeedsStack."""
+        if self.attempts:
+            raise NeedsStack
+
     def settle(self, stack: Stack) -> Any:
         """The result of an operation that has ended; its stack is given to others."""
         if len(self._idle) < _MOST_IDLE:
@@ -394,11 +432,15 @@ class Stacks:
         """Returns when the wait is over."""
         if self.present is not None:
             self.present.leave(step)
+        else:
+            self.require()
 
     def flush(self) -> None:
         """Returns when all that was committed so far is on disk. EngineUnavailable."""
         if self.present is not None:
             self.present.leave(Flush())
+        else:
+            self.require()
 
     def in_thread(self, function: Callable[[], T], without_writers: bool = False) -> T:
         """What a function returns that takes long and does not touch the server's state; it may run in another thread.
@@ -406,6 +448,7 @@ class Stacks:
         without_writers: whether no other command that writes may go on meanwhile.
         """
         if self.present is None:
+            self.require()
             return function()
         step = WithoutWriters(function) if without_writers else InThread(function)
         self.present.leave(step)
@@ -431,7 +474,10 @@ class Stacks:
     def check_present(self) -> None:
         """Ends the present operation if it must end, and lets others run if its evaluation takes long."""
         stack = self.present
-        if stack is None or stack.operation is None:
+        if stack is None:
+            self.require()
+            return
+        if stack.operation is None:
             return
         stack.operation.check_interrupt()
         if stack.operation.may_leave_evaluations():

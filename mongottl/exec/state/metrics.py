@@ -49,6 +49,12 @@ class Metrics:
         self.logins: dict[str, Logins] = {}
         self.usage = UsageRegistry()
 
+    def count_command(self, name: str, operation: str) -> None:
+        """Counts a command. operation: its group in `operations`, empty if it counts its statements there itself."""
+        if operation:
+            self.operations[operation] += 1
+        self.commands[name] = self.commands.get(name, 0) + 1
+
     def count_login(self, mechanism: str, succeeded: bool) -> None:
         """Counts an attempt to log in by a mechanism that the server has."""
         logins = self.logins.setdefault(mechanism, Logins())

@@ -161,6 +161,8 @@ class WriteUnit:
             service.commit_log.commit(self._work, self.changes, self.logged_changes(), self._now_ms, write)
         except DiskFull as error:
             raise self._without_room(error) from None
+        if self.changes and not self.changes[0].expired:
+            service.stacks.end_attempt()  # an expired document may be deleted by one that is given up
         if self.meter is not None:
             self.count(self.meter)
 

@@ -609,6 +609,11 @@ LONG_ID = "x" * 40_000
 BEGINS = {"startTransaction": True, "autocommit": False}
 
 
+def update_of(query: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """A command that updates what the query finds."""
+    return {"update": "c", "updates": [{"q": query, "u": {"$inc": {"a": 1}}, **options}]}
+
+
 @pytest.mark.parametrize(
     ("command", "needs_stack"),
     [
@@ -627,7 +632,23 @@ BEGINS = {"startTransaction": True, "autocommit": False}
         ({"find": "clustered", "filter": {"_id": 1}}, False),
         ({"find": "missing", "filter": {"_id": 1}}, True),
         ({"find": "transactions", "filter": {"_id": 1}, "$db": "config"}, True),
-        ({"insert": "c", "documents": [{"_id": 2}]}, True),
+        ({"insert": "c", "documents": [{"_id": 2}]}, False),
+        ({"insert": "c", "documents": [{"_id": 2}], "lsid": LSID, "txnNumber": Int64(3)}, False),
+        ({"insert": "c", "documents": [{"_id": 2}], "lsid": LSID, "txnNumber": Int64(3), **BEGINS}, True),
+        ({"insert": "c", "documents": [{"_id": 2}], **JOURNALED}, True),
+        ({"insert": "c", "documents": [{"_id": LONG_ID}]}, True),
+        ({"insert": "c", "documents": [{"_id": 2}, {"_id": 3}]}, True),
+        (update_of({"_id": 1}), False),
+        (update_of({"_id": 1}, upsert=False, multi=False), False),
+        (update_of({"_id": 1}, upsert=True), True),
+        (update_of({"_id": 1, "a": 1}), True),
+        (update_of({"_id": {"$gt": 0}}), True),
+        (update_of({"a": 1}), True),
+        (update_of({}), True),
+        ({"update": "c", "updates": update_of({"_id": 1})["updates"] * 2}, True),
+        ({"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}, False),
+        ({"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 0}]}, True),
+        ({"delete": "c", "deletes": [{"q": {"_id": 1, "a": 1}, "limit": 1}]}, True),
     ],
 )
 def test_commands_get_a_stack_only_if_they_may_wait_or_take_long(
@@ -636,16 +657,8 @@ def test_commands_get_a_stack_only_if_they_may_wait_or_take_long(
     setup.run({"insert": "c", "documents": [{"_id": 1}]})
     setup.run({"create": "view", "viewOn": "c", "pipeline": []})
     setup.run({"create": "clustered", "clusteredIndex": {"key": {"_id": 1}, "unique": True}})
-    stacks = setup.service.stacks
     spec = COMMANDS[next(iter(command))]
-    function = spec.function
-    had_stack = []
-
-    def noted(op: OperationContext, request: Any) -> Any:
-        had_stack.append(stacks.present is not None)
-        return function(op, request)
-
-    set_function(monkeypatch, spec.name, noted)
+    had_stack = note_stacks(setup, monkeypatch, spec.name)
     assert setup.run(command)["ok"] == 1.0
     # A fail point may make each command wait.
     with_fail_point = {"configureFailPoint": "failCommand", "mode": "alwaysOn"}
@@ -654,3 +667,120 @@ def test_commands_get_a_stack_only_if_they_may_wait_or_take_long(
     if "txnNumber" not in command and "insert" not in command:
         assert setup.run(command)["ok"] == 1.0
     assert had_stack == [needs_stack, True][: len(had_stack)]
+
+
+def note_stacks(setup: Setup, monkeypatch: pytest.MonkeyPatch, name: str, takes_long: bool = False) -> list[bool]:
+    """Whether each call of the command's function has a stack. takes_long: whether some take long; else time stands
+    still, since on a busy machine any may."""
+    if not takes_long:
+        setup.service.stacks.monotonic_s = lambda: 100.0
+    function = COMMANDS[name].function
+    had_stack: list[bool] = []
+
+    def noted(op: OperationContext, request: Any) -> Any:
+        had_stack.append(setup.service.stacks.present is not None)
+        return function(op, request)
+
+    set_function(monkeypatch, name, noted)
+    return had_stack
+
+
+RETRYABLE = {"lsid": LSID, "txnNumber": Int64(3)}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (update_of({"_id": 7}), {"n": 0, "nModified": 0}),
+        (update_of({"_id": 1}, multi=True), {"n": 1, "nModified": 1}),
+        (update_of({"_id": 1}, hint={"_id": 1}), {"n": 1, "nModified": 1}),
+        ({"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"b.$": 2}}}]}, {"n": 0, "nModified": 0}),
+        ({"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1, "hint": {"_id": 1}}]}, {"n": 1}),
+    ],
+)
+def test_an_attempted_write_that_needs_a_stack_is_counted_once(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, command: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    name = next(iter(command))
+    setup.run({"insert": "c", "documents": [{"_id": 1, "b": [1]}]})
+    assert setup.run({"profile": 2})["ok"] == 1.0
+    had_stack = note_stacks(setup, monkeypatch, name)
+    before = setup.run({"serverStatus": 1})
+    retryable = {} if "multi" in command.get("updates", [{}])[0] else RETRYABLE
+    reply = setup.run({**command, **retryable})
+    assert {field: reply[field] for field in expected} == expected
+    assert had_stack == [False, True]
+    after = setup.run({"serverStatus": 1})
+    assert after["opcounters"][name] == before["opcounters"][name] + 1
+    assert (
+        after["metrics"]["commands"][name]["total"]
+        == before["metrics"]["commands"].get(name, {"total": 0})["total"] + 1
+    )
+    noted = "transactionsCollectionWriteCount"
+    changed = 1 if expected.get("nModified", expected["n"]) and retryable else 0
+    assert after["transactions"][noted] == before["transactions"][noted] + changed
+    operation = "remove" if name == "delete" else name
+    profiled = setup.run({"find": "system.profile", "filter": {"op": operation}})["cursor"]["firstBatch"]
+    assert len(profiled) == 1
+    assert setup.run({"top": 1, "$db": "admin"})["totals"]["test.c"][operation]["count"] == 1
+
+
+def test_an_attempted_write_waits_on_a_stack_for_a_transaction(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup.run({"insert": "c", "documents": [{"_id": 1, "a": 1}]})
+    transaction = {"lsid": {"id": Binary(b"t" * 16, 4)}, "txnNumber": Int64(1), "autocommit": False}
+    assert setup.run({**update_of({"_id": 1}), **transaction, "startTransaction": True})["n"] == 1
+    had_stack = note_stacks(setup, monkeypatch, "update")
+    steps = setup.dispatcher.handle(setup.message({**update_of({"_id": 1}), **RETRYABLE}), setup.client)
+    assert isinstance(steps, Steps)
+    assert isinstance(next(steps), Wait)
+    assert had_stack == [False, True]
+    assert setup.run({"commitTransaction": 1, "$db": "admin", **transaction})["ok"] == 1.0
+    assert bson.decode(run_to_end(steps))["nModified"] == 1
+    [found] = setup.run({"find": "c"})["cursor"]["firstBatch"]
+    assert found == {"_id": 1, "a": 3}
+    # A retry of it finds it executed.
+    assert setup.run({**update_of({"_id": 1}), **RETRYABLE})["retriedStmtIds"] == [0]
+    assert had_stack == [False, True, False, True]
+
+
+def test_an_attempted_write_that_evaluates_for_long_gets_a_stack(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup.run({"insert": "c", "documents": [{"_id": 1}]})
+    had_stack = note_stacks(setup, monkeypatch, "update", takes_long=True)
+    summed = {"$sum": {"$map": {"input": {"$range": [0, 20_000]}, "in": {"$add": ["$$this", 1]}}}}
+    assert setup.run({"update": "c", "updates": [{"q": {"_id": 1}, "u": [{"$set": {"a": summed}}]}]})["nModified"] == 1
+    assert had_stack == [False, True]
+    assert setup.run({"find": "c"})["cursor"]["firstBatch"] == [{"_id": 1, "a": 200_010_000}]
+
+
+def test_a_retried_write_waits_on_a_stack_for_its_first_attempt(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup.run({"insert": "c", "documents": [{"_id": 1}]})
+    had_stack = note_stacks(setup, monkeypatch, "update")
+    first = setup.dispatcher.handle(setup.message({**update_of({"_id": 1}), **JOURNALED, **RETRYABLE}), setup.client)
+    assert isinstance(first, Steps)  # waits for the disk
+    assert had_stack == [True]
+    retry = setup.dispatcher.handle(setup.message({**update_of({"_id": 1}), **RETRYABLE}), setup.client)
+    assert isinstance(retry, Steps)
+    assert isinstance(next(retry), Wait)
+    assert had_stack == [True]
+    assert bson.decode(run_to_end(first))["nModified"] == 1
+    assert bson.decode(run_to_end(retry))["retriedStmtIds"] == [0]
+    assert had_stack == [True, True]
+
+
+def test_an_attempted_write_deletes_an_expired_document_that_is_in_its_way(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_time = {"key": {"_ts": 1}, "name": "by_time", "expireAfterSeconds": 10}
+    unique = {"key": {"u": 1}, "name": "unique", "unique": True}
+    assert setup.run({"createIndexes": "c", "indexes": [by_time, unique]})["ok"] == 1.0
+    clock = setup.service.clock
+    assert isinstance(clock, VirtualClock)
+    for number in (1, 2):
+        setup.run({"insert": "c", "documents": [{"_id": number, "u": number}]})
+        clock.advance(6)
+    had_stack = note_stacks(setup, monkeypatch, "update")
+    command = {"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"u": 1}}}]}
+    assert setup.run({**command, **RETRYABLE})["nModified"] == 1
+    assert had_stack == [False]
+    assert setup.run({"find": "c"})["cursor"]["firstBatch"] == [{"_id": 2, "u": 1}]
+    assert setup.run({**command, **RETRYABLE})["retriedStmtIds"] == [0]

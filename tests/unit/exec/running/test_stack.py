@@ -7,14 +7,21 @@ from typing import Any, TypeVar
 import pytest
 
 from mongottl.commands import COMMANDS
-from mongottl.document.interrupt import Undivided, end_evaluation
+from mongottl.document.interrupt import (
+    CHECK_EVERY_S,
+    LOOKED_WORK,
+    Undivided,
+    begin_evaluation,
+    end_evaluation,
+    give_way,
+)
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sent_command import SentCommand
 from mongottl.exec.operation.session_statement import IN_TRANSACTION
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.operation_scripts import OperationScripts
-from mongottl.exec.running.stack import LEFT_AFTER_S, TOGETHER_S, Stacks, Steps, StepTimes
+from mongottl.exec.running.stack import LEFT_AFTER_S, TOGETHER_S, NeedsStack, Stacks, Steps, StepTimes
 from mongottl.exec.running.steps import InThread, Wait, WithoutWriters
 from mongottl.exec.service.service import ServiceContext
 from tests.running import Running
@@ -488,6 +495,69 @@ class TestEvaluations:
         changed.append("x")
         next(steps)
         assert ended(steps) == "computed"
+
+
+class TestAttempts:
+    """Short writes, which are carried out without a stack as long as they do not need one."""
+
+    def test_result_and_error(self, stacks: Stacks) -> None:
+        assert stacks.attempt(divmod, 7, 2) == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            stacks.attempt(divmod, 7, 0)
+        stacks.require()  # there is no attempt any more
+
+    @pytest.mark.parametrize(
+        "needs_stack",
+        [
+            lambda stacks: stacks.wait(Wait(1.0)),
+            lambda stacks: stacks.flush(),
+            lambda stacks: stacks.in_thread(lambda: None),
+            lambda stacks: stacks.require(),
+        ],
+        ids=["wait", "flush", "in_thread", "require"],
+    )
+    def test_one_that_must_wait_is_given_up_unless_it_has_committed(
+        self, stacks: Stacks, needs_stack: Callable[[Stacks], None]
+    ) -> None:
+        ended = []
+
+        def write(commits: bool, name: str) -> str:
+            try:
+                if commits:
+                    stacks.end_attempt()
+                needs_stack(stacks)
+            except Exception:
+                ended.append("an error")  # it is none
+            ended.append(name)
+            return name
+
+        with pytest.raises(NeedsStack):
+            stacks.attempt(write, False, "given up")
+        assert stacks.attempt(write, True, "committed") == "committed"
+        assert ended == ["committed"]
+        needs_stack(stacks)
+
+    def test_one_that_evaluates_for_long_is_given_up_unless_it_has_committed(
+        self, clock: Elapsed, stacks: Stacks
+    ) -> None:
+        def write(commits: bool, seconds: float) -> str:
+            if commits:
+                stacks.end_attempt()
+            begun = begin_evaluation()
+            try:
+                clock.now_s += seconds
+                for _ in range(2 * LOOKED_WORK):
+                    give_way()
+                return "done"
+            finally:
+                if begun:
+                    end_evaluation()
+
+        assert stacks.attempt(write, False, CHECK_EVERY_S / 2) == "done"
+        with pytest.raises(NeedsStack):
+            stacks.attempt(write, False, 2 * CHECK_EVERY_S)
+        assert stacks.attempt(write, True, 2 * CHECK_EVERY_S) == "done"
+        assert not begin_evaluation()  # no check is left behind
 
 
 def test_scripts_let_others_run(stacks: Stacks) -> None:
