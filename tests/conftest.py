@@ -31,6 +31,10 @@ def pytest_configure() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _stay)
+    from tests.on_store import is_wanted, serve_from_store
+
+    if is_wanted():
+        serve_from_store()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -24,6 +24,7 @@ _FORMS: Final = {
     "host": "HOST",
     "address": "HOST:PORT",
     "set": "NAME",
+    "store": "URI",
     "names": "NAME",
     "time": "TIME",
 }

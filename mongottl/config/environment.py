@@ -15,6 +15,8 @@ OTHER_VARIABLES: Final[dict[str, str]] = {
     "MONGOTTL_KILLS": "tests: how often a server is killed",
     "MONGOTTL_SIMULATION_SEEDS": "tests: the seeds of the simulation",
     "MONGOTTL_SIMULATION_TURNS": "tests: the length of a simulation",
+    "MONGOTTL_TEST_POSTGRESQL": "tests: the version of PostgreSQL, such as 15; by default the newest that is installed",
+    "MONGOTTL_TEST_STORE": "tests: a URI as of `--store` where all servers keep their data, or `private`",
     "MONGOTTL_DEBIAN_ROOT": "tests: the root of a Debian without Python, for the bundle",
     "MONGOTTL_TEST_IMAGE": "tests: the container image, or `build`",
     "MONGOTTL_VOLUME_FIGURES": "tests: the file that gets the figures of the tests of volume",

@@ -58,6 +58,8 @@ _NEEDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 _GIVE_USERS: Final = ("password_file", "password", "data_dir", "load")
 # Settings of which only one can be given.
 _EXCLUDES: Final[tuple[tuple[str, str], ...]] = (
+    ("store", "data_dir"),
+    ("store", "storage_engine"),
     ("password", "password_file"),
     ("verbosity", "quiet"),
     ("tls_self_signed", "tls_cert"),
@@ -73,6 +75,12 @@ class ServerConfig:
     port: int = setting_field(27017, "network", "number", "TCP port to listen on; 0 picks a free one.", maximum=65_535)
     data_dir: str | None = setting_field(
         None, "data", "path", "Folder for the data; without it everything is kept in memory and lost at the end."
+    )
+    store: str | None = setting_field(
+        None,
+        "data",
+        "store",
+        "Keep the data in `postgresql://user@host/database`, or by a private PostgreSQL: `local-postgresql:FOLDER`.",
     )
     load: str | None = setting_field(
         None, "data", "path", "Folder with files to load at the start: what mongodump and mongoexport write, and JSON."
@@ -363,6 +371,8 @@ class ServerConfig:
 
     def store_uri(self) -> str:
         """The URI of the storage engine that keeps the data (`storage.opening`)."""
+        if self.store is not None:
+            return self.store
         name = self.storage_engine
         if name == "auto":
             name = "memory" if self.data_dir is None else "sqlite"

@@ -41,11 +41,11 @@ class Setting:
     """What a field of `ServerConfig` may be, and where users find it.
 
     group: its heading in --help, a key of `SETTING_GROUPS`. value: "text", "path", "number", "host" (a name or an
-    address), "address" (of a host, with a port), "set" (the name of a replica set), "time" (ISO 8601), "switch"
-    (present or absent) or "names" (separated by commas; the option may be given repeatedly). choices: the values
-    allowed, or none. parameter: the name that `getParameter` shows ("" for none). minimum, maximum: the smallest and
-    largest number allowed. on_command_line: False for a secret, which only the environment gives, and which no error
-    shows. field: the attribute of `ServerConfig`. optional: whether its default is None.
+    address), "address" (of a host, with a port), "set" (the name of a replica set), "store" (a URI), "time" (ISO 8601),
+    "switch" (present or absent) or "names" (separated by commas; the option may be given repeatedly). choices: the
+    values allowed, or none. parameter: the name that `getParameter` shows ("" for none). minimum, maximum: the smallest
+    and largest number allowed. on_command_line: False for a secret, which only the environment gives, and which no
+    error shows. field: the attribute of `ServerConfig`. optional: whether its default is None.
     """
 
     group: str
@@ -129,6 +129,8 @@ class Setting:
             raise self._wrong("the name or address of a host, without port and brackets,", value)
         if self.value == "address" and not _is_address(value):
             raise self._wrong("host:port", value)
+        if self.value == "store" and not value.startswith(STORES):
+            raise SettingError(self.field, f"has to begin with {' or '.join(STORES)}")
         if self.value == "set" and "/" in value:
             raise SettingError(self.field, "may not contain a slash, which ends the name of a set in set/host:port")
         if self.value == "time":
@@ -168,6 +170,8 @@ _CONTROL_CHARACTERS: Final = frozenset(map(chr, (*range(32), 127)))
 
 # What glibc takes as the name of all addresses, and mongod's --bind_ip too.
 _ALL_ADDRESSES: Final = "*"
+# How the URI of a database begins that keeps the data.
+STORES: Final = ("postgresql://", "postgres://", "local-postgresql:")
 # Labels of letters, digits, hyphens and, as Docker makes them, underscores; also an IPv4 address. In a URI only letters
 # beyond ASCII have to be escaped.
 _HOST: Final = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?")

@@ -15,11 +15,12 @@ last ones have taken long, and check whenever CHECK_EVERY_S are over.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 # The time between two checks for interruption within an evaluation.
 CHECK_EVERY_S: Final = 0.001
@@ -191,6 +192,20 @@ def end_undivided(suspended: bool) -> None:
         begin_evaluation()
 
 
+def set_aside_undivided() -> int:
+    """Called before others run though an undivided block is open: how many are, which `take_up_undivided` opens again.
+
+    Only where a storage engine waits for its answer: what it is waited for within such a block must bear that others
+    run.
+    """
+    return _undivided.pop(threading.get_ident(), 0)
+
+
+def take_up_undivided(blocks: int) -> None:
+    if blocks:
+        _undivided[threading.get_ident()] = blocks
+
+
 def in_undivided() -> bool:
     """Whether a block in which nothing else may run is open on this thread, such as a unit of work."""
     return _ident() in _undivided
@@ -202,19 +217,57 @@ def may_leave() -> bool:
     return ident in _evaluating and ident not in _undivided
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class UndividedGuard(ABC):
+    """Keeps undivided blocks what they are where the storage engine lets others run while it waits: they may read
+    then, but nobody else begins such a block, or a unit of work."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Called before a block begins; waits until all others have ended."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def end(self) -> None:
+        """Called when a block has ended that `begin` was called for."""
+        raise NotImplementedError
+
+
+# The guards of the threads that have one.
+_guards: Final[dict[int, UndividedGuard]] = {}
+
+
+def set_undivided_guard(guard: UndividedGuard | None) -> None:
+    """Sets the guard of the blocks on this thread."""
+    if guard is None:
+        _guards.pop(threading.get_ident(), None)
+    else:
+        _guards[threading.get_ident()] = guard
+
+
 class Undivided:
     """A block in which nothing else runs: what it finds holds until it has changed it. It should be short."""
 
     def __init__(self) -> None:
         self._suspended = False
+        self._guard: UndividedGuard | None = None
 
     def __enter__(self) -> None:
+        if _guards:
+            guard = _guards.get(threading.get_ident())
+            if guard is not None:
+                guard.begin()
+                self._guard = guard
         self._suspended = begin_undivided()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         end_undivided(self._suspended)
+        guard = self._guard
+        if guard is not None:
+            self._guard = None
+            guard.end()
 
 
 class UndividedEvaluation(Undivided):

@@ -45,13 +45,17 @@ _MAX_SHOWN_BYTES: Final = 2048
 
 
 class Admission:
-    """Lets commands of one server begin. has_gateway: whether the dialect carries out
-    commands (`commands.dialect_hooks`)."""
+    """Lets commands of one server begin.
+
+    has_gateway: whether the dialect carries out commands (`commands.dialect_hooks`).
+    """
 
     def __init__(self, service: ServiceContext, sessions: SessionUse, has_gateway: bool) -> None:
         self._service = service
         self._sessions = sessions
         self._has_gateway = has_gateway
+        # No command is prompt that a gateway or an engine may have to wait for.
+        self._all_may_wait: bool = has_gateway or service.engine.suspends
 
     def is_prompt(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bool:
         """Whether the command is one of those that neither wait nor take long, and nothing makes it wait. One that
@@ -64,7 +68,7 @@ class Admission:
             and generic.start_transaction is None
             and generic.read_concern is None
             and generic.write_concern is None
-            and not self._has_gateway
+            and not self._all_may_wait
             and not service.fail_points.fails_commands()
             and not (spec.writes and self._may_delay_writes())
             and spec.is_prompt(op, request)

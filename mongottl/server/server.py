@@ -28,6 +28,7 @@ import trio
 from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.commands.dialect_hooks import FirstUsers, hooks_of
 from mongottl.config import ServerConfig
+from mongottl.document.interrupt import set_undivided_guard
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.service.service import ServiceContext
@@ -45,6 +46,7 @@ from mongottl.server.listeners import host_port, open_listeners, port_of, reacha
 from mongottl.server.log import Log
 from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
+from mongottl.server.store_waits import StackWaiter
 from mongottl.server.transport.certificates import ServerTls, server_tls
 from mongottl.server.transport.tls import TlsTransport
 from mongottl.storage.data_folder import others_can_read
@@ -201,6 +203,11 @@ class Server:
         self.reaper.refill()
         if self.service.authorizes:
             nursery.start_soon(trio.to_thread.run_sync, scram.load)
+        if self.engine.suspends:
+            waiter = StackWaiter(self.clock, self.service.stacks, self.shell.poller, self.durability)
+            self.engine.wait_by(waiter, waiter.present)
+            set_undivided_guard(self.engine.undivided_guard())
+            nursery.start_soon(waiter.run)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.shell.poller.resume_due)
         nursery.start_soon(self.shell.incoming.run)
@@ -262,6 +269,8 @@ class Server:
         # The oplog has it, too; this spares the next start reading it there.
         with suppress(EngineUnavailable, WriteConflict):
             self.service.save_sessions()
+        if self.engine.suspends:
+            set_undivided_guard(None)
         self.engine.close()
 
     def close_listening(self) -> None:

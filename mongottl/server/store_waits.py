@@ -8,8 +8,8 @@ Each socket of the store is registered in the poller's epoll once, at its first 
 call of its own. One that becomes readable while nobody waits for it, mostly because the other side has closed it, is
 taken out again, and `has_input` says so.
 
-Some calls cannot be left: those of no operation, as at the start and the end, and those in an undivided block. They
-block the thread, and are counted by their number (`blocked`).
+Some calls cannot be left: those of no operation, as at the start and the end, and those that an operation which was
+given up has to bring to their end. They block the thread, and are counted by their number (`blocked`).
 """
 
 import select
@@ -19,11 +19,10 @@ from typing import Final, TypeVar
 import trio
 
 from mongottl.clock import Clock
-from mongottl.document.interrupt import in_undivided
 from mongottl.exec.running.signal import Signal
 from mongottl.exec.running.stack import Stack, Stacks
 from mongottl.exec.running.state import OperationState
-from mongottl.exec.running.steps import Wait
+from mongottl.exec.running.steps import InThread, Wait
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.poller import Poller
@@ -96,6 +95,13 @@ class StackWaiter(Waiter):
         self._nursery: trio.Nursery | None = None
         self.blocked = 0
 
+    def present(self) -> object:
+        """The stack of the operation that runs now; None outside of operations."""
+        return self._stacks.present
+
+    def at_end_of_step(self, action: Callable[[], None]) -> None:
+        self._stacks.at_end_of_step(action)
+
     async def run(self) -> None:
         """Runs what is to be done aside, as long as the server runs."""
         async with trio.open_nursery() as nursery:
@@ -109,7 +115,7 @@ class StackWaiter(Waiter):
         return self._clock.monotonic_s()
 
     def wait_socket(self, fd: int, events: int, until_s: float, must_end: bool = False) -> int:
-        stack = self._left_stack()
+        stack = self._left_stack(must_end)
         if stack is None:
             return poll_socket(fd, events, until_s - self._clock.monotonic_s())
         if not self._poller.can_watch:
@@ -150,7 +156,7 @@ class StackWaiter(Waiter):
         assert isinstance(turn, _Turn)
         signal = turn.signal
         if not signal.notified:
-            stack = self._left_stack()
+            stack = self._left_stack(False)
             if stack is None:
                 poll_nothing(until_s - self._clock.monotonic_s())
             else:
@@ -167,16 +173,20 @@ class StackWaiter(Waiter):
         await drive(self._stacks.begin(function), self._clock, self._durability, writes=False)
 
     def call_in_thread(self, function: Callable[[], T]) -> T:
-        if self._left_stack() is None:
+        stack = self._left_stack(False)
+        if stack is None:
             return function()
-        return self._stacks.in_thread(function)
+        step = InThread(function)
+        stack.leave_for_storage(step)
+        result: T = step.result()  # type: ignore[assignment]
+        return result
 
-    def _left_stack(self) -> Stack | None:
+    def _left_stack(self, must_end: bool) -> Stack | None:
         """The stack that can be left now, None if the thread has to wait."""
         stack = self._stacks.present
-        if stack is None and not in_undivided():
+        if stack is None:
             self._stacks.require()
-        if stack is None or in_undivided():
+        if stack is None or (must_end and stack.is_abandoned):
             self.blocked += 1
             return None
         return stack
@@ -192,7 +202,10 @@ class StackWaiter(Waiter):
         if state is not None:
             state.waits_for = step.signal
         try:
-            stack.leave_midway(step)
+            stack.leave_for_storage(step)
+        except BaseException:
+            if not must_end:
+                raise  # else the thread waits for the end
         finally:
             if state is not None:
                 state.waits_for = None

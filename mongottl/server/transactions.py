@@ -17,6 +17,7 @@ Source: MongoDB's documentation of transactions and their production considerati
 "Transactions".
 """
 
+from functools import partial
 from typing import Any, Final
 
 from mongottl.catalog.catalog import Catalog
@@ -196,18 +197,27 @@ def await_users(op: OperationContext, request: Any) -> None:
             abort_expired(service)
             users = [user for user in service.transactions.open() if change.is_used_by(user)]
             if not users:
-                return
+                break
             signal = Signal()
             users[0].write_set.on_release(signal.notify)
             op.waits_for = signal
             op.check_interrupt()
             service.stacks.wait(Wait(seconds_to_look(op), signal))
             op.waits_for = None
+    except BaseException:
+        _end_change(service, change)
+        raise
     finally:
         op.waits_for = None
-        waiting.remove(change)
-        for waiter in [*change.signals]:
-            waiter.notify()
+    # The engine may have the command wait before it changes the collection.
+    service.stacks.at_end_of_step(partial(_end_change, service, change))
+
+
+def _end_change(service: ServiceContext, change: WaitingChange) -> None:
+    """Lets transactions go on that have waited for a command which changes their collections."""
+    service.transactions.waiting_changes.remove(change)
+    for waiter in [*change.signals]:
+        waiter.notify()
 
 
 def statement_namespaces(spec: CommandSpec, op: OperationContext, request: Any) -> set[str]:

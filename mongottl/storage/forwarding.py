@@ -18,6 +18,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
+from mongottl.document.interrupt import UndividedGuard
 from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DueEntry,
@@ -33,6 +34,7 @@ from mongottl.storage.interface import (
     StorageEngine,
     WriteUnitOfWork,
 )
+from mongottl.storage.waiting import Waiter
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -161,6 +163,13 @@ class ForwardingEngine(StorageEngine):
         self.inner: Final = inner
 
     @property
+    def suspends(self) -> bool:
+        return self.inner.suspends
+
+    def wait_by(self, waiter: Waiter, present: Callable[[], object]) -> None:
+        self.inner.wait_by(waiter, present)
+
+    @property
     def persistent(self) -> bool:
         return self.inner.persistent
 
@@ -170,6 +179,12 @@ class ForwardingEngine(StorageEngine):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         return self.inner.unit_of_work()
+
+    def hold_still(self) -> None:
+        self.inner.hold_still()
+
+    def undivided_guard(self) -> UndividedGuard | None:
+        return self.inner.undivided_guard()
 
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self.inner.set_commit_listener(listener)

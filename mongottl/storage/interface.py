@@ -46,7 +46,9 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from mongottl.document.interrupt import UndividedGuard
 from mongottl.errors import MongottlError
+from mongottl.storage.waiting import Waiter
 
 # (record id, document, `_ts` in seconds, meaningful `ttl` in seconds: 0 none, so the default applies; -1 never).
 Record = tuple[int, bytes, int, int]
@@ -485,6 +487,19 @@ class StorageEngine(ABC):
     name: str
 
     @property
+    def suspends(self) -> bool:
+        """Whether calls may wait, while other operations run."""
+        return False
+
+    def wait_by(self, waiter: Waiter, present: Callable[[], object]) -> None:
+        """Has calls wait by `waiter` from now on; before, they block the thread. By default no call waits.
+
+        present: an object for the operation that runs now, which is the same as long as that runs; None outside of
+        operations.
+        """
+        return
+
+    @property
     def persistent(self) -> bool:
         """Whether the data is still there after the end of this process."""
         return False
@@ -499,6 +514,15 @@ class StorageEngine(ABC):
         """A new unit of work, which begins when its block is entered. An engine that must wait before one can begin
         waits here, never where the block is entered."""
         raise NotImplementedError
+
+    def hold_still(self) -> None:
+        """Called by an operation before it reads what must not change until it lets others run: an engine that
+        suspends has nobody else commit meanwhile. It may wait here. By default nobody else runs."""
+        return
+
+    def undivided_guard(self) -> UndividedGuard | None:
+        """What keeps undivided blocks what they are, for an engine that suspends."""
+        return None
 
     @abstractmethod
     def set_commit_listener(self, listener: Callable[[], None]) -> None:

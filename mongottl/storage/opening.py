@@ -1,8 +1,10 @@
 """Opening engines by URI: `SCHEME:ADDRESS`, where the scheme names the engine and the address says where its data is.
 
-    memory:          in this process, and lost at its end
-    sqlite:FOLDER    in a folder, whose path stands as it is, without escapes
-    sqlite:          by SQLite, in this process
+    memory:                    in this process, and lost at its end
+    sqlite:FOLDER              in a folder, whose path stands as it is, without escapes
+    sqlite:                    by SQLite, in this process
+    postgresql://…             in a PostgreSQL database, by a URI as libpq takes it
+    local-postgresql:FOLDER    in a folder, by a private PostgreSQL that is started and stopped
 
 Each engine registers what opens it under its scheme, and so does what reads the data of a stopped server, where an
 engine has that (`stored_data`). A module that does so is imported when its scheme is first used.
@@ -58,7 +60,14 @@ class Openers(Generic[T]):
 
 
 _ENGINES: Final[Openers[StorageEngine]] = Openers(
-    "storage engine", {"memory": "mongottl.storage.memory", "sqlite": "mongottl.storage.sqlite"}
+    "storage engine",
+    {
+        "local-postgresql": "mongottl.storage.postgresql.engine",
+        "memory": "mongottl.storage.memory",
+        "postgres": "mongottl.storage.postgresql.engine",
+        "postgresql": "mongottl.storage.postgresql.engine",
+        "sqlite": "mongottl.storage.sqlite",
+    },
 )
 _STORED_DATA: Final[Openers[StoredData]] = Openers(
     "storage engine whose data can be read without a server", {"sqlite": "mongottl.storage.sqlite.stored_state"}

@@ -75,6 +75,11 @@ class Waiter(ABC):
         """Waits until a turn is notified: True; False at the deadline, or when it returns early."""
         raise NotImplementedError
 
+    def at_end_of_step(self, action: Callable[[], None]) -> None:
+        """Has `action` called when the operation lets others run by itself, or has ended; at once outside of
+        operations."""
+        action()
+
     @abstractmethod
     def run_aside(self, function: Callable[[], None]) -> None:
         """Has a function called, now or soon, that may wait, though the caller may not."""
@@ -126,6 +131,40 @@ class BlockingWaiter(Waiter):
 
     def run_aside(self, function: Callable[[], None]) -> None:
         function()
+
+
+class ReplaceableWaiter(Waiter):
+    """Waits as `inner` does, which may be replaced."""
+
+    def __init__(self, inner: Waiter) -> None:
+        self.inner = inner
+
+    def monotonic_s(self) -> float:
+        return self.inner.monotonic_s()
+
+    def wait_socket(self, fd: int, events: int, until_s: float, must_end: bool = False) -> int:
+        return self.inner.wait_socket(fd, events, until_s, must_end)
+
+    def has_input(self, fd: int) -> bool:
+        return self.inner.has_input(fd)
+
+    def forget_socket(self, fd: int) -> None:
+        self.inner.forget_socket(fd)
+
+    def new_turn(self) -> Turn:
+        return self.inner.new_turn()
+
+    def wait_turn(self, turn: Turn, until_s: float) -> bool:
+        return self.inner.wait_turn(turn, until_s)
+
+    def at_end_of_step(self, action: Callable[[], None]) -> None:
+        self.inner.at_end_of_step(action)
+
+    def run_aside(self, function: Callable[[], None]) -> None:
+        self.inner.run_aside(function)
+
+    def call_in_thread(self, function: Callable[[], T]) -> T:
+        return self.inner.call_in_thread(function)
 
 
 def poll_socket(fd: int, events: int, seconds: float) -> int:

@@ -20,7 +20,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("clock", "extras"),
     ("errors", "config"),
     ("document", "build_info"),
-    ("geometry", "javascript", "versions"),
+    ("geometry", "javascript", "versions", "storage.waiting"),
     ("wire", "query", "ttl", "dump", "storage.interface"),
     ("catalog", "storage"),
     ("security",),

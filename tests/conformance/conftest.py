@@ -1,5 +1,6 @@
 """The engines under test."""
 
+import hashlib
 import random
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -13,6 +14,8 @@ from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from tests.least_engine import LeastEngine
+from tests.on_store import PREFIX, with_schema
+from tests.postgres import missing
 from tests.steps import run_to_end
 from tests.suspending import SuspendingEngine
 
@@ -29,6 +32,7 @@ ENGINES = (
     "contract-sqlite-file",
     "contract-least-memory",
     "suspending-contract-memory",
+    *(() if missing() else ("postgresql", "contract-postgresql")),
 )
 # On which the tests of suspending engines run.
 STACKS: Final = Stacks(time.monotonic, StepTimes(together_s=0.0))
@@ -46,6 +50,8 @@ def open_kind(kind: str, directory: Path) -> StorageEngine:
     if kind.startswith("least-"):
         return LeastEngine(open_kind(kind.removeprefix("least-"), directory))
     name, _, place = kind.partition("-")
+    if name == "postgresql":
+        return open_engine(with_schema(f"{PREFIX}{hashlib.sha256(bytes(directory)).hexdigest()[:12]}"))
     return open_engine(f"{name}:{directory if place == 'file' else ''}")
 
 

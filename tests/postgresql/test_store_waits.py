@@ -10,12 +10,12 @@ import pytest
 import trio
 
 from mongottl.clock import SystemClock
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import Undivided, in_undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Stacks, Steps, StepTimes
 from mongottl.exec.running.state import OperationState
-from mongottl.server.driving import drive
+from mongottl.server.driving import drive, perform
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.server.poller import Poller
@@ -245,14 +245,31 @@ def test_a_killed_operation_ends_while_it_waits(loop: Loop) -> None:
     assert loop.pool.statistics()["settled"] == 1
 
 
-def test_waits_block_where_an_operation_cannot_be_left(loop: Loop) -> None:
+def test_waits_block_where_no_operation_runs(loop: Loop) -> None:
+    before = loop.waiter.blocked
+    loop.pool.read([ECHO.with_(b"")])
+    assert loop.waiter.blocked > before
+
+
+def test_an_operation_is_left_in_an_undivided_block_which_it_is_in_afterwards(loop: Loop) -> None:
+    seen: list[bool] = []
+
     def work() -> None:
         with Undivided():
             loop.pool.read([ECHO.with_(b"")])
+            seen.append(in_undivided())
+
+    def other() -> None:
+        seen.append(in_undivided())
 
     async def main() -> None:
-        assert not isinstance(loop.stacks.begin(work), Steps)
+        working = loop.stacks.begin(work)
+        assert isinstance(working, Steps)
+        loop.stacks.begin(other)
+        for step in working:
+            if step is not None:
+                await perform(step, loop.durability)
 
     loop.run(main)
-    assert loop.waiter.blocked > 0
-    loop.pool.read([ECHO.with_(b"")])  # nor where no operation runs
+    assert seen == [False, True]
+    assert loop.waiter.blocked == 0

@@ -70,9 +70,11 @@ class SnapshotRecoveryUnit(RecoveryUnit):
         self._snapshot: Final = kept.snapshot
 
     def records(self, collection: Collection) -> RecordStore:
+        self._service.engine.hold_still()
         return records_at(collection.store, self._snapshot)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
+        self._service.engine.hold_still()
         return entries_at(entry.sorted_data, self._snapshot)
 
     def write(self, collection: Collection) -> WriteUnit:

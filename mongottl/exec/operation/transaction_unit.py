@@ -125,9 +125,11 @@ class TransactionRecoveryUnit(RecoveryUnit):
         self._transaction = transaction
 
     def records(self, collection: Collection) -> RecordStore:
+        self._service.engine.hold_still()
         return self._transaction.write_set.records_view(collection.store)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
+        self._service.engine.hold_still()
         return self._transaction.write_set.entries_view(entry.sorted_data)
 
     def write(self, collection: Collection) -> WriteUnit:
@@ -143,6 +145,7 @@ class TransactionRecoveryUnit(RecoveryUnit):
                 ErrorCode.OperationNotSupportedInTransaction,
                 f"Cannot write to a time-series collection in a multi-document transaction: {collection.namespace}",
             )
+        self._service.engine.hold_still()
         return TransactionWriteUnit(self._service, collection, self._transaction)
 
 

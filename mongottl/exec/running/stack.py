@@ -40,7 +40,9 @@ from mongottl.document.interrupt import (
     end_evaluation,
     in_undivided,
     may_leave,
+    set_aside_undivided,
     set_check,
+    take_up_undivided,
 )
 from mongottl.exec.running.steps import Flush, InThread, Step, Wait, WithoutWriters
 
@@ -136,6 +138,7 @@ class Stack:
         self._thrown: BaseException | None = None
         self._is_abandoned = False
         self._checks: list[Callable[[], None]] = []
+        self._at_end: list[Callable[[], None]] = []
         self._begun_s = 0.0
         self._until_s = 0.0
         self._leave_at_s = 0.0
@@ -157,6 +160,8 @@ class Stack:
 
     def end_hosted(self) -> None:
         """Ends one that was not left."""
+        if self._at_end:
+            self._call_at_end()
         if self.operation is not None:
             self.operation = None
             clear_check(self._ident)
@@ -207,6 +212,8 @@ class Stack:
 
     def take(self) -> Any:
         """The result at the end; raises the error of a failed operation."""
+        if self._at_end:
+            self._call_at_end()
         result = self.result
         error = self.error
         self.result = None
@@ -243,6 +250,8 @@ class Stack:
         if in_undivided():
             raise AssertionError("an operation cannot be left in an undivided block")
         self.hosts = False
+        if self._at_end:
+            self._call_at_end()
         evaluating = end_evaluation()
         operation = self.operation
         if operation is not None:
@@ -264,6 +273,35 @@ class Stack:
         if self.operation is not None:
             self.operation.was_left = True
         self.leave(step)
+
+    def leave_for_storage(self, step: Step) -> None:
+        """`leave` where the storage engine waits, also in an undivided block."""
+        blocks = set_aside_undivided()
+        at_end = self._at_end
+        self._at_end = []
+        try:
+            self.leave_midway(step)
+        finally:
+            take_up_undivided(blocks)
+            self._at_end = at_end
+
+    def at_end_of_step(self, action: Callable[[], None]) -> None:
+        """Has `action` called when the operation next lets others run by itself, or has ended.
+
+        Where the storage engine waits, no step ends.
+        """
+        self._at_end.append(action)
+
+    def _call_at_end(self) -> None:
+        actions = self._at_end
+        self._at_end = []
+        for action in actions:
+            action()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether its operation was given up, so that it is not left again."""
+        return self._is_abandoned
 
     def leave_if_due(self) -> None:
         """Called by checks for interruption, anywhere: leaves an evaluation that takes long."""
@@ -434,6 +472,13 @@ class Stacks:
             self.present.leave(step)
         else:
             self.require()
+
+    def at_end_of_step(self, action: Callable[[], None]) -> None:
+        """`Stack.at_end_of_step` of the present operation; at once if it has no stack."""
+        if self.present is None:
+            action()
+        else:
+            self.present.at_end_of_step(action)
 
     def flush(self) -> None:
         """Returns when all that was committed so far is on disk. EngineUnavailable."""

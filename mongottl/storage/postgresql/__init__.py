@@ -1,6 +1,10 @@
-"""Keeping data in a PostgreSQL server: the client, and the private server of `local-postgresql:DIR`.
+"""Keeping data in a PostgreSQL server: the engine, its client, and the private server of `local-postgresql:DIR`.
 
-    engine (to come)      statements of its tables, units of work, what a failure means for them
+    engine            stores, catalog entries, units of work; registered as "postgresql"
+      ├─ records      record stores, in the table `records`
+      ├─ sorted_data  sorted data, in the tables `entries` and `unique_entries`
+      ├─ units        the unit of work: a transaction of the one connection that writes
+      ├─ access       how these reach the database
       │
       ├─ pool             at most 16 connections in turn, those of transactions; reconnects, repeats within a time
       │    └─ connection  makes one without blocking, gives it its settings, cancels and drains what was abandoned

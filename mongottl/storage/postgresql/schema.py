@@ -3,6 +3,7 @@
     meta            one row: the format, and the epoch, which each change of the catalog raises
     catalog         what `StorageEngine.catalog_entries` returns; of a namespace one at most that is not being dropped
     fences          the version of each store in which units write
+    stores          the numbers of record stores and sorted data, by ident; the counters of record stores
     records         documents, with the facts of their expiry, and two indexes over these
     entries         keys of indexes that are not unique; unique_entries: of those that are
     oplog           what units have changed, in the order of `pos`, and which statements of sessions they were
@@ -14,8 +15,8 @@ All stores share these tables. `place` is 0 on one PostgreSQL; where tables are 
 belongs, and is in each primary key for that. Names are bytes, since those of collections need not be text that
 PostgreSQL takes.
 
-Keys longer than a page's third cannot be in an index: `key` then is a head, `tail` the rest, and `hash` makes them
-unique.
+Keys longer than a page's third cannot be in an index: `key` then is the first HEAD_BYTES, `tail` the rest, and `hash`,
+the SHA-256 of all, distinguishes them; both are empty in other rows.
 """
 
 import hashlib
@@ -28,6 +29,13 @@ from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, 
 
 # Raised when an older mongottl could not read what a newer one writes.
 FORMAT: Final = 1
+HEAD_BYTES: Final = 2000
+
+# Kinds of stores.
+RECORDS: Final = 0
+LOG: Final = 1
+SORTED: Final = 2
+SORTED_UNIQUE: Final = 3
 
 # Of tables whose rows are replaced and purged: dead rows are removed early, and without pauses, also where the server's
 # own settings are others.
@@ -45,23 +53,29 @@ _TABLES: Final = {
         "place int NOT NULL, store int NOT NULL, pos bigint NOT NULL, n bigint NOT NULL, bytes bigint NOT NULL, "
         "PRIMARY KEY (store, place)"
     ),
+    "stores": (
+        "id int PRIMARY KEY, ident bytea NOT NULL, kind int NOT NULL, dropped bool NOT NULL, next_id bigint NOT NULL, "
+        "n bigint NOT NULL, bytes bigint NOT NULL"
+    ),
     "records": (
         "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, ts bigint NOT NULL, ttl int NOT NULL, "
         "doc bytea NOT NULL, PRIMARY KEY (store, rid, place)"
     ),
     "entries": (
-        "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, key bytea NOT NULL, tail bytea, "
-        "PRIMARY KEY (store, key, rid, place)"
+        "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, key bytea NOT NULL, "
+        "hash bytea NOT NULL DEFAULT '', tail bytea NOT NULL DEFAULT '', PRIMARY KEY (store, key, hash, rid, place)"
     ),
     "unique_entries": (
         "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, key bytea NOT NULL, "
-        "hash bytea NOT NULL DEFAULT '', tail bytea, PRIMARY KEY (store, key, hash, place)"
+        "hash bytea NOT NULL DEFAULT '', tail bytea NOT NULL DEFAULT '', PRIMARY KEY (store, key, hash, place)"
     ),
     "oplog": (
         "place int NOT NULL, store int NOT NULL, pos bigint NOT NULL, xid xid8 NOT NULL, dn int NOT NULL, "
         "dbytes bigint NOT NULL, txn bigint, stmt int, lsid bytea, form bytea NOT NULL, PRIMARY KEY (pos, place)"
     ),
 }
+# The counters of a store are in a row that most units of work replace: its page has room for that.
+_FILLED: Final = "fillfactor = 50"
 _VACUUMED_TABLES: Final = ("records", "entries", "unique_entries", "oplog")
 # Documents are not compressed: their bytes are compared, cut and sent as they are.
 _UNCOMPRESSED: Final = (("records", "doc"), ("oplog", "form"), ("entries", "tail"), ("unique_entries", "tail"))
@@ -71,6 +85,7 @@ RETRIES_INDEX: Final = "oplog_statements"
 NAMESPACES_INDEX: Final = "catalog_namespaces"
 _INDEXES: Final = (
     f"CREATE UNIQUE INDEX {NAMESPACES_INDEX} ON {{}}.catalog (ns) WHERE ns IS NOT NULL AND state <> 'dropping'",
+    "CREATE UNIQUE INDEX stores_ident ON {}.stores (ident) WHERE NOT dropped",
     "CREATE INDEX records_ts ON {}.records (store, ts, rid) WHERE ttl = 0",
     "CREATE INDEX records_due ON {}.records (store, (ts + ttl), rid) WHERE ttl > 0",
     f"CREATE UNIQUE INDEX {RETRIES_INDEX} ON {{}}.oplog (lsid, txn, stmt, place) WHERE lsid IS NOT NULL",
@@ -219,6 +234,8 @@ def _creation(schema: str, is_there: bool) -> list[Call]:
     made: list[str] = [] if is_there else [f"CREATE SCHEMA {name}"]
     for table, columns in _TABLES.items():
         settings = f" WITH ({_VACUUMED})" if table in _VACUUMED_TABLES else ""
+        if table == "stores":
+            settings = f" WITH ({_FILLED})"
         made.append(f"CREATE TABLE {name}.{table} ({columns}){settings}")
     for table, column in _UNCOMPRESSED:
         made.append(f"ALTER TABLE {name}.{table} ALTER COLUMN {column} SET STORAGE EXTERNAL")

@@ -1,0 +1,252 @@
+"""Record stores in the table `records`: one row for each record, under the number of its store."""
+
+from hashlib import sha256
+from typing import Final
+
+from mongottl.storage.interface import (
+    MAX_RECORD_ID,
+    NO_BYTE_LIMIT,
+    DueEntry,
+    ExpiryIndex,
+    NewRecord,
+    Record,
+    RecordStore,
+)
+from mongottl.storage.postgresql.access import Access
+from mongottl.storage.postgresql.statements import (
+    BYTEA,
+    BYTEA_ARRAY,
+    INT4,
+    INT4_ARRAY,
+    INT8,
+    INT8_ARRAY,
+    Statement,
+    bytea_array,
+    int4,
+    int4_array,
+    int8,
+    int8_array,
+)
+from mongottl.storage.postgresql.units import Counters
+
+# Documents up to this length are compared as they are, longer ones by their SHA-256.
+_COMPARED_BYTES: Final = 8192
+
+_INSERT: Final = Statement(
+    "insert_record",
+    "INSERT INTO records (place, store, rid, ts, ttl, doc) VALUES (0, $1, $2, $3, $4, $5)",
+    (INT4, INT8, INT8, INT4, BYTEA),
+)
+_INSERT_MANY: Final = Statement(
+    "insert_records",
+    "INSERT INTO records (place, store, rid, ts, ttl, doc) SELECT 0, $1, u.rid, u.ts, u.ttl, u.doc"
+    " FROM unnest($2, $3, $4, $5) AS u (rid, ts, ttl, doc)",
+    (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
+)
+_IS_STORED: Final = (
+    "r.store = $1 AND r.rid = o.rid AND r.ts = o.ts AND r.ttl = o.ttl"
+    f" AND CASE WHEN octet_length(r.doc) > {_COMPARED_BYTES} THEN sha256(r.doc) ELSE r.doc END = o.doc"
+)
+_UPDATE_MANY: Final = Statement(
+    "update_records",
+    "WITH done AS (UPDATE records r SET ts = o.new_ts, ttl = o.new_ttl, doc = o.new_doc"
+    " FROM unnest($2, $3, $4, $5, $6, $7, $8) AS o (rid, ts, ttl, doc, new_ts, new_ttl, new_doc)"
+    f" WHERE {_IS_STORED} RETURNING 1) SELECT count(*) FROM done",
+    (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
+)
+_DELETE_MANY: Final = Statement(
+    "delete_records",
+    "WITH done AS (DELETE FROM records r USING unnest($2, $3, $4, $5) AS o (rid, ts, ttl, doc)"
+    f" WHERE {_IS_STORED} RETURNING 1) SELECT count(*) FROM done",
+    (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
+)
+_FIND: Final = Statement(
+    "find_record", "SELECT rid, doc, ts, ttl FROM records WHERE store = $1 AND rid = $2", (INT4, INT8)
+)
+_FIND_MANY: Final = Statement(
+    "find_records", "SELECT rid, doc, ts, ttl FROM records WHERE store = $1 AND rid = ANY ($2)", (INT4, INT8_ARRAY)
+)
+# Those before which less than `$3` bytes are. The lengths of long documents are known without reading them.
+_FIND_WITHIN: Final = Statement(
+    "find_records_within",
+    "SELECT rid, doc, ts, ttl FROM (SELECT r.rid, r.doc, r.ts, r.ttl, u.place, coalesce(sum(octet_length(r.doc))"
+    " OVER (ORDER BY u.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size"
+    " FROM unnest($2) WITH ORDINALITY AS u (rid, place) JOIN records r ON r.store = $1 AND r.rid = u.rid) AS found"
+    " WHERE size < $3 ORDER BY place",
+    (INT4, INT8_ARRAY, INT8),
+)
+
+
+def _scan(name: str, forward: bool, bounded: bool) -> Statement:
+    compared, order = (">", "ASC") if forward else ("<", "DESC")
+    rows = f"FROM records WHERE store = $1 AND rid {compared} $2 ORDER BY rid {order} LIMIT $3"
+    if not bounded:
+        return Statement(name, f"SELECT rid, doc, ts, ttl {rows}", (INT4, INT8, INT8))
+    return Statement(
+        name,
+        "SELECT rid, doc, ts, ttl FROM (SELECT rid, doc, ts, ttl, coalesce(sum(octet_length(doc))"
+        f" OVER (ORDER BY rid {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size"
+        f" FROM (SELECT rid, doc, ts, ttl {rows}) AS first) AS found WHERE size < $4 ORDER BY rid {order}",
+        (INT4, INT8, INT8, INT8),
+    )
+
+
+_SCAN: Final = {
+    (forward, bounded): _scan(f"scan_{int(forward)}_{int(bounded)}", forward, bounded)
+    for forward in (False, True)
+    for bounded in (False, True)
+}
+_DUE_SECOND: Final = {ExpiryIndex.BY_DEFAULT: "ts", ExpiryIndex.BY_OWN: "(ts + ttl)"}
+_HELD: Final = {ExpiryIndex.BY_DEFAULT: "ttl = 0", ExpiryIndex.BY_OWN: "ttl > 0"}
+
+
+def _due(name: str, index: ExpiryIndex, columns: str) -> Statement:
+    second = _DUE_SECOND[index]
+    return Statement(
+        f"{name}_{index.value}",
+        f"SELECT {columns} FROM records WHERE store = $1 AND {_HELD[index]} AND ({second}, rid) > ($2, $3)"
+        f" AND {second} <= $4 ORDER BY {second}, rid LIMIT $5",
+        (INT4, INT8, INT8, INT8, INT8),
+    )
+
+
+_DUE_ENTRIES: Final = {index: _due("due_entries", index, f"{_DUE_SECOND[index]}, rid") for index in ExpiryIndex}
+
+
+class PostgresRecordStore(RecordStore):
+    """counters: the committed ones."""
+
+    def __init__(self, access: Access, ident: str, counters: Counters, is_log: bool) -> None:
+        self.ident = ident
+        self.is_log = is_log
+        self.counters: Final = counters
+        self.store_id: Final = counters.store
+        self._access: Final = access
+        self._store: Final = int4(counters.store)
+
+    def insert_records(self, records: list[NewRecord]) -> list[int]:
+        if not records:
+            return []
+        units = self._access.units
+        units.require_unit()
+        counters = units.change(self.counters)
+        first = counters.next_id
+        ids = list(range(first, first + len(records)))
+        counters.next_id += len(records)
+        counters.count += len(records)
+        counters.size += sum([len(record[0]) for record in records])
+        units.write(
+            _INSERT_MANY,
+            self._store,
+            int8_array(ids),
+            int8_array([record[1] for record in records]),
+            int4_array([record[2] for record in records]),
+            bytea_array([record[0] for record in records]),
+        )
+        return ids
+
+    def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
+        units = self._access.units
+        units.require_unit()
+        counters = units.change(self.counters)
+        record_id = counters.next_id
+        counters.next_id += 1
+        counters.count += 1
+        counters.size += len(document)
+        units.write(_INSERT, self._store, int8(record_id), int8(ts), int4(ttl), document)
+        return record_id
+
+    def update_records(self, old: list[Record], new: list[Record]) -> None:
+        if not old:
+            return
+        units = self._access.units
+        units.require_unit()
+        rows = units.ask(
+            _UPDATE_MANY,
+            *self._expected(old),
+            int8_array([record[2] for record in new]),
+            int4_array([record[3] for record in new]),
+            bytea_array([record[1] for record in new]),
+        )
+        if rows[0][0] != len(old):
+            raise units.conflict("a record has changed or is gone")
+        counters = units.change(self.counters)
+        counters.size += sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
+
+    def delete_records(self, records: list[Record]) -> None:
+        if not records:
+            return
+        units = self._access.units
+        units.require_unit()
+        if units.ask(_DELETE_MANY, *self._expected(records))[0][0] != len(records):
+            raise units.conflict("a record has changed or is gone")
+        counters = units.change(self.counters)
+        counters.count -= len(records)
+        counters.size -= sum([len(record[1]) for record in records])
+
+    def _expected(self, records: list[Record]) -> tuple[bytes, ...]:
+        """The first parameters of a statement that changes records only as they are given."""
+        documents: list[bytes | None] = [
+            sha256(record[1]).digest() if len(record[1]) > _COMPARED_BYTES else record[1] for record in records
+        ]
+        return (
+            self._store,
+            int8_array([record[0] for record in records]),
+            int8_array([record[2] for record in records]),
+            int4_array([record[3] for record in records]),
+            bytea_array(documents),
+        )
+
+    def find_record(self, record_id: int) -> Record | None:
+        rows = self._access.read(_FIND, self._store, int8(record_id))
+        return rows[0] if rows else None
+
+    def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
+        if not record_ids:
+            return [], 0
+        if max_bytes == NO_BYTE_LIMIT or len(record_ids) == 1:
+            rows = self._access.read(_FIND_MANY, self._store, int8_array(record_ids))
+            by_id = {row[0]: row for row in rows}
+            found: list[Record] = [by_id[record_id] for record_id in record_ids if record_id in by_id]
+            return found, len(record_ids)
+        found = self._access.read(_FIND_WITHIN, self._store, int8_array(record_ids), int8(max_bytes))
+        if sum([len(record[1]) for record in found]) < max_bytes:
+            return found, len(record_ids)
+        return found, _place_of_last(record_ids, found)
+
+    def scan(
+        self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[Record], bool]:
+        bounded = max_bytes != NO_BYTE_LIMIT and limit > 1
+        values = [self._store, int8(min(after, MAX_RECORD_ID)), int8(limit)]
+        if bounded:
+            values.append(int8(max_bytes))
+        rows: list[Record] = self._access.read(_SCAN[forward, bounded], *values)
+        if len(rows) >= limit:
+            return rows, True
+        return rows, bounded and sum([len(row[1]) for row in rows]) >= max_bytes
+
+    def count(self) -> int:
+        return self._access.counters(self.counters).count
+
+    def size_bytes(self) -> int:
+        return self._access.counters(self.counters).size
+
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
+        rows: list[DueEntry] = self._access.read(
+            _DUE_ENTRIES[index], self._store, int8(after[0]), int8(after[1]), int8(until_s), int8(limit)
+        )
+        return rows
+
+
+def _place_of_last(record_ids: list[int], found: list[Record]) -> int:
+    """How many of the ids were looked up, where the last record found is that of the last of them."""
+    wanted = iter(found)
+    record = next(wanted)
+    for place, record_id in enumerate(record_ids):
+        if record_id == record[0]:
+            following = next(wanted, None)
+            if following is None:
+                return place + 1
+            record = following
+    return len(record_ids)

@@ -1,0 +1,275 @@
+"""Sorted data in the tables `entries` and `unique_entries`. Long keys are divided: see `schema`.
+
+Rows are ordered by `key`, `tail`, then `rid`. Among those of one `key` the index has them in another order if there are
+divided ones; PostgreSQL sorts such rows only.
+"""
+
+from hashlib import sha256
+from typing import Final
+
+from mongottl.storage.interface import (
+    NO_BYTE_LIMIT,
+    DuplicateKey,
+    FetchedEntry,
+    KeyEntry,
+    KeyRange,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+)
+from mongottl.storage.postgresql.access import Access
+from mongottl.storage.postgresql.records import PostgresRecordStore
+from mongottl.storage.postgresql.schema import HEAD_BYTES
+from mongottl.storage.postgresql.statements import (
+    BYTEA,
+    BYTEA_ARRAY,
+    INT4,
+    INT8,
+    INT8_ARRAY,
+    Statement,
+    bytea_array,
+    int4,
+    int8,
+    int8_array,
+)
+
+_TABLES: Final = {False: "entries", True: "unique_entries"}
+_PLACES: Final = (BYTEA, BYTEA, INT8)
+
+
+def divided(key: bytes) -> tuple[bytes, bytes, bytes]:
+    """A key as its row has it: `key`, `hash`, `tail`."""
+    if len(key) < HEAD_BYTES:
+        return key, b"", b""
+    return key[:HEAD_BYTES], sha256(key).digest(), key[HEAD_BYTES:]
+
+
+class _Statements:
+    """Those of one of the two tables."""
+
+    def __init__(self, unique: bool) -> None:
+        table = _TABLES[unique]
+        columns = "place, store, key, hash, rid, tail"
+        rows = "unnest($2, $3, $4, $5) AS u (key, hash, rid, tail)"
+        conflict = "store, key, hash, place" if unique else "store, key, hash, rid, place"
+        self.insert = Statement(
+            f"insert_{table}",
+            f"INSERT INTO {table} ({columns}) SELECT 0, $1, u.key, u.hash, u.rid, u.tail FROM {rows}"
+            f" ON CONFLICT ({conflict}) DO NOTHING RETURNING key, hash",
+            (INT4, BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY),
+        )
+        self.insert_one = Statement(
+            f"insert_one_{table}",
+            f"INSERT INTO {table} ({columns}) VALUES (0, $1, $2, $3, $4, $5) ON CONFLICT ({conflict}) DO NOTHING"
+            " RETURNING rid",
+            (INT4, BYTEA, BYTEA, INT8, BYTEA),
+        )
+        self.remove = Statement(
+            f"remove_{table}",
+            f"DELETE FROM {table} e USING unnest($2, $3, $4) AS u (key, hash, rid)"
+            " WHERE e.store = $1 AND e.key = u.key AND e.hash = u.hash AND e.rid = u.rid",
+            (INT4, BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY),
+        )
+        self.remove_one = Statement(
+            f"remove_one_{table}",
+            f"DELETE FROM {table} WHERE store = $1 AND key = $2 AND hash = $3 AND rid = $4",
+            (INT4, BYTEA, BYTEA, INT8),
+        )
+        self.find = Statement(
+            f"find_{table}",
+            f"SELECT e.key || e.tail, e.rid FROM unnest($2, $3) WITH ORDINALITY AS u (key, hash, place)"
+            f" JOIN {table} e ON e.store = $1 AND e.key = u.key AND e.hash = u.hash ORDER BY u.place, e.rid",
+            (INT4, BYTEA_ARRAY, BYTEA_ARRAY),
+        )
+        self.fetch = Statement(
+            f"fetch_{table}",
+            f"SELECT r.rid, r.doc, r.ts, r.ttl FROM {table} e JOIN records r ON r.store = $2 AND r.rid = e.rid"
+            " WHERE e.store = $1 AND e.key = $3 AND e.hash = $4 ORDER BY e.rid LIMIT 1",
+            (INT4, INT4, BYTEA, BYTEA),
+        )
+        # The range of the keys, and the position after which it goes on.
+        within = "e.store = $1 AND (e.key, e.tail) >= ($2, $3) AND (e.key, e.tail) < ($4, $5)"
+        self.count = Statement(
+            f"count_{table}", f"SELECT count(*) FROM {table} e WHERE {within}", (INT4, BYTEA, BYTEA, BYTEA, BYTEA)
+        )
+        self.scan: dict[bool, Statement] = {}
+        self.entry_at: Statement
+        self.scan_fetch: dict[bool, Statement] = {}
+        for forward, compared, order in ((True, ">", "ASC"), (False, "<", "DESC")):
+            end = "(e.key, e.tail) < ($5, $6)" if forward else "(e.key, e.tail) >= ($5, $6)"
+            where = f"e.store = $1 AND (e.key, e.tail, e.rid) {compared} ($2, $3, $4) AND {end}"
+            ordered = f"ORDER BY e.key {order}, e.tail {order}, e.rid {order}"
+            types = (INT4, *_PLACES, BYTEA, BYTEA, INT8)
+            self.scan[forward] = Statement(
+                f"scan_{table}_{int(forward)}",
+                f"SELECT e.key || e.tail, e.rid FROM {table} e WHERE {where} {ordered} LIMIT $7 OFFSET $8",
+                (*types, INT8),
+            )
+            self.scan_fetch[forward] = Statement(
+                f"scan_fetch_{table}_{int(forward)}",
+                "SELECT key, rid, doc, ts, ttl FROM (SELECT e.key || e.tail AS key, e.rid, r.doc, r.ts, r.ttl,"
+                f" row_number() OVER ({ordered}) AS place, coalesce(sum(octet_length(r.doc)) OVER ({ordered}"
+                " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size FROM"
+                f" (SELECT * FROM {table} e WHERE {where} {ordered} LIMIT $7) AS e"
+                " LEFT JOIN records r ON r.store = $8 AND r.rid = e.rid) AS found WHERE size < $9 ORDER BY place",
+                (*types, INT4, INT8),
+            )
+
+
+_STATEMENTS: Final = {unique: _Statements(unique) for unique in (False, True)}
+
+
+class PostgresSortedData(SortedDataInterface):
+    def __init__(self, access: Access, ident: str, store_id: int, unique: bool) -> None:
+        self.ident = ident
+        self.unique = unique
+        self.store_id: Final = store_id
+        self._access: Final = access
+        self._store: Final = int4(store_id)
+        self._statements: Final = _STATEMENTS[unique]
+
+    def insert(self, entries: list[KeyEntry]) -> None:
+        units = self._access.units
+        units.require_unit()
+        if not entries:
+            return
+        # A statement that inserts a key twice does not know which of both is the first.
+        by_key: dict[bytes | KeyEntry, int] = {}
+        for position, (key, record_id) in enumerate(entries):
+            first = by_key.setdefault(key if self.unique else (key, record_id), position)
+            if self.unique and entries[first][1] != record_id:
+                self._refuse_from(entries, position, entries[first][1])
+        wanted = [entries[position] for position in by_key.values()]
+        rows = [divided(key) for key, _ in wanted]
+        values = (
+            self._store,
+            bytea_array([row[0] for row in rows]),
+            bytea_array([row[1] for row in rows]),
+            int8_array([entry[1] for entry in wanted]),
+            bytea_array([row[2] for row in rows]),
+        )
+        if not self.unique:
+            units.write(self._statements.insert, *values)
+            return
+        inserted = units.ask(self._statements.insert, *values)
+        if len(inserted) == len(wanted):
+            return
+        held = dict(self.find_exact([key for key, _ in wanted]))
+        for key, record_id in wanted:
+            if held[key] != record_id:
+                fresh = set(inserted)
+                mine = [entry for entry, row in zip(wanted, rows, strict=True) if (row[0], row[1]) in fresh]
+                if mine:
+                    self.remove(mine)
+                raise DuplicateKey(key, held[key], by_key[key])
+
+    def _refuse_from(self, entries: list[KeyEntry], position: int, existing: int) -> None:
+        """Raises DuplicateKey for an entry whose key an earlier one of the same call has; or for an earlier one, if its
+        key is there already."""
+        held = dict(self.find_exact(list(dict.fromkeys([key for key, _ in entries[:position]]))))
+        for earlier, (key, record_id) in enumerate(entries[:position]):
+            if held.get(key, record_id) != record_id:
+                raise DuplicateKey(key, held[key], earlier)
+        raise DuplicateKey(entries[position][0], existing, position)
+
+    def insert_one(self, key: bytes, record_id: int) -> None:
+        units = self._access.units
+        units.require_unit()
+        head, digest, tail = divided(key)
+        values = (self._store, head, digest, int8(record_id), tail)
+        if not self.unique:
+            units.write(self._statements.insert_one, *values)
+        elif not units.ask(self._statements.insert_one, *values):
+            existing = self.find_exact([key])[0][1]
+            if existing != record_id:
+                raise DuplicateKey(key, existing, 0)
+
+    def remove(self, entries: list[KeyEntry]) -> None:
+        self._access.units.require_unit()
+        if entries:
+            rows = [divided(key) for key, _ in entries]
+            self._access.units.write(
+                self._statements.remove,
+                self._store,
+                bytea_array([row[0] for row in rows]),
+                bytea_array([row[1] for row in rows]),
+                int8_array([entry[1] for entry in entries]),
+            )
+
+    def remove_one(self, key: bytes, record_id: int) -> None:
+        head, digest, _ = divided(key)
+        self._access.units.write(self._statements.remove_one, self._store, head, digest, int8(record_id))
+
+    def scan(
+        self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> tuple[list[KeyEntry], bool]:
+        rows: list[KeyEntry] = self._access.read(
+            self._statements.scan[key_range.forward], *self._place(key_range, after), int8(limit), int8(0)
+        )
+        size = 0
+        for position, (key, _) in enumerate(rows):
+            size += len(key)
+            if size >= max_bytes:
+                return rows[: position + 1], position + 1 < len(rows) or len(rows) >= limit
+        return rows, len(rows) >= limit
+
+    def _place(self, key_range: KeyRange, after: KeyEntry | None) -> tuple[bytes, ...]:
+        """The parameters that say of what store entries are scanned, after which position, and where they end."""
+        low, high = key_range.low, key_range.high
+        begin, end = (low, high) if key_range.forward else (high, low)
+        key, record_id = (begin, 0) if after is None else after
+        head, _, tail = divided(key)
+        end_head, _, end_tail = divided(end)
+        return self._store, head, tail, int8(record_id), end_head, end_tail
+
+    def scan_fetch(
+        self,
+        records: RecordStore,
+        key_range: KeyRange,
+        after: KeyEntry | None,
+        limit: int,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], bool]:
+        assert isinstance(records, PostgresRecordStore)
+        while True:
+            rows = self._access.read(
+                self._statements.scan_fetch[key_range.forward],
+                *self._place(key_range, after),
+                int8(limit),
+                int4(records.store_id),
+                int8(max_bytes),
+            )
+            found: list[FetchedEntry] = [row for row in rows if row[2] is not None]
+            more = len(rows) >= limit or sum([len(entry[2]) for entry in found]) >= max_bytes
+            if found or not more:
+                return found, more
+            after = (rows[-1][0], rows[-1][1])  # none of these has a record
+
+    def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
+        assert isinstance(records, PostgresRecordStore)
+        head, digest, _ = divided(key)
+        rows: list[Record] = self._access.read(
+            self._statements.fetch, self._store, int4(records.store_id), head, digest
+        )
+        return rows[0] if rows else None
+
+    def find_exact(self, keys: list[bytes]) -> list[KeyEntry]:
+        rows = [divided(key) for key in keys]
+        found: list[KeyEntry] = self._access.read(
+            self._statements.find,
+            self._store,
+            bytea_array([row[0] for row in rows]),
+            bytea_array([row[1] for row in rows]),
+        )
+        return found
+
+    def count_range(self, key_range: KeyRange) -> int:
+        low, _, low_tail = divided(key_range.low)
+        high, _, high_tail = divided(key_range.high)
+        return int(self._access.read(self._statements.count, self._store, low, low_tail, high, high_tail)[0][0])
+
+    def entry_at(self, key_range: KeyRange, after: KeyEntry | None, offset: int) -> KeyEntry | None:
+        rows: list[KeyEntry] = self._access.read(
+            self._statements.scan[True], *self._place(key_range, after), int8(1), int8(offset)
+        )
+        return rows[0] if rows else None

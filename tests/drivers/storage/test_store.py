@@ -1,0 +1,136 @@
+"""Servers that keep their data in PostgreSQL (`--store`): restarts, and clients that write at the same time."""
+
+import threading
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+
+import mongottl
+from mongottl.storage.interface import DataDirectoryError
+from tests import postgres
+from tests.on_store import PREFIX, with_schema
+
+pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
+
+Client = pymongo.MongoClient[dict[str, Any]]
+CLIENTS = 8
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> str:
+    """The URI of a schema of the test's own."""
+    return with_schema(f"{PREFIX}{request.node.name}"[:60])
+
+
+def test_data_is_there_after_a_restart_and_expires_to_the_second(store: str) -> None:
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        carts = client.shop.carts
+        carts.create_index("_ts", expireAfterSeconds=100)
+        carts.create_index("n", unique=True)
+        carts.insert_many([{"_id": n, "n": n} for n in range(300)])
+        carts.insert_one({"_id": "own", "n": -1, "ttl": 50})
+        client.admin.command("freezeClock", True)
+        with client.watch() as stream:
+            assert stream.try_next() is None
+            resume_token = stream.resume_token
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        carts = client.shop.carts
+        assert carts.count_documents({}) == 301
+        assert sorted(carts.index_information()) == ["_id_", "_ts_1", "n_1"]
+        with pytest.raises(OperationFailure) as refused:
+            carts.insert_one({"n": 7})
+        assert refused.value.code == 11000
+        client.admin.command("advanceClock", 50)
+        assert carts.count_documents({}) == 300
+        client.admin.command("advanceClock", 50)
+        assert carts.count_documents({}) == 0
+        with client.watch(resume_after=resume_token) as stream:
+            assert stream.next()["operationType"] == "delete"
+        assert client.shop.command("validate", "carts", full=True)["valid"]
+
+
+def test_two_servers_do_not_share_a_schema(store: str) -> None:
+    with mongottl.start_server(store=store), pytest.raises(DataDirectoryError, match="in use by another server"):
+        mongottl.start_server(store=store)
+
+
+def test_concurrent_increments_are_all_counted(store: str) -> None:
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        counters = client.shop.counters
+        counters.insert_many([{"_id": n, "n": 0} for n in range(3)])
+        with counters.watch() as stream:
+            threads = [threading.Thread(target=_increment, args=(counters, 30)) for _ in range(CLIENTS)]
+            for thread in threads:
+                thread.start()
+            seen = [stream.next() for _ in range(CLIENTS * 30)]
+            for thread in threads:
+                thread.join()
+        assert sum(counter["n"] for counter in counters.find()) == CLIENTS * 30
+        # Each document's events are in the order of its changes.
+        for number in range(3):
+            values = [
+                event["updateDescription"]["updatedFields"]["n"]
+                for event in seen
+                if event["documentKey"]["_id"] == number
+            ]
+            assert values == list(range(1, len(values) + 1))
+
+
+def _increment(counters: Any, times: int) -> None:
+    for number in range(times):
+        counters.update_one({"_id": number % 3}, {"$inc": {"n": 1}})
+
+
+def test_concurrent_transactions_keep_the_sum(store: str) -> None:
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        accounts = client.shop.accounts
+        accounts.insert_many([{"_id": n, "n": 100} for n in range(4)])
+        threads = [threading.Thread(target=_transfer, args=(client, number)) for number in range(CLIENTS)]
+        sums: list[int] = []
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            with client.start_session(snapshot=True) as session:
+                sums.append(sum(account["n"] for account in accounts.find({}, session=session)))
+        for thread in threads:
+            thread.join()
+        assert set(sums) <= {400}
+        assert sum(account["n"] for account in accounts.find()) == 400
+
+
+def _transfer(client: Client, number: int) -> None:
+    accounts = client.shop.accounts
+    for step in range(10):
+        source, target = (number + step) % 4, (number + step + 1) % 4
+
+        def transfer(session: Any, source: int = source, target: int = target) -> None:
+            accounts.update_one({"_id": source}, {"$inc": {"n": -1}}, session=session)
+            accounts.update_one({"_id": target}, {"$inc": {"n": 1}}, session=session)
+
+        with client.start_session() as session:
+            session.with_transaction(transfer)
+
+
+def test_one_unique_key_has_one_winner(store: str) -> None:
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        won: list[int] = []
+        keys = client.shop.keys
+        threads = [threading.Thread(target=_insert_all, args=(keys, number, won)) for number in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(won) == list(range(40))
+        assert keys.count_documents({}) == 40
+
+
+def _insert_all(keys: Any, number: int, won: list[int]) -> None:
+    for key in range(40):
+        try:
+            keys.insert_one({"_id": key, "by": number})
+        except OperationFailure as error:
+            assert error.code == 11000
+        else:
+            won.append(key)

@@ -1,0 +1,64 @@
+"""The store of a run of tests: PostgreSQL, in which each engine has a schema of its own.
+
+With MONGOTTL_TEST_STORE, a URI as `--store` takes it, that is the one; `private` is a cluster of the run's own. Then
+servers that tests start without a folder keep their data there, too.
+"""
+
+import atexit
+import os
+import uuid
+from functools import cache
+from urllib.parse import quote
+
+from mongottl.config import ServerConfig
+
+PREFIX = f"run_{os.getpid()}_"
+_PRIVATE = "private"
+
+
+def is_wanted() -> bool:
+    """Whether servers of tests keep their data in the store."""
+    return bool(os.environ.get("MONGOTTL_TEST_STORE"))
+
+
+@cache
+def store() -> str:
+    """The URI of the store; a private cluster is started, and stopped at the end of the run."""
+    given = os.environ.get("MONGOTTL_TEST_STORE", "")
+    if given not in ("", _PRIVATE):
+        atexit.register(drop_schemas)
+        return given
+    from mongottl.storage.postgresql.local_cluster import DATABASE, USER
+    from tests.postgres import Folder, start_cluster
+
+    folder = Folder()
+    cluster = start_cluster(folder.path)
+    atexit.register(folder.remove)
+    atexit.register(cluster.stop, "immediate")
+    return f"postgresql://{USER}@/{DATABASE}?host={quote(cluster.run_folder)}"
+
+
+def with_schema(schema: str) -> str:
+    """The URI of a schema of the store."""
+    return f"{store()}{'&' if '?' in store() else '?'}schema={schema}"
+
+
+def serve_from_store() -> None:
+    """Has servers without a folder keep their data in the store."""
+    original = ServerConfig.store_uri
+
+    def store_uri(self: ServerConfig) -> str:
+        uri = original(self)
+        return with_schema(PREFIX + uuid.uuid4().hex[:12]) if uri in ("memory:", "sqlite:") else uri
+
+    ServerConfig.store_uri = store_uri  # type: ignore[method-assign]
+
+
+def drop_schemas() -> None:
+    """Drops what the run has made."""
+    import psycopg
+
+    with psycopg.connect(store(), autocommit=True) as connection:
+        names = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (PREFIX,))
+        for (name,) in names.fetchall():
+            connection.execute(f'DROP SCHEMA "{name}" CASCADE')
