@@ -18,7 +18,7 @@ PRESSED_GRACE_S, those that have memory may lag only LEAST_GRACE_S behind. So a 
 behind many of its machine that have stopped.
 
 Source: this bound is this server's own. mongod has only `preAuthMaximumMessageSizeBytes`, the length of a message
-before a login, which `Connection` applies.
+before a login, which `connection.channel` applies.
 """
 
 from collections import deque
@@ -68,6 +68,14 @@ class Incoming:
         self.paid_until_s: float | None = None
         # Set while it waits in the queue.
         self.turn: trio.Event | None = None
+
+
+def _never() -> bool:
+    return False
+
+
+# Stands for the message of a connection of which nothing counts.
+NOT_COUNTED: Final = Incoming("", "", lambda: None, _never)
 
 
 class IncomingMessages:

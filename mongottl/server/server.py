@@ -37,7 +37,8 @@ from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
 from mongottl.security import scram
-from mongottl.server.connection import Connection
+from mongottl.server.connection.task import Connection
+from mongottl.server.connection.tls import TlsConnection
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.first_user import create_first_user, first_password
@@ -399,8 +400,10 @@ class Server:
             self._accepted -= 1
             return
         client = ClientInfo(self._last_connection_id, host_port(local), host_port(address))
-        tls = None if self._tls is None else TlsTransport(sock, self._tls.context)
-        connection = Connection(self.shell, sock, tls, client)
+        if self._tls is None:
+            connection = Connection(self.shell, sock, sock, client)
+        else:
+            connection = TlsConnection(self.shell, sock, TlsTransport(sock, self._tls.context), client)
         self._connections.add(connection)
         self.service.clients[client.connection_id] = client
         metrics.connections_current += 1

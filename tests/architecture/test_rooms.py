@@ -30,6 +30,9 @@ PARTS_OF_OPERATION = {
 SHARED_PARTS = ("cost", "reading", "sent_command", "session_statement", "time_limits", "write_options")
 # Files of tests in one folder.
 MOST_TEST_FILES = 32
+# Lines of one file of a connection, which has one subject.
+MOST_LINES_OF_A_CONNECTION = 400
+CONNECTION = ROOT / "mongottl/server/connection"
 
 
 def files_by_folder(root: Path) -> Counter[str]:
@@ -57,6 +60,55 @@ def test_the_life_of_a_request_fits_on_a_few_pages() -> None:
 def test_each_part_of_the_sqlite_engine_fits_on_a_few_pages(part: str) -> None:
     lines = (ROOT / "mongottl/storage/sqlite" / part).read_text(encoding="utf-8").count("\n")
     assert lines <= 400
+
+
+@pytest.mark.parametrize("file", sorted(CONNECTION.glob("*.py")), ids=lambda file: file.stem)
+def test_each_part_of_a_connection_fits_on_a_few_pages(file: Path) -> None:
+    assert file.read_text(encoding="utf-8").count("\n") <= MOST_LINES_OF_A_CONNECTION
+
+
+def empty_attributes(source: str) -> set[str]:
+    """The attributes that classes set to None, or to what may be None."""
+    found = set()
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        nullable = {each.arg for each in arguments if each.annotation and "None" in ast.unparse(each.annotation)}
+        for node in ast.walk(function):
+            targets: list[ast.expr] = []
+            declared = ""
+            if isinstance(node, ast.AnnAssign):
+                targets.append(node.target)
+                declared = ast.unparse(node.annotation)
+            elif isinstance(node, ast.Assign):
+                targets += node.targets
+            else:
+                continue
+            value = node.value
+            may_be_none = "None" in declared or (value is not None and ast.unparse(value) in {*nullable, "None"})
+            found |= {each.attr for each in targets if isinstance(each, ast.Attribute) and may_be_none}
+    return found
+
+
+def test_empty_attributes_are_found() -> None:
+    source = "class A:\n def f(self, a: int | None, b: int):\n  self.a = a\n  self.b = b\n  self.c: str | None = ''"
+    assert empty_attributes(source + "\n  self.d = None") == {"a", "c", "d"}
+
+
+def test_no_part_of_a_connection_may_be_missing() -> None:
+    """What there is of a request, the state of its exchange says: its attributes are the data that exist in it."""
+    found = {file.name: empty_attributes(file.read_text(encoding="utf-8")) for file in CONNECTION.glob("*.py")}
+    assert {name: attributes for name, attributes in found.items() if attributes} == {}
+
+
+def test_an_exchange_moves_only_by_its_table() -> None:
+    setting = set()
+    for file in (ROOT / "mongottl/server").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == "state":
+                setting.add(file.relative_to(ROOT / "mongottl/server").as_posix())
+    assert setting == {"connection/exchange.py"}
 
 
 def attributes_set_by(module: str, name: str) -> set[str]:

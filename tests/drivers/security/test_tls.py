@@ -301,7 +301,7 @@ def test_a_tls_client_at_a_plain_port(tmp_path: Path) -> None:
 def test_a_handshake_has_a_time_limit(secure: mongottl.RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own, where the limit is short."""
     program = (
-        "import socket, mongottl, mongottl.server.connection as connection\n"
+        "import socket, mongottl, mongottl.server.connection.tls as connection\n"
         "connection.HANDSHAKE_S = 0.05\n"
         "with mongottl.start_server(tls_self_signed=True) as server:\n"
         "    with socket.create_connection(('127.0.0.1', server.port), timeout=120) as client:\n"

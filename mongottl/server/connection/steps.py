@@ -1,0 +1,79 @@
+"""Runs the steps of a command that takes long or waits, in the task of its connection."""
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from mongottl.exec.running.stack import Steps
+from mongottl.exec.running.steps import Step, Wait
+from mongottl.server.connection.channel import GONE, SILENT, TALKING, Channel
+from mongottl.server.driving import SLICE_S, perform
+from mongottl.storage.interface import EngineUnavailable
+
+# A task that has run this long answers clients that wait, and after SLICE_S it lets other tasks run.
+LOOK_EVERY_S: Final = 0.00025
+
+
+class ClientLeftError(ConnectionError):
+    """The client has disconnected during a command whose result only the client needs."""
+
+
+async def run_steps(channel: Channel, steps: Steps[bytes], begun: Step, may_abandon: bool) -> bytes:
+    """The reply of a command; other tasks run every SLICE_S, and clients that wait are answered.
+
+    begun: what the command waits for now, None if it can go on.
+    may_abandon: whether to end it with ClientLeftError when the client disconnects.
+    """
+    shell = channel.shell
+    durability = shell.durability
+    monotonic_s = shell.clock.monotonic_s
+    look_at = monotonic_s() + LOOK_EVERY_S
+    slice_end = look_at + SLICE_S - LOOK_EVERY_S
+    error: EngineUnavailable | None = None
+    try:
+        while True:
+            try:
+                step = begun
+                if step is not None:
+                    begun = None
+                else:
+                    step = next(steps) if error is None else steps.throw(error)
+            except StopIteration as stop:
+                reply: bytes = stop.value
+                return reply
+            error = None
+            if step is None:
+                now_s = monotonic_s()
+                if now_s < look_at:
+                    continue
+                if now_s < slice_end and not shell.poller.answer_ready():
+                    look_at = monotonic_s() + LOOK_EVERY_S
+                    continue
+                if may_abandon and channel.peek_client_state() == GONE:
+                    raise ClientLeftError
+                await trio.lowlevel.checkpoint()
+                if not may_abandon and durability.holds_writers:
+                    await durability.wait_until_writers_may_go()
+            else:
+                until = partial(_client_or_end, channel, isinstance(step, Wait) and (may_abandon or step.may_abandon))
+                error = await perform(step, durability, until)
+            look_at = monotonic_s() + LOOK_EVERY_S
+            slice_end = look_at + SLICE_S - LOOK_EVERY_S
+    finally:
+        steps.close()
+
+
+async def _client_or_end(channel: Channel, may_abandon: bool) -> ClientLeftError | None:
+    """Waits until the server stops, or until the client sends something or disconnects: then ClientLeftError."""
+    stopping = channel.shell.stopping
+    if may_abandon and channel.wire.unread_size == 0 and channel.peek_client_state() != TALKING:
+        state = SILENT
+        while state == SILENT:  # under TLS the socket may have a part of a record
+            await trio.lowlevel.wait_readable(channel.socket)
+            if stopping.is_set():
+                return None  # what made it readable was `stop_reading`
+            state = channel.peek_client_state()
+        return ClientLeftError() if state == GONE else None
+    await stopping.wait()
+    return None
