@@ -75,7 +75,6 @@ COMPILED = (
     "mongottl/storage/sqlite/bounded_rows.py",
     "mongottl/storage/sqlite/record_cache.py",
     "mongottl/storage/unit_of_work.py",
-    "mongottl/storage/untracked.py",
     "mongottl/ttl",
     "mongottl/wire",
 )
@@ -119,7 +118,6 @@ HOT = (
     "mongottl/storage/sqlite/bounded_rows.py",
     "mongottl/storage/sqlite/record_cache.py",
     "mongottl/storage/unit_of_work.py",
-    "mongottl/storage/untracked.py",
     "mongottl/wire",
 )
 

@@ -122,16 +122,38 @@ def compressed_message_pinged(ctx: Context) -> Result:
     return _inserted(ctx, "compressed-message-pinged", compressed)
 
 
+@workload(
+    "empty-documents-pinged",
+    "inserts of 9 million empty documents in a message, which are too many",
+    fixture=load_long,
+    needs_socket=True,
+    goals=_GOALS,
+)
+def empty_documents_pinged(ctx: Context) -> Result:
+    request = op_msg({"insert": _TARGET, "$db": DATABASE}, "documents", [encode({})] * ctx.scaled(9_000_000))
+
+    with Connection(ctx.target.address()) as connection:
+
+        def call() -> int:
+            connection.send(request)
+            connection.receive()
+            return 1
+
+        return _pinged(ctx, "empty-documents-pinged", call, "op")
+
+
 def _long_requests(count: int) -> dict[str, Document]:
     """Requests that take long to parse and to plan, by workload name; each has `count` predicates, values or fields."""
     fields = [f"field{number}" for number in range(count)]
     equalities = [{"absent": number} for number in range(count)]
     ranges = [{"absent": {"$gt": 3 * number, "$lt": 3 * number + 2}} for number in range(count)]
+    inequalities = [{"absent": {"$ne": number}} for number in range(count)]
     specs = [{"key": {field: 1}, "name": field} for field in fields]
     computed = {field: {"$add": ["$rank", 1]} for field in fields}
     return {
         "or-equalities-pinged": {"find": _TARGET, "filter": {"$or": equalities}},
         "or-ranges-pinged": {"find": _TARGET, "filter": {"$or": ranges}},
+        "and-inequalities-pinged": {"find": _TARGET, "filter": {"$and": inequalities}},
         "in-list-pinged": {"find": _TARGET, "filter": {"absent": {"$in": list(range(10 * count))}}},
         "in-list-indexed-pinged": {"find": _TARGET, "filter": {"_id": {"$in": list(range(10 * count))}}},
         "project-fields-pinged": {"aggregate": _TARGET, "pipeline": [{"$project": computed}], "cursor": {}},
@@ -143,6 +165,7 @@ def _register_long_requests() -> None:
     for name, count, what in (
         ("or-equalities-pinged", 100_000, "find by $or of 100,000 equalities"),
         ("or-ranges-pinged", 100_000, "find by $or of 100,000 ranges"),
+        ("and-inequalities-pinged", 100_000, "find by $and of 100,000 inequalities"),
         ("in-list-pinged", 100_000, "find by $in of a million values"),
         ("in-list-indexed-pinged", 100_000, "find by $in of a million values, of an indexed field"),
         ("project-fields-pinged", 20_000, "$project of 20,000 computed fields"),
@@ -177,6 +200,8 @@ def _evaluated(count: int) -> dict[str, Document]:
         "reduce-union-pinged": {"$size": {"$reduce": {"input": numbers, "initialValue": [], "in": united}}},
         "reduce-add-pinged": {"$reduce": {"input": numbers, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}},
         "map-dates-pinged": {"$size": {"$map": {"input": numbers, "in": date}}},
+        "map-documents-pinged": {"$size": {"$map": {"input": numbers, "in": {"n": "$$this", "m": ["$$this"]}}}},
+        "map-arrays-pinged": {"$size": {"$map": {"input": numbers, "in": [["$$this"], ["$$this"]]}}},
         "filter-pinged": {"$size": {"$filter": {"input": numbers, "cond": {"$gt": ["$$this", 5]}}}},
         "set-union-pinged": {"$size": {"$setUnion": [numbers, numbers]}},
         "set-equals-pinged": {"$setEquals": [numbers, mixed]},

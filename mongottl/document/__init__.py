@@ -13,6 +13,7 @@ Python values of them only where something is computed. They know nothing of the
     keystring  values as bytes whose byte order is MongoDB's order of values
     path       dotted field paths
     interrupt  where long computations end, or let other operations run; sorting: of long lists
+    freeing    long lists, freed in slices between which others run
     bson_field errors about fields of commands, stages and options
     annotated  documents that carry metadata besides their bytes
 """

@@ -11,7 +11,8 @@ nothing behind, and other operations can run there (`exec.running.stack`). An op
 
 What a unit of work takes is known only roughly: `$map` counts one for each element, whatever it evaluates for it, which
 may be a search through a string of 16 MB. So evaluations look at the time after a few units of work, sooner where the
-last ones have taken long, and check whenever CHECK_EVERY_S are over.
+last ones have taken long, and check whenever CHECK_EVERY_S are over. There they also free what they have let go
+(`freeing`).
 """
 
 import threading
@@ -21,6 +22,8 @@ from types import TracebackType
 from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
+
+from mongottl.document.freeing import free_some
 
 # The time between two checks for interruption within an evaluation.
 CHECK_EVERY_S: Final = 0.001
@@ -145,6 +148,8 @@ def give_way(weight: i64 = 1) -> None:
         _count.work = 0
         if _ident() in _evaluating and _count.look():
             check_interrupt()
+            while free_some():
+                check_interrupt()
 
 
 def begin_evaluation() -> bool:

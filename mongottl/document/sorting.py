@@ -4,6 +4,7 @@ import random
 from bisect import bisect_left
 from typing import Any, Final
 
+from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import give_way
 
 # Number of values that are sorted in about a millisecond.
@@ -23,7 +24,7 @@ def sort_in_parts(values: list[Any]) -> list[Any]:
     values are equal.
     """
     if len(values) <= _PART:
-        return sorted(values)
+        return freed_in_slices(sorted(values))
     parts = len(values) // (_PART // 2)
     sample = sorted(random.sample(values, min(parts * _SAMPLED, len(values))))
     give_way(len(sample))
@@ -41,7 +42,7 @@ def sort_in_parts(values: list[Any]) -> list[Any]:
             else:
                 between[place].append(value)
         give_way(_DISTRIBUTED)
-    ordered: list[Any] = []
+    ordered: list[Any] = LongList()
     for place in range(len(between)):
         part = between[place]
         part.sort()
@@ -61,7 +62,7 @@ def sorted_by_keys(values: list[Any], keys: list[bytes]) -> list[Any]:
     for i in range(len(keys)):
         give_way()
         keys[i] += i.to_bytes(_PLACE_BYTES, "big")
-    ordered: list[Any] = []
+    ordered: list[Any] = [] if len(keys) < LONG else LongList()
     for key in sort_in_parts(keys):
         give_way()
         ordered.append(values[int.from_bytes(key[-_PLACE_BYTES:], "big")])

@@ -12,6 +12,7 @@ IndexError and never a read outside the buffer.
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
+from mongottl.document.freeing import LONG_BYTES, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
@@ -274,7 +275,7 @@ def decode_array(buf: bytes, start: i64) -> list[Value]:
 def _decode_array(buf: bytes, start: i64, levels: i64) -> list[Value]:
     if levels <= 0:
         raise too_deep()
-    values: list[Value] = []
+    values: list[Value] = LongList() if read_i32_le(buf, start) >= LONG_BYTES else []
     pos: i64 = start + 4
     count: i64 = 0
     while True:
@@ -314,7 +315,7 @@ def is_deeper(buf: bytes, start: i64, levels: i64) -> bool:
 
 def fields(doc: bytes) -> list[tuple[str, Value]]:
     """The root fields of a document in order, duplicates included: for parsing small documents such as filters."""
-    found: list[tuple[str, Value]] = []
+    found: list[tuple[str, Value]] = LongList() if len(doc) >= LONG_BYTES else []
     pos: i64 = 4
     while True:
         type_code: i64 = doc[pos]

@@ -21,6 +21,7 @@ from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, w
 from mypy_extensions import i32, i64
 
 from mongottl.document.annotated import encoded_metadata, with_encoded_metadata
+from mongottl.document.freeing import freed_in_slices
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.memory import OperationMemory
 from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
@@ -372,6 +373,8 @@ class Sorter:
 
     def close(self) -> None:
         """Frees memory and the file. May be called more than once."""
+        for entries in (self._entries, *self._runs):
+            freed_in_slices(entries)
         self._entries = []
         self._memory_output = []
         self._file_output = []

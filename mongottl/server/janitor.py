@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 
+from mongottl.document.freeing import free_some
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.service.service import ServiceContext
 from mongottl.server.log import Log
@@ -19,6 +20,8 @@ async def run_janitor(service: ServiceContext, log: Log) -> None:
         await trio.sleep(JANITOR_INTERVAL_S)
         abort_expired(service)
         while service.close_idle():
+            await trio.lowlevel.checkpoint()
+        while free_some():  # what no operation has let go
             await trio.lowlevel.checkpoint()
         log.drain()
 

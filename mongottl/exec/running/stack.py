@@ -34,6 +34,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from mongottl.document.freeing import free_some
 from mongottl.document.interrupt import (
     begin_evaluation,
     clear_check,
@@ -268,6 +269,20 @@ class Stack:
         for check in self._checks:
             check()
 
+    def free_all(self) -> None:
+        """Frees what the operation has let go, when it has ended; others run meanwhile. If it is given up, the next
+        operation does so."""
+        if self._is_abandoned or not free_some():
+            return
+        if self.operation is not None:
+            self.operation = None
+            clear_check(self._ident)
+        with suppress(_Abandoned):
+            while free_some():
+                self.end_step()
+                if self.is_over:
+                    self.leave(None)
+
     def leave_midway(self, step: Step) -> None:
         """`leave` in the middle of a step."""
         if self.operation is not None:
@@ -462,6 +477,7 @@ class Stacks:
         """Called between two steps of work that no client waits for: lets others run, if it has gone on long enough."""
         stack = self.present
         if stack is not None:
+            free_some()
             stack.end_step()
             if stack.is_over:
                 stack.leave(None)
@@ -549,8 +565,10 @@ def _run_operations() -> None:
             stack.error = kept.error
         except BaseException as error:
             stack.error = error
+        del function
+        stack.free_all()
         stack.has_ended = True
-        del function, stack
+        del stack
         getcurrent().parent.switch()
 
 

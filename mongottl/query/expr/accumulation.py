@@ -6,6 +6,7 @@ With one argument that is an array they apply to its elements; with several argu
 from typing import Final
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.render import render_result
@@ -96,10 +97,10 @@ class ArrayOfN:
         if not isinstance(array, list):
             raise CommandError(5788200, f"Input must be an array, found {type_of(array)}")
         if self.name == "$firstN":
-            return array[:count]
+            return freed_in_slices(array[:count])
         if self.name == "$lastN":
-            return array[-count:]
-        known: list[Value] = []
+            return freed_in_slices(array[-count:])
+        known: list[Value] = [] if len(array) < LONG else LongList()
         for value in array:
             if not is_nullish(value) and not isinstance(value, Missing):
                 known.append(value)

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.nesting import MAX_LEVELS, too_deep
@@ -167,7 +168,7 @@ class GatheredState(AccumulatorState):
         self.bytes: int = 0
 
     def result(self) -> Value:
-        return list(self.values)
+        return list(self.values) if len(self.values) < LONG else LongList(self.values)
 
     def size(self) -> int:
         return 64 + self.bytes
@@ -200,7 +201,7 @@ class AddToSetState(AccumulatorState):
             self.bytes += size_of(value) + len(key)
 
     def result(self) -> Value:
-        return list(self.values.values())
+        return freed_in_slices(list(self.values.values()))
 
     def size(self) -> int:
         return 64 + self.bytes

@@ -17,6 +17,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import MAX_BUILT_BYTES
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.utf8 import rejoined
@@ -79,6 +80,8 @@ class AppendExpression(Expression):
             return concat_arrays([slots[self._slot], *added])
         array = slots[self._slot]
         assert isinstance(array, list)
+        if len(array) < LONG <= length:
+            array = LongList(array)
         for value in added:
             assert isinstance(value, list)
             give_way(1 + (len(value) >> COPIED_BITS))

@@ -6,6 +6,7 @@ from typing import Final
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
@@ -91,6 +92,8 @@ def concat_arrays(values: list[Value]) -> Value:
             raise CommandError(28664, f"$concatArrays only supports arrays, not {type_of(value)}")
         _check_length("$concatArrays", len(joined) + len(value))
         give_way(1 + (len(value) >> COPIED_BITS))
+        if len(joined) < LONG <= len(joined) + len(value):
+            joined = LongList(joined)
         joined.extend(value)
     return joined
 
@@ -121,7 +124,7 @@ class InConstantExpression(CollatedExpression):
 
     def __init__(self, arguments: list[Expression], array: list[Value], collation: Collation | None) -> None:
         super().__init__("$in", in_, arguments, collation)
-        self._keys: Final[set[bytes]] = set()
+        self._keys: Final[set[bytes]] = set() if len(array) < LONG else LongSet()
         self._has_missing = False
         for value in array:
             self._keys.add(encode_value(value, False, collation))
@@ -210,7 +213,7 @@ def range_(values: list[Value]) -> Value:
         raise CommandError(34449, "$range requires a non-zero step value")
     numbers = range(start, end, step)
     _check_length("$range", len(numbers))
-    result: list[Value] = []
+    result: list[Value] = [] if len(numbers) < LONG else LongList()
     for at in range(0, len(numbers), _RANGE_PART):
         result.extend(numbers[at : at + _RANGE_PART])
         give_way(_RANGE_PART >> COPIED_BITS)
@@ -237,7 +240,7 @@ def reverse_array(value: Value) -> Value:
     if not isinstance(value, list):
         raise CommandError(34435, f"The argument to $reverseArray must be an array, but was of type: {type_of(value)}")
     give_way(len(value) >> COPIED_BITS)
-    return value[::-1]
+    return freed_in_slices(value[::-1])
 
 
 @unary_expression("$size", since=OLDEST)
@@ -259,7 +262,7 @@ def slice_(values: list[Value]) -> Value:
     give_way(len(array) >> COPIED_BITS)
     count = _slice_number(second, "Second", 28725, 28726)
     if len(values) == 2:
-        return array[:count] if count >= 0 else array[count:]
+        return freed_in_slices(array[:count] if count >= 0 else array[count:])
     third = values[2]
     if is_nullish(third):
         return None
@@ -267,7 +270,7 @@ def slice_(values: list[Value]) -> Value:
     count = _slice_number(third, "Third", 28727, 28728)
     if count <= 0:
         raise CommandError(28729, f"Third argument to $slice must be positive: {render_result(third)}")
-    return array[position : position + count]
+    return freed_in_slices(array[position : position + count])
 
 
 def _slice_number(value: Value, which: str, not_number: int, not_int32: int) -> int:
@@ -330,7 +333,7 @@ class SortArrayExpression(Expression):
             raise CommandError(
                 2942504, f"The input argument to $sortArray must be an array, but was of type: {type_of(array)}"
             )
-        keys: list[bytes] = []
+        keys: list[bytes] = [] if len(array) < LONG else LongList()
         for value in array:
             keys.append(self._key(value))
         return sorted_by_keys(array, keys)
@@ -394,9 +397,9 @@ def zip_(values: list[Value]) -> Value:
     lengths = [len(array) for array in arrays]
     count = max(lengths) if values[1] is True else min(lengths)
     defaults = values[2] if isinstance(values[2], list) else []
-    rows: list[Value] = []
+    rows: list[Value] = [] if count < LONG else LongList()
     for i in range(count):
-        row: list[Value] = []
+        row: list[Value] = [] if len(arrays) < LONG else LongList()
         give_way(1 + (len(arrays) >> COPIED_BITS))
         for j in range(len(arrays)):
             if i < len(arrays[j]):

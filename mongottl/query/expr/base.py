@@ -19,6 +19,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import MISSING, Date, Missing, Timestamp, Undefined, Value
 from mongottl.errors import CommandError, is_interruption
@@ -283,12 +284,12 @@ class FunctionExpression(Expression):
     def __init__(self, name: str, function: ValueFunction, arguments: list[Expression], foldable: bool = True) -> None:
         self.name: Final = name
         self.function: Final = function
-        self.arguments: Final = arguments
+        self.arguments: Final[list[Expression]] = freed_in_slices(arguments)
         self._foldable: Final = foldable
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         give_way()
-        values: list[Value] = []
+        values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         evaluate_all(self.arguments, ev, values)
         return self.function(values)
 
@@ -306,7 +307,7 @@ class InOrderExpression(FunctionExpression):
     """An operator that ends at its first null operand: the operands after it are not evaluated."""
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        values: list[Value] = []
+        values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         try:
             evaluate_all(self.arguments, ev, values)
         except CommandError as error:
@@ -328,7 +329,7 @@ class CollatedExpression(FunctionExpression):
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         give_way()
-        values: list[Value] = []
+        values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         evaluate_all(self.arguments, ev, values)
         return self.collated(values, self.collation)
 
@@ -337,7 +338,7 @@ class CollatedInOrderExpression(CollatedExpression):
     """An InOrderExpression whose value also depends on the collation."""
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        values: list[Value] = []
+        values: list[Value] = [] if len(self.arguments) < LONG else LongList()
         try:
             evaluate_all(self.arguments, ev, values)
         except CommandError as error:

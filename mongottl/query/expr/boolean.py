@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
@@ -76,7 +77,7 @@ def _undecided(argument: Value, scope: Scope, deciding: bool) -> list[Expression
     """
     operands: list[Value] = argument if isinstance(argument, list) else [argument]
     ctx = scope.ctx
-    arguments: list[Expression] = []
+    arguments: list[Expression] = LongList()
     decided = False
     folding_error = ctx.folding_error
     for operand in operands:

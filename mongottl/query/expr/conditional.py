@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value
@@ -127,8 +128,8 @@ def parse_switch(name: str, argument: Value, scope: Scope) -> Expression:
     """`{branches: [{case, then}, …], default}`. Codes 40060 to 40068 for a bad shape."""
     if not isinstance(argument, bytes):
         raise CommandError(40060, f"$switch requires an object as an argument, found: {type_of(argument)}")
-    cases: list[Expression] = []
-    thens: list[Expression] = []
+    cases: list[Expression] = LongList()
+    thens: list[Expression] = LongList()
     default: Expression | None = None
     for key, value in fields(argument):
         if key == "branches":
@@ -146,8 +147,8 @@ def parse_switch(name: str, argument: Value, scope: Scope) -> Expression:
 
 def _simplified_switch(cases: list[Expression], thens: list[Expression], default: Expression | None) -> Expression:
     """The expression without branches that are never selected; 40069 if none is left."""
-    open_cases: list[Expression] = []
-    open_thens: list[Expression] = []
+    open_cases: list[Expression] = LongList()
+    open_thens: list[Expression] = LongList()
     for i in range(len(cases)):
         case = cases[i]
         if isinstance(case, Constant):

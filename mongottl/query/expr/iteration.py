@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true, whole_int32
 from mongottl.document.render import render_result
@@ -48,7 +49,7 @@ class MapExpression(NamedExpression):
             return None
         if not isinstance(array, list):
             raise CommandError(16883, f"input to $map must be an array not {type_of(array)}")
-        results: list[Value] = []
+        results: list[Value] = [] if len(array) < LONG else LongList()
         index = 0
         for item in array:
             give_way()
@@ -120,7 +121,7 @@ class FilterExpression(NamedExpression):
             limit_value = limit.evaluate(ev)
             if not is_nullish(limit_value):
                 left = _limit(limit_value)
-        kept: list[Value] = []
+        kept: list[Value] = [] if len(array) < LONG else LongList()
         for item in array:
             give_way()
             ev.bind(self.slot, item)

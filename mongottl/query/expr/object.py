@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.freeing import LONG_BYTES, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_result, render_value
 from mongottl.document.types import MISSING, Missing, Value
@@ -43,7 +44,7 @@ def object_to_array(value: Value) -> Value:
         return None
     if not isinstance(value, bytes):
         raise CommandError(40390, f"$objectToArray requires a document input, found: {type_of(value)}")
-    pairs: list[Value] = []
+    pairs: list[Value] = [] if len(value) < LONG_BYTES else LongList()
     cursor = ElementCursor(value, 0)
     while cursor.next():
         builder = DocumentBuilder()

@@ -7,6 +7,7 @@ objects and arrays contain expressions, and all other values are constants.
 from typing import Final
 
 from mongottl.document.build import DocumentBuilder, encode_fields
+from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_dollar
 from mongottl.document.render import render_value
@@ -41,10 +42,10 @@ class ArrayExpression(Expression):
     """`[a, b]`: an array of the values; null for missing ones."""
 
     def __init__(self, items: list[Expression]) -> None:
-        self.items: Final = items
+        self.items: Final[list[Expression]] = freed_in_slices(items)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
-        values: list[Value] = []
+        values: list[Value] = [] if len(self.items) < LONG else LongList()
         for item in self.items:
             value = item.evaluate(ev)
             values.append(None if isinstance(value, Missing) else value)
@@ -63,9 +64,9 @@ class ObjectExpression(Expression):
     """`{a: x, b: y}`: a document of the values, without fields whose value is missing."""
 
     def __init__(self, names: list[str], values: list[Expression]) -> None:
-        self.names: Final = names
-        self.name_bytes: Final[list[bytes]] = [encode_text(name) for name in names]
-        self.values: Final = values
+        self.names: Final[list[str]] = freed_in_slices(names)
+        self.name_bytes: Final[list[bytes]] = freed_in_slices([encode_text(name) for name in names])
+        self.values: Final[list[Expression]] = freed_in_slices(values)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         builder = DocumentBuilder()
@@ -109,7 +110,7 @@ def parse_operand(value: Value, scope: Scope) -> Expression:
     if isinstance(value, bytes):
         return _parse_object(value, scope)
     if isinstance(value, list):
-        items: list[Expression] = []
+        items: list[Expression] = [] if len(value) < LONG else LongList()
         for item in value:
             items.append(parse_operand(item, scope))
         if not items:
@@ -234,6 +235,8 @@ def parse_arguments(name: str, argument: Value, scope: Scope, minimum: int, maxi
     """
     arguments: list[Expression] = []
     if isinstance(argument, list):
+        if len(argument) >= LONG:
+            arguments = LongList()
         for item in argument:
             arguments.append(parse_operand(item, scope))
     else:

@@ -6,8 +6,10 @@ the field, and nested arrays, are skipped. A component that looks like a number 
 
 from typing import Final
 
+from librt.strings import read_i32_le
 from mypy_extensions import i64
 
+from mongottl.document.freeing import LONG, LONG_BYTES, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath, check_field_path
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING, Missing, Value
@@ -37,7 +39,7 @@ def value_at(buf: bytes, type_code: i64, pos: i64, parts: list[bytes], index: i6
 
 
 def _values_in_array(buf: bytes, start: i64, parts: list[bytes], index: i64) -> list[Value]:
-    found: list[Value] = []
+    found: list[Value] = LongList() if read_i32_le(buf, start) >= LONG_BYTES else []
     pos: i64 = start + 4
     while True:
         type_code: i64 = buf[pos]
@@ -59,7 +61,7 @@ def value_in(value: Value, parts: list[bytes], index: i64) -> Value:
     if isinstance(value, bytes):
         return value_at(value, DOCUMENT, 0, parts, index)
     if isinstance(value, list):
-        found: list[Value] = []
+        found: list[Value] = [] if len(value) < LONG else LongList()
         for item in value:
             give_way()
             if isinstance(item, bytes):

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Regex, Value
 from mongottl.document.utf8 import decode_text, encode_text, is_valid_text
@@ -123,7 +124,7 @@ def _found(subject: bytes, spans: list[tuple[int, int]], known: int, known_index
 
 
 def _find_all(compiled: CompiledRegex, subject: bytes) -> list[Value]:
-    found: list[Value] = []
+    found: list[Value] = [] if len(subject) < LONG else LongList()
     position = 0
     known = 0
     index = 0

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.bson_field import missing_field, unknown_field
+from mongottl.document.freeing import LONG, LongList, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import to_double
 from mongottl.document.render import render_result, render_value
@@ -71,7 +72,7 @@ class PercentileExpression(NamedExpression):
     def __init__(self, name: str, parameters: dict[str, Expression], shares: list[float]) -> None:
         super().__init__(name, parameters)
         self.input: Final = parameters["input"]
-        self.shares: Final = shares
+        self.shares: Final[list[float]] = freed_in_slices(shares)
 
     def evaluate(self, ev: EvaluationContext) -> Value:
         value = self.input.evaluate(ev)
@@ -83,8 +84,9 @@ class PercentileExpression(NamedExpression):
                 if number == number:
                     numbers.append(number)
         numbers = sort_in_parts(numbers)
-        found: list[Value] = []
+        found: list[Value] = [] if len(self.shares) < LONG else LongList()
         for share in self.shares:
+            give_way()
             found.append(percentile(numbers, share) if numbers else None)
         return found[0] if self.name == "$median" else found
 

@@ -3,6 +3,7 @@
 import math
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.keystring import encode_value
 from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import Value
@@ -12,7 +13,7 @@ def smallest(
     values: list[Value], count: int, greatest: bool = False, collation: Collation | None = None
 ) -> list[Value]:
     """The `count` smallest values in ascending order, or the greatest in descending order; stable."""
-    keys: list[bytes] = []
+    keys: list[bytes] = [] if len(values) < LONG else LongList()
     for value in values:
         keys.append(encode_value(value, greatest, collation))
     return sorted_by_keys(values, keys)[:count]

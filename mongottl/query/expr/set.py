@@ -1,6 +1,7 @@
 """Operators on arrays taken as sets: equal values count once, and order does not matter."""
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import is_true
@@ -38,7 +39,7 @@ def add_distinct(found: dict[bytes, Value], array: list[Value], collation: Colla
 
 
 def ordered_values(values: dict[bytes, Value]) -> list[Value]:
-    ordered: list[Value] = []
+    ordered: list[Value] = [] if len(values) < LONG else LongList()
     for key in sort_in_parts(list(values)):
         give_way()
         ordered.append(values[key])
@@ -100,7 +101,7 @@ def set_difference(values: list[Value], collation: Collation | None) -> Value:
     left = _operand(values[0], "$setDifference", "First", 17048)
     right = _operand(values[1], "$setDifference", "Second", 17049)
     without = _distinct(right, collation)
-    found: list[Value] = []
+    found: list[Value] = [] if len(left) < LONG else LongList()
     for key, value in _distinct(left, collation).items():
         give_way()
         if key not in without:

@@ -3,6 +3,7 @@ $strLenBytes $strLenCP $substr $substrBytes $substrCP $toLower $toUpper $trim`. 
 
 from typing import Final
 
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import TWO_63, clamp_to_long, decimal_of, whole_int32
 from mongottl.document.render import render_result
@@ -292,7 +293,7 @@ def split(values: list[Value]) -> Value:
     if is_valid_text(delimiter):
         return _split_in_windows(text, delimiter)
     # Bytes that may be in the middle of a character.
-    parts: list[Value] = []
+    parts: list[Value] = [] if len(text) < LONG else LongList()
     for part in encode_text(text).split(encode_text(delimiter)):
         give_way()
         parts.append(decode_text(part))
@@ -305,7 +306,7 @@ _WINDOW_WEIGHT: Final = 512
 
 
 def _split_in_windows(text: str, delimiter: str) -> list[Value]:
-    parts: list[Value] = []
+    parts: list[Value] = [] if len(text) < LONG else LongList()
     start = 0
     while len(text) - start > _WINDOW:
         found = text[start : start + _WINDOW].split(delimiter)

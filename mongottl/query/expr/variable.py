@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.build import encode, encode_array, encode_fields
+from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -66,8 +67,8 @@ def parse_let(name: str, argument: Value, scope: Scope) -> Expression:
         variables = encode_array(variables)  # its indexes are invalid variable names
     if not isinstance(variables, bytes):
         raise CommandError(10065, "invalid parameter: expected an object (vars)")
-    names: list[str] = []
-    values: list[Expression] = []
+    names: list[str] = LongList()
+    values: list[Expression] = LongList()
     for variable, value in fields(variables):
         check_user_name(variable)
         names.append(variable)

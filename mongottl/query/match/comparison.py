@@ -24,6 +24,7 @@ from mongottl.document.compare import (
     compare_raw,
     compare_values,
 )
+from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value as key_of
 from mongottl.document.numbers import is_nan
@@ -294,11 +295,12 @@ class InExpression(PathExpression):
     ) -> None:
         super().__init__(path)
         self.collation = collation
-        self.values = _distinct(values, collation)
-        self.regexes = regexes
-        self._numbers: set[object] = set()
-        self._texts: set[bytes] = set()
-        self._oids: set[bytes] = set()
+        self.values = freed_in_slices(_distinct(values, collation))
+        self.regexes = freed_in_slices(regexes)
+        is_long = len(self.values) >= LONG
+        self._numbers: set[object] = LongSet() if is_long else set()
+        self._texts: set[bytes] = LongSet() if is_long else set()
+        self._oids: set[bytes] = LongSet() if is_long else set()
         self._has_null = False
         self._others: list[ComparisonExpression] = []
         self._is_plain = False  # whether all values are of one of the common types
@@ -323,6 +325,7 @@ class InExpression(PathExpression):
                 continue
             else:
                 self._others.append(ComparisonExpression(path, EQ, value, collation))
+        self._others = freed_in_slices(self._others)
         self._is_plain = not self._has_null and not self._others
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
@@ -395,7 +398,7 @@ class InExpression(PathExpression):
     def intervals(self) -> list[Interval] | None:
         if self._is_plain and not self.regexes:
             # Already ascending and disjoint.
-            points: list[Interval] = []
+            points: list[Interval] = [] if len(self.values) < LONG else LongList()
             for value in self.values:
                 give_way()
                 points.append(point(with_keys(value, self.collation)))
@@ -538,7 +541,7 @@ def parse_lte(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpres
 def _in(path: FieldPath, operand: Value, name: str, ctx: ParseContext) -> InExpression:
     if not isinstance(operand, list):
         raise bad_value(f"{name} needs an array")
-    values: list[Value] = []
+    values: list[Value] = [] if len(operand) < LONG else LongList()
     regexes: list[RegexExpression] = []
     for element in operand:
         give_way()

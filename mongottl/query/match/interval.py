@@ -13,6 +13,7 @@ the ranges. `exact` ranges guarantee the converse too, but only for an index tha
 from functools import cmp_to_key
 
 from mongottl.document.compare import bracket_of, compare_values
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import MaxKey, MinKey, Value
 
@@ -154,7 +155,7 @@ def union(intervals: list[Interval]) -> list[Interval]:
     ordered = [interval for interval in intervals if not is_empty_interval(interval)]
     if len(ordered) > 1:
         ordered.sort(key=cmp_to_key(compare_lows))
-    merged: list[Interval] = []
+    merged: list[Interval] = [] if len(intervals) < LONG else LongList()
     for interval in ordered:
         if merged:
             last = merged[-1]
@@ -172,7 +173,7 @@ def union(intervals: list[Interval]) -> list[Interval]:
 
 def intersection(a: list[Interval], b: list[Interval]) -> list[Interval]:
     """The intersection of two lists, each ascending and disjoint, as `union` returns them."""
-    found: list[Interval] = []
+    found: list[Interval] = [] if len(a) + len(b) < LONG else LongList()
     i = 0
     j = 0
     while i < len(a) and j < len(b):
@@ -193,7 +194,7 @@ def intersection(a: list[Interval], b: list[Interval]) -> list[Interval]:
 def intersection_of_all(lists: list[list[Interval]]) -> list[Interval]:
     """The intersection of all lists, computed pairwise, so that long lists are walked few times."""
     while len(lists) > 1:
-        halved: list[list[Interval]] = []
+        halved: list[list[Interval]] = [] if len(lists) < LONG else LongList()
         for i in range(0, len(lists) - 1, 2):
             halved.append(intersection(lists[i], lists[i + 1]))
         if len(lists) % 2:
@@ -205,7 +206,7 @@ def intersection_of_all(lists: list[list[Interval]]) -> list[Interval]:
 def complement(intervals: list[Interval]) -> list[Interval] | None:
     """All values outside the ranges (ascending, disjoint), or None if they are inexact, so that the complement is
     unknown."""
-    gaps: list[Interval] = []
+    gaps: list[Interval] = [] if len(intervals) < LONG else LongList()
     low: Value = MinKey()
     low_inclusive = True
     for interval in intervals:

@@ -1,5 +1,6 @@
 """`$and $or $nor $not`."""
 
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Regex, Value
 from mongottl.document.walk import is_empty
@@ -22,7 +23,7 @@ def _clauses(operand: Value, name: str, ctx: ParseContext) -> list[MatchExpressi
         raise bad_value(f"{name} must be an array")
     if not operand:
         raise bad_value("$and/$or/$nor must be a nonempty array")
-    clauses: list[MatchExpression] = []
+    clauses: list[MatchExpression] = [] if len(operand) < LONG else LongList()
     for entry in operand:
         if not isinstance(entry, bytes):
             raise bad_value("$or/$and/$nor entries need to be full objects")

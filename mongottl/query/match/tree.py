@@ -27,6 +27,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.path import FieldPath
@@ -172,7 +173,7 @@ class ListExpression(MatchExpression):
 
     def __init__(self, children: list[MatchExpression]) -> None:
         give_way()
-        self.children = children
+        self.children = freed_in_slices(children)
 
     def name(self) -> str:
         raise NotImplementedError
@@ -295,7 +296,7 @@ class AndExpression(ListExpression):
         scripts = [child for child in flat if child.runs_scripts()]
         if scripts:  # last, as in MongoDB: they may count on the other conditions
             flat = [*[child for child in flat if child not in scripts], *scripts]
-        self.children = flat
+        self.children = freed_in_slices(flat)
         if len(flat) > MANY_CHILDREN:
             self._divided()  # made here, where other operations can run in between
         return self
@@ -376,7 +377,7 @@ class OrExpression(ListExpression):
             return AlwaysFalse()
         if len(flat) == 1:
             return flat[0]
-        self.children = flat
+        self.children = freed_in_slices(flat)
         self.tests()  # made here, where other operations can run in between
         return self
 
@@ -387,7 +388,7 @@ class NorExpression(ListExpression):
     def __init__(self, children: list[MatchExpression]) -> None:
         super().__init__(children)
         # At least one child matches.
-        self._any = OrExpression(children)
+        self._any = OrExpression(self.children)
 
     def name(self) -> str:
         return "$nor"
@@ -694,7 +695,7 @@ class ReachedKeys(PathExpression):
     def __init__(self, path: FieldPath, wanted: set[bytes]) -> None:
         super().__init__(path)
         self._wanted = wanted
-        self._found: set[bytes] = set()
+        self._found: set[bytes] = LongSet() if len(wanted) >= LONG else set()
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != 0:
@@ -729,7 +730,7 @@ def combined_equalities(children: list[MatchExpression]) -> list[MatchExpression
         if len(equalities) <= MANY_CHILDREN:
             tests.extend(equalities)
             continue
-        keys: set[bytes] = set()
+        keys: set[bytes] = LongSet()
         for equality in equalities:
             give_way()
             keys.add(equality.equality_key())
@@ -763,7 +764,7 @@ class AndParts:
                 continue
             self._firsts.append(first)
             self._paths.append(first.path)
-            wanted: set[bytes] = set()
+            wanted: set[bytes] = LongSet()
             for equality in equalities:
                 give_way()
                 wanted.add(equality.equality_key())

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import freed_in_slices, values_freed_in_slices
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Date, ObjectId, Regex, Value
@@ -125,6 +126,9 @@ class ForeignTable:
         return self._size
 
     def close(self) -> None:
+        values_freed_in_slices(self._by_key)
+        self._by_key = {}
+        self._documents = freed_in_slices(self._documents)
         self._share.release()
         self._source.close()
 

@@ -14,6 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value, index_name
+from mongottl.document.freeing import freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, frame
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING
@@ -86,6 +87,7 @@ class ProjectionNode:
     def finish(self, inclusive: bool) -> None:
         """Must be called when the tree is complete."""
         self.inclusive = inclusive
+        self.entries = freed_in_slices(self.entries)
         for entry in self.entries:
             node = entry.node
             if node is not None:

@@ -20,7 +20,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from mongottl.storage.untracked import untrack
+from mongottl.document.untracked import untrack
 
 # The largest number of entries in a block.
 BLOCK: Final = 256

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.untracked import untrack
+from mongottl.document.untracked import untrack
 
 # Records of a block: 1 << SHIFT. Record id n stands at place (n - 1) & MASK of block (n - 1) >> SHIFT.
 SHIFT: Final = 8

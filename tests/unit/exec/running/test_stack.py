@@ -1,12 +1,13 @@
 """Operations that are left, and gone on with later."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 
 from mongottl.commands import COMMANDS
+from mongottl.document.freeing import LongList, free_some
 from mongottl.document.interrupt import (
     CHECK_EVERY_S,
     LOOKED_WORK,
@@ -586,3 +587,44 @@ def test_scripts_let_others_run(stacks: Stacks) -> None:
     assert ended(steps)
     paused.end()
     assert released == [True]
+
+
+class TestFreeing:
+    """An operation has ended when what it has let go is freed."""
+
+    def test_others_run_meanwhile(self, stacks: Stacks) -> None:
+        def operation() -> int:
+            return len(LongList([index] for index in range(50_000)))
+
+        steps = begun(stacks, operation)
+        taken = [*steps_taken(steps)]
+        assert taken[-1] == 50_000
+        assert len(taken) > 10
+
+    def test_the_operation_is_not_registered_then(self, stacks: Stacks) -> None:
+        op = new_operation()
+
+        def operation() -> None:
+            stacks.carry(op)
+            LongList([index] for index in range(50_000))
+
+        steps = begun(stacks, operation)
+        next(steps)
+        assert registered(op) == 0
+        steps.close()
+
+    def test_one_that_is_given_up_leaves_it_to_the_next(self, stacks: Stacks) -> None:
+        steps = begun(stacks, lambda: len(LongList([index] for index in range(50_000))))
+        steps.close()
+        assert [*steps_taken(begun(stacks, lambda: 5))][-1] == 5
+        assert not free_some()
+
+
+def steps_taken(steps: Steps[T]) -> Iterator[object]:
+    """Its steps, and its result."""
+    while True:
+        try:
+            yield next(steps)
+        except StopIteration as stop:
+            yield stop.value
+            return

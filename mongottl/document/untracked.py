@@ -1,4 +1,4 @@
-"""Lists that Python's garbage collector does not examine.
+"""Lists and sets that Python's garbage collector does not examine.
 
 It would otherwise examine every object of every block of records or keys in each full collection: a tenth of a second
 for a million documents.
@@ -23,6 +23,6 @@ def _gc_untrack() -> Callable[[object], None]:
     return function
 
 
-# Makes the garbage collector ignore a list. One of bytes, numbers and tuples of these cannot be part of a reference
-# cycle, and is still freed by its reference count.
+# Makes the garbage collector ignore a list or set. One of bytes, numbers and tuples of these cannot be part of a
+# reference cycle, and is still freed by its reference count.
 untrack: Final[Callable[[object], None]] = _gc_untrack()

@@ -1,0 +1,119 @@
+"""Freeing of what has very many parts, in slices between which others run.
+
+When the last reference to a list goes, Python frees all its elements at once: 40 ms for a million of short lists. Those
+are let go anywhere: by an operator that has used its operands, by an error, with the plan of a command that has ended.
+So whatever may have as many elements as a client likes is made as a `LongList` once it has LONG of them. It does not
+die with its last reference, but is put aside:
+
+    last reference goes ──► put aside ──► evaluations (`interrupt.give_way`) and commands that have ended
+                                          (`exec.running.stack`) free it, a slice at a time
+
+A tree of long lists is put aside one list after the other. What has fewer elements is freed at once, as ever.
+
+The garbage collector does not examine them either: in each of its collections it would look at all elements of a list
+that is new, 30 ms for a million.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+from mypy_extensions import i64, mypyc_attr
+
+from mongottl.document.untracked import untrack
+
+T = TypeVar("T")
+
+# From this number of elements on a list is freed in slices: below it takes 0.05 ms at most, and that of lists of such a
+# length 15 ms.
+LONG: Final = 512
+# A BSON document or array of fewer bytes has fewer elements.
+LONG_BYTES: Final = 7 * LONG
+# Elements that are freed at once: about 0.1 ms, for nodes of a tree a millisecond.
+_SLICE: Final[i64] = 4096
+# The most elements that are put aside. What is more is freed at once: there may be nobody who frees it later.
+_MOST_ASIDE: Final[i64] = 50_000_000
+
+
+class _Aside:
+    """What has lost its last reference. size: the number of elements, roughly."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[Any]] = []
+        self.sets: list[set[Any]] = []
+        self.size: i64 = 0
+
+
+_aside: Final = _Aside()
+
+
+@mypyc_attr(native_class=False)  # a subclass of a built-in type cannot be a native class
+class LongList(list[Any]):
+    """A list that is freed in slices. It may not be part of a reference cycle."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        untrack(self)
+
+    def __del__(self) -> None:
+        size = len(self)
+        if size >= LONG and _aside.size < _MOST_ASIDE:
+            untrack(self)
+            _aside.size += size
+            _aside.lists.append(self)
+
+
+@mypyc_attr(native_class=False)
+class LongSet(set[Any]):
+    """A set that is freed in slices. It may not be part of a reference cycle."""
+
+    __slots__ = ()
+
+    def __init__(self, values: Iterable[Any] = ()) -> None:
+        super().__init__(values)
+        untrack(self)
+
+    def __del__(self) -> None:
+        size = len(self)
+        if size >= LONG and _aside.size < _MOST_ASIDE:
+            untrack(self)
+            _aside.size += size
+            _aside.sets.append(self)
+
+
+def freed_in_slices(values: list[T]) -> list[T]:
+    """The list itself if it is short or a LongList, else a LongList of its elements: for lists that others have made.
+    What two lists have is freed in slices if one of them is a LongList."""
+    return values if len(values) < LONG or isinstance(values, LongList) else LongList(values)
+
+
+def values_freed_in_slices(table: dict[Any, Any]) -> None:
+    """Called before a dict goes whose values have many parts, such as groups: its values are freed in slices."""
+    if len(table) >= LONG:
+        LongList(table.values())
+
+
+def free_some() -> bool:
+    """Frees a slice of what was put aside; False if there is nothing."""
+    # What is put aside while elements are freed is not touched, nor what another thread frees.
+    if _aside.lists:
+        values = _aside.lists.pop()
+        before: i64 = len(values)
+        last = values[-1]
+        count: i64 = max(1, _SLICE // (1 + len(last))) if isinstance(last, list) else _SLICE
+        del values[-count:]
+        _aside.size -= before - len(values)
+        if values:
+            _aside.lists.append(values)
+        return True
+    if _aside.sets:
+        members = _aside.sets.pop()
+        freed: i64 = min(len(members), _SLICE)
+        for _ in range(freed):
+            members.pop()
+        _aside.size -= freed
+        if members:
+            _aside.sets.append(members)
+        return True
+    return False
