@@ -2,6 +2,7 @@
 
     connection   splits a byte stream into messages
     decode       reads the bytes of a message
+    long_message decodes a long OP_MSG in steps
     encode       writes the bytes of a message
     messages     the classes and constants of messages
     compression  the compressors of OP_COMPRESSED

@@ -9,7 +9,7 @@ import importlib
 import zlib
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from mongottl.errors import ProtocolError
 from mongottl.wire.messages import COMPRESSOR_NOOP, COMPRESSOR_SNAPPY, COMPRESSOR_ZLIB, COMPRESSOR_ZSTD
@@ -23,6 +23,12 @@ _NAMES_BY_ID: Final[dict[int, str]] = {
     COMPRESSOR_ZLIB: "zlib",
     COMPRESSOR_ZSTD: "zstd",
 }
+
+# What is decompressed: other than bytes where it is too long to be copied.
+Data: TypeAlias = bytes | memoryview
+# Of this size in bytes are the parts of what is decompressed in parts, and those that zlib is given.
+PART_BYTES: Final = 256 * 1024
+_INPUT_BYTES: Final = 64 * 1024
 
 # A snappy element of three bytes copies at most 64, so honest data never grows more than 22 times.
 _SNAPPY_MAX_RATIO: Final = 22
@@ -109,6 +115,18 @@ def decompress(compressor: int, data: bytes, size: int) -> bytes:
     return result
 
 
+def decompress_in_parts(compressor: int, data: Data, size: int) -> list[bytes | memoryview]:
+    """`decompress`, in parts, whose data need not be contiguous and is never copied while other threads must wait: the
+    libraries let them run."""
+    if compressor == COMPRESSOR_ZLIB:
+        return _inflate_in_parts(data, size)
+    if compressor == COMPRESSOR_SNAPPY:
+        return [memoryview(_unsnap_in_place(data, size))]
+    if compressor == COMPRESSOR_ZSTD:
+        return [_unzstd(_required(compressor, "zstandard"), data, size)]
+    return [decompress(compressor, bytes(data), size)]
+
+
 def _size_mismatch(compressor: int, size: int) -> ProtocolError:
     return ProtocolError(
         f"OP_COMPRESSED: {compressor_name(compressor)} data does not decompress to the uncompressedSize {size}"
@@ -132,10 +150,50 @@ def _inflate(data: bytes, size: int) -> bytes:
     return result
 
 
-def _unsnap(snappy: ModuleType, data: bytes, size: int) -> bytes:
+def _inflate_in_parts(data: Data, size: int) -> list[bytes | memoryview]:
+    """`_inflate` in parts of PART_BYTES at most: those of a whole are joined by zlib, which takes as long again."""
+    stream = zlib.decompressobj()
+    parts: list[bytes | memoryview] = []
+    left = size + 1
+    try:
+        for at in range(0, len(data), _INPUT_BYTES):
+            input = bytes(data[at : at + _INPUT_BYTES])
+            while input and left and not stream.eof:
+                part = stream.decompress(input, min(left, PART_BYTES))
+                input = stream.unconsumed_tail
+                left -= len(part)
+                parts.append(part)
+            if input or stream.unused_data or not left:
+                raise _size_mismatch(COMPRESSOR_ZLIB, size)
+    except zlib.error as error:
+        raise _damaged(COMPRESSOR_ZLIB, error) from None
+    if not stream.eof or left != 1:
+        raise _size_mismatch(COMPRESSOR_ZLIB, size)
+    return parts
+
+
+def _unsnap_in_place(data: Data, size: int) -> Any:
+    """`_unsnap` without its last copy, which python-snappy makes, if that is built on cramjam as it is since 0.7."""
+    snappy = _required(COMPRESSOR_SNAPPY, "snappy")
+    cramjam = _load("cramjam")
+    if cramjam is None:
+        return _unsnap(snappy, bytes(data), size)
+    _check_snappy_size(data, size)
+    try:
+        result = cramjam.snappy.decompress_raw(data)
+    except cramjam.DecompressionError as error:
+        raise _damaged(COMPRESSOR_SNAPPY, error) from None
+    return result
+
+
+def _check_snappy_size(data: Data, size: int) -> None:
     # Snappy data begins with its own size (a varint), and the library reserves that much: check it first.
-    if _snappy_size(data) != size or size > _SNAPPY_MAX_RATIO * len(data):
+    if _snappy_size(bytes(data[:5])) != size or size > _SNAPPY_MAX_RATIO * len(data):
         raise _size_mismatch(COMPRESSOR_SNAPPY, size)
+
+
+def _unsnap(snappy: ModuleType, data: bytes, size: int) -> bytes:
+    _check_snappy_size(data, size)
     try:
         result: bytes = snappy.uncompress(data)
     except Exception as error:  # the package's UncompressError, or that of whatever it is built on
@@ -155,7 +213,7 @@ def _snappy_size(data: bytes) -> int:
     return -1
 
 
-def _unzstd(zstandard: ModuleType, data: bytes, size: int) -> bytes:
+def _unzstd(zstandard: ModuleType, data: Data, size: int) -> bytes:
     try:
         # The library allocates the size that the frame declares, so check it first; -1: the frame does not declare one.
         declared: int = zstandard.frame_content_size(data)

@@ -9,9 +9,13 @@ ones are collected in `_more`, and from there in parts of PART_BYTES; all are jo
 and once when the message is, so that the bytes copied stay proportional to the bytes received. Memory depends on the
 bytes received, never on a length field.
 
-A message may have 48 MB: joining these takes 30 ms, its checksum as long, and decoding it as long again. Where others
-must not wait for all of it, the caller lets them run in between:
+A message may have 48 MB: joining these takes 30 ms, its checksum as long, and decoding it as long again. So a long one
+is not joined, but decoded part by part (`long_message`), and a compressed one is decompressed in another thread. Where
+others must not wait, the caller lets them run in between:
 
+    if connection.next_is_compressed:
+        while not connection.gather_next(): ...
+        connection.decompress_next()                         in another thread
     while connection.next_is_long and not connection.prepare_next(): ...
 
 After a ProtocolError no message boundary can be found in the stream: the same error is raised from then on.
@@ -22,7 +26,7 @@ from typing import Final, Generic, TypeVar
 from librt.strings import read_i32_le
 
 from mongottl.errors import HttpRequestError, ProtocolError
-from mongottl.wire.crc32c import crc32c_of_part
+from mongottl.wire.compression import decompress_in_parts
 from mongottl.wire.decode import (
     compressed_opcode,
     decode_op_get_more,
@@ -31,11 +35,11 @@ from mongottl.wire.decode import (
     decode_op_query,
     decode_op_reply,
     decompress_message,
+    decompressed_header,
     refused_opcode,
 )
+from mongottl.wire.long_message import LongMessage, Part
 from mongottl.wire.messages import (
-    CHECKSUM_PRESENT,
-    CHECKSUM_SIZE,
     HEADER_SIZE,
     MAX_MESSAGE_SIZE,
     NEED_DATA,
@@ -60,10 +64,10 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 # A message that declares to be at least this long without compression is decompressed in another thread.
 LONG_COMPRESSED_BYTES: Final = 128 * 1024
 _COMPRESSED_HEADER_SIZE: Final = HEADER_SIZE + 9
-# A message that is at least this long is to be prepared in steps.
+# A message that is at least this long is decoded in steps.
 LONG_MESSAGE_BYTES: Final = 1 << 20
-# Bytes of it whose checksum is computed in one step: a millisecond's work.
-_CHECKSUM_STEP_BYTES: Final = 1 << 20
+# Bytes of compressed data that are copied in one step.
+_GATHERED_BYTES: Final = 2 << 20
 # Chunks are collected up to this size; a longer array would be copied whenever it grows.
 PART_BYTES: Final = 256 * 1024
 
@@ -86,9 +90,16 @@ class ReceiveBuffer(Generic[Other]):
         self._parts: list[bytes] = []
         # Bytes in `_parts` and `_more`.
         self._collected = 0
-        # The checksum of the bytes from `_pos` to `_summed`, once they are prepared; -1 if they are not.
-        self._checksum = -1
-        self._summed = 0
+        # Bytes of the next message that were given away.
+        self._held = 0
+        # The next message while it is decoded in steps.
+        self._long: LongMessage | None = None
+        # The next message if it is compressed, while it is gathered in steps, how much of it there is, and the rest.
+        self._gathered: bytearray | None = None
+        self._gathered_size = 0
+        self._ungathered: list[Part] = []
+        # If that was no OP_MSG: its opcode, itself, and its compressor.
+        self._plain: tuple[int, bytes, int] | None = None
         self._error = ""
 
     def receive_data(self, data: bytes) -> None:
@@ -108,7 +119,7 @@ class ReceiveBuffer(Generic[Other]):
     @property
     def unread_size(self) -> int:
         """Bytes received that belong to no message yet handed out: not 0 at the end of the stream means truncated."""
-        return len(self._buffer) - self._pos + self._collected
+        return len(self._buffer) - self._pos + self._collected + self._held
 
     @property
     def next_whole_size(self) -> int:
@@ -128,7 +139,7 @@ class ReceiveBuffer(Generic[Other]):
     @property
     def next_is_compressed(self) -> bool:
         """Whether the next message is here as a whole and is one that takes long to decompress."""
-        if self._error:
+        if self._error or self._long is not None or self._plain is not None:
             return False
         have = len(self._buffer) - self._pos
         if have + self._collected < _COMPRESSED_HEADER_SIZE:
@@ -143,9 +154,77 @@ class ReceiveBuffer(Generic[Other]):
         size: int = read_i32_le(self._buffer, pos + 20)
         return length <= have + self._collected and LONG_COMPRESSED_BYTES <= size <= self.max_message_bytes
 
+    def gather_next(self) -> bool:
+        """Copies a part of the next message into one piece, while `next_is_compressed`. False if there is more to do
+        before `decompress_next` is called."""
+        gathered = self._gathered
+        if gathered is None:
+            # Its pages are made when they are written to.
+            gathered = self._gathered = bytearray(read_i32_le(self._buffer, self._pos))
+            self._gathered_size = 0
+            self._ungathered = self._hold(len(gathered))
+            self._ungathered.reverse()
+        size = len(gathered)
+        until = min(size, self._gathered_size + _GATHERED_BYTES)
+        while self._gathered_size < until:
+            part = self._ungathered.pop()
+            left = until - self._gathered_size
+            if len(part) > left:
+                self._ungathered.append(part[left:])
+                part = part[:left]
+            gathered[self._gathered_size : self._gathered_size + len(part)] = part
+            self._gathered_size += len(part)
+        return self._gathered_size == size
+
+    def decompress_next(self) -> None:
+        """Decompresses the next message, after `gather_next`; may be called in another thread. ProtocolError."""
+        gathered = self._gathered
+        assert gathered is not None
+        self._gathered = None
+        self._ungathered.reverse()
+        self._release(b"".join(self._ungathered))
+        self._ungathered = []
+        try:
+            head = bytes(gathered[:_COMPRESSED_HEADER_SIZE])
+            opcode = compressed_opcode(head, 0, len(gathered))
+            self._check_opcode(opcode)
+            header = decompressed_header(head, 0, self.max_message_bytes)
+            compressor = head[24]
+            size: int = read_i32_le(head, 20)
+            parts = decompress_in_parts(compressor, memoryview(gathered)[_COMPRESSED_HEADER_SIZE:], size)
+            if opcode == OP_MSG:
+                self._long = LongMessage([header, *parts], compressor)
+            else:
+                self._plain = (opcode, b"".join([header, *parts]), compressor)
+        except ProtocolError as error:
+            self._fail(error)
+            raise
+
+    def _hold(self, size: int) -> list[Part]:
+        """Gives away all received bytes, of which `size` are the next message's."""
+        held: list[Part] = [self._buffer[self._pos :], *self._parts, bytes(self._more)]
+        self._held = size
+        self._buffer = b""
+        self._pos = 0
+        self._forget_collected()
+        return held
+
+    def _release(self, rest: bytes) -> None:
+        """Takes back the bytes after the next message."""
+        self._held = 0
+        if self._pos == len(self._buffer) and not self._collected:
+            self._buffer = rest
+        else:
+            self._buffer = rest + self._buffer[self._pos :]
+        self._pos = 0
+
     @property
     def next_is_long(self) -> bool:
-        """Whether the next message is here as a whole, not compressed, and long enough for `prepare_next` to pay."""
+        """Whether the next message is here as a whole, decompressed, and long enough for `prepare_next` to pay."""
+        if self._long is not None:
+            return True
+        if self._plain is not None:
+            return False
         if self.unread_size < LONG_MESSAGE_BYTES or self._error:
             return False
         pos = self._pos
@@ -157,21 +236,11 @@ class ReceiveBuffer(Generic[Other]):
     def prepare_next(self) -> bool:
         """Does a part of the work for the next message; only while `next_is_long`. False if there is more to prepare
         before `next_message` is called."""
-        if self._collected:
-            self._join()
-            return False
-        buffer = self._buffer
-        pos = self._pos
-        if not read_i32_le(buffer, pos + 16) & CHECKSUM_PRESENT:
-            return True
-        if self._checksum < 0:
-            self._checksum = 0
-            self._summed = pos
-        last = pos + int(read_i32_le(buffer, pos)) - CHECKSUM_SIZE
-        end = min(self._summed + _CHECKSUM_STEP_BYTES, last)
-        self._checksum = crc32c_of_part(buffer, self._summed, end, self._checksum)
-        self._summed = end
-        return end == last
+        long = self._long
+        if long is None:
+            held = self._hold(read_i32_le(self._buffer, self._pos))
+            long = self._long = LongMessage(held, NOT_COMPRESSED)
+        return long.advance()
 
     def _next_end(self) -> int:
         """Offset in `_buffer` of the end of the whole message at `_pos`, or -1 when it is not there yet.
@@ -221,6 +290,10 @@ class ReceiveBuffer(Generic[Other]):
         self._error = str(error)
         self._buffer = b""
         self._pos = 0
+        self._held = 0
+        self._long = None
+        self._gathered = None
+        self._ungathered = []
         self._forget_collected()
 
     def _not_a_message(self, text: str) -> ProtocolError:
@@ -242,6 +315,10 @@ class ReceiveBuffer(Generic[Other]):
         Of a compressed message, the decompressed contents. ProtocolError for an opcode that this end does not accept,
         as soon as its header is received.
         """
+        if self._plain is not None:
+            kind, contents, used = self._plain
+            self._plain = None
+            return kind, contents, 0, len(contents), used
         end = self._next_end()
         start = self._pos
         buffer = self._buffer
@@ -268,17 +345,26 @@ class ReceiveBuffer(Generic[Other]):
         header is received.
         """
         try:
+            long = self._long
+            if long is not None:
+                return self._end_long(long)
             opcode, buffer, start, end, compressor = self._next_whole()
             if opcode == OP_MSG:
-                checksum = self._checksum
-                self._checksum = -1
-                return decode_op_msg(buffer, start, end, compressor, checksum)
+                return decode_op_msg(buffer, start, end, compressor)
             if opcode == _NOTHING:
                 return NEED_DATA
             return self._decode_other(buffer, start, end, compressor)
         except ProtocolError as error:
             self._fail(error)
             raise
+
+    def _end_long(self, long: LongMessage) -> OpMsg:
+        while not long.advance():
+            pass
+        self._long = None
+        if self._held:
+            self._release(long.rest())
+        return long.result()
 
     def _check_opcode(self, opcode: int) -> None:
         """ProtocolError for an opcode that this end does not accept. Both ends accept OP_MSG."""

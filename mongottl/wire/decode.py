@@ -33,10 +33,9 @@ from mongottl.wire.messages import (
 MAX_KILLED_CURSORS: Final = 29_999
 
 
-def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED, checksum: int = -1) -> OpMsg:
+def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COMPRESSED) -> OpMsg:
     """The OP_MSG in `buffer[start:end]`: flagBits, sections, and a CRC-32C when flagged, which is verified.
 
-    checksum: that of the contents, if it has been computed already, else -1.
     ProtocolError: an unknown required flag, a wrong checksum, a section that does not fit, an unknown section kind, no
     body or two, two sequences of one name.
     """
@@ -52,12 +51,11 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
         if end < pos:
             raise ProtocolError("OP_MSG: the message ends before its checksum")
         expected: int = read_i32_le(buffer, end)
-        if checksum < 0:
-            checksum = crc32c_of_part(buffer, start, end, 0)
-        if checksum != expected & 0xFFFFFFFF:
+        if crc32c_of_part(buffer, start, end, 0) != expected & 0xFFFFFFFF:
             raise ProtocolError("OP_MSG: the checksum does not match the contents")
     body: bytes | None = None
     sequences: list[tuple[str, list[bytes]]] = []
+    names: set[str] | None = None
     while pos < end:
         kind = buffer[pos]
         pos += 1
@@ -77,7 +75,9 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
             if buffer[pos - 1] != 0:
                 raise ProtocolError("OP_MSG: the body's document does not end with NUL")
         elif kind == 1:
-            pos = _take_sequence(buffer, pos, end, sequences)
+            if names is None:
+                names = set()
+            pos = _take_sequence(buffer, pos, end, sequences, names)
         else:
             raise ProtocolError(f"OP_MSG: unknown section kind {kind}")
     if body is None:
@@ -87,8 +87,11 @@ def decode_op_msg(buffer: bytes, start: int, end: int, compressor: int = NOT_COM
     return OpMsg(request_id, response_to, flags, body, sequences, compressor, size_bytes)
 
 
-def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str, list[bytes]]]) -> int:
-    """Appends the document sequence at `pos` (size, identifier, documents) and returns the offset after it."""
+def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str, list[bytes]]], names: set[str]) -> int:
+    """Appends the document sequence at `pos` (size, identifier, documents) and returns the offset after it.
+
+    names: those of the sequences before it, if there are at least two.
+    """
     if end - pos < 5:
         raise ProtocolError("OP_MSG: a document sequence is truncated")
     size: int = read_i32_le(buffer, pos)
@@ -100,10 +103,14 @@ def _take_sequence(buffer: bytes, pos: int, end: int, sequences: list[tuple[str,
     name_end = buffer.find(b"\0", pos + 4, end)
     if name_end < 0:
         raise ProtocolError("OP_MSG: a document sequence's identifier does not end inside its section")
-    name = _text(buffer, pos + 4, name_end, "OP_MSG: a document sequence's identifier")
-    for other, _ in sequences:
-        if other == name:
+    name = decode_text(buffer, pos + 4, name_end, "OP_MSG: a document sequence's identifier")
+    # Most messages have one sequence, but a set is made for any number of them in linear time.
+    if sequences:
+        if not names:
+            names.add(sequences[0][0])
+        if name in names:
             raise ProtocolError(f"OP_MSG: two document sequences are named {name!r}")
+        names.add(name)
     documents: list[bytes] = []
     pos = name_end + 1
     while pos < end:
@@ -126,7 +133,8 @@ def _take_document(buffer: bytes, pos: int, end: int, where: str) -> bytes:
     return buffer[pos : pos + size]
 
 
-def _text(buffer: bytes, start: int, end: int, what: str) -> str:
+def decode_text(buffer: bytes, start: int, end: int, what: str) -> str:
+    """`buffer[start:end]` as text. ProtocolError if that is not UTF-8; what: begins its text."""
     try:
         return buffer[start:end].decode()
     except UnicodeDecodeError:
@@ -144,7 +152,7 @@ def decode_op_query(buffer: bytes, start: int, end: int, compressor: int = NOT_C
     name_end = buffer.find(b"\0", pos, end)
     if name_end < 0:
         raise ProtocolError("OP_QUERY: fullCollectionName does not end inside the message")
-    namespace = _text(buffer, pos, name_end, "OP_QUERY: fullCollectionName")
+    namespace = decode_text(buffer, pos, name_end, "OP_QUERY: fullCollectionName")
     pos = name_end + 1
     if end - pos < 8:
         raise ProtocolError("OP_QUERY: the message ends before numberToReturn")
@@ -224,15 +232,17 @@ def decompress_message(buffer: bytes, start: int, end: int, max_bytes: int = MAX
     max_bytes: the longest message that is taken. The caller must call `compressed_opcode` first. The uncompressedSize
     is checked before anything is decompressed.
     """
+    header = decompressed_header(buffer, start, max_bytes)
+    return header + decompress(buffer[start + 24], buffer[start + 25 : end], read_i32_le(buffer, start + 20))
+
+
+def decompressed_header(buffer: bytes, start: int, max_bytes: int) -> bytes:
+    """The header that the message inside the OP_COMPRESSED at `start` had before. ProtocolError for a message that is
+    too long; max_bytes: as that of `decompress_message`."""
     size: int = read_i32_le(buffer, start + 20)
     if size < 0 or size > max_bytes - HEADER_SIZE:
         raise ProtocolError(f"OP_COMPRESSED: uncompressedSize {size} is not between 0 and {max_bytes - HEADER_SIZE}")
-    compressor = buffer[start + 24]
-    contents = decompress(compressor, buffer[start + 25 : end], size)
-    header = (
-        (size + HEADER_SIZE).to_bytes(4, "little") + buffer[start + 4 : start + 12] + buffer[start + 16 : start + 20]
-    )
-    return header + contents
+    return (size + HEADER_SIZE).to_bytes(4, "little") + buffer[start + 4 : start + 12] + buffer[start + 16 : start + 20]
 
 
 def refused_opcode(opcode: int, expected: str) -> str:

@@ -8,6 +8,7 @@ import socket
 
 import trio
 
+from mongottl.document.freeing import free_some
 from mongottl.errors import HttpRequestError, ProtocolError
 from mongottl.exec.running.client import ClientInfo
 from mongottl.server.connection.at_once import BURST, Answerer
@@ -102,6 +103,9 @@ class Connection:
                 received = await self._next_message()
                 if not isinstance(received, NeedData):
                     await self._answer(received)
+                    del received
+                    while not isinstance(exchange.state, Paused) and free_some():
+                        await trio.lowlevel.checkpoint()  # it may have had a million documents
                 elif channel.wire.unread_size and not channel.may_receive():
                     burst = 0
                     await self._wait_for_memory()
@@ -141,11 +145,13 @@ class Connection:
             if not channel.shell.incoming.may_take(channel.counted_memory(), wire.next_whole_size):
                 await self._wait_for_memory()
             channel.exchange.move(LONG, UNPACKING)
-            return await trio.to_thread.run_sync(wire.next_message)
-        if wire.next_is_long:
-            channel.exchange.move(LONG, UNPACKING)
-            while not wire.prepare_next():
+            while not wire.gather_next():
                 await trio.lowlevel.checkpoint()
+            await trio.to_thread.run_sync(wire.decompress_next)
+        elif wire.next_is_long:
+            channel.exchange.move(LONG, UNPACKING)
+        while wire.next_is_long and not wire.prepare_next():
+            await trio.lowlevel.checkpoint()
         return wire.next_message()
 
     async def _wait_for_memory(self) -> None:

@@ -1,16 +1,30 @@
 """Cutting a stream into messages: headers, chunks, memory."""
 
+import random
 import struct
 import tracemalloc
 from collections.abc import Callable
 
+import bson
 import pytest
 
 from mongottl.errors import ProtocolError
+from mongottl.wire.compression import compressor_name, is_available
 from mongottl.wire.connection import WireConnection
 from mongottl.wire.crc32c import crc32c
-from mongottl.wire.encode import encode_request
-from mongottl.wire.messages import CHECKSUM_PRESENT, MAX_MESSAGE_SIZE, NEED_DATA, OpMsg
+from mongottl.wire.encode import encode_op_query, encode_request
+from mongottl.wire.long_message import STEP_BYTES
+from mongottl.wire.messages import (
+    CHECKSUM_PRESENT,
+    COMPRESSOR_NOOP,
+    COMPRESSOR_SNAPPY,
+    COMPRESSOR_ZLIB,
+    COMPRESSOR_ZSTD,
+    MAX_MESSAGE_SIZE,
+    NEED_DATA,
+    OpMsg,
+    OpQuery,
+)
 
 Refusal = Callable[[bytes], str]
 
@@ -25,6 +39,11 @@ def next_op_msg(connection: WireConnection) -> OpMsg:
     message = connection.next_message()
     assert isinstance(message, OpMsg)
     return message
+
+
+def next_kind(connection: WireConnection) -> tuple[bool, bool]:
+    """Whether the next message is compressed and long, and whether it is long."""
+    return connection.next_is_compressed, connection.next_is_long
 
 
 def test_nothing_received() -> None:
@@ -160,7 +179,8 @@ def test_a_refused_stream_frees_its_bytes() -> None:
 
 
 class TestPreparation:
-    """A long message is joined, and its checksum computed, in steps before it is decoded."""
+    """A long message is decoded, and its checksum computed, in steps, and one that is compressed is gathered in steps
+    before it is decompressed."""
 
     def message(self, size: int, checksum_error: int = 0) -> bytes:
         data = bytearray(encode_request(1, document(size)) + bytes(4))
@@ -185,7 +205,7 @@ class TestPreparation:
         for size in (5_000_003, 3_000_001):
             # Without the header in one piece it is not known yet how long the message is.
             assert connection.next_is_long
-            assert self.prepared(connection) >= size // 1_100_000
+            assert self.prepared(connection) >= size // STEP_BYTES
             assert connection.next_is_long
             assert len(next_op_msg(connection).body) == size
         assert not connection.next_is_long
@@ -212,8 +232,67 @@ class TestPreparation:
     def test_without_checksum(self) -> None:
         connection = WireConnection()
         connection.receive_data(encode_request(1, document(2_000_000)))
-        assert connection.prepare_next()
+        assert self.prepared(connection) >= 2
         assert len(next_op_msg(connection).body) == 2_000_000
+
+    def test_bytes_after_it_are_the_next_message(self) -> None:
+        connection = WireConnection()
+        connection.receive_data(encode_request(1, document(2_000_000)) + encode_request(2, EMPTY)[:-1])
+        assert not connection.prepare_next()
+        assert connection.unread_size > 2_000_000
+        connection.receive_data(b"\0" + encode_request(3, EMPTY))
+        assert next_op_msg(connection).request_id == 1
+        assert next_op_msg(connection).request_id == 2
+        assert next_op_msg(connection).request_id == 3
+        assert connection.unread_size == 0
+
+    @pytest.mark.parametrize("chunk", [1 << 16, 1 << 24])
+    @pytest.mark.parametrize("compressor", [COMPRESSOR_NOOP, COMPRESSOR_SNAPPY, COMPRESSOR_ZLIB, COMPRESSOR_ZSTD])
+    def test_compressed(self, compressor: int, chunk: int) -> None:
+        if not is_available(compressor_name(compressor)) and compressor != COMPRESSOR_NOOP:
+            pytest.skip("the compressor's package is not installed")
+        rng = random.Random(1)
+        documents = [bson.encode({"random": rng.randbytes(100_000)}) for _ in range(50)]
+        data = encode_request(1, EMPTY, [("documents", documents)], compressor=compressor)
+        stream = data + encode_request(2, EMPTY)
+        connection = WireConnection()
+        for start in range(0, len(stream), chunk):
+            assert next_kind(connection) == (False, False)
+            connection.receive_data(stream[start : start + chunk])
+        assert next_kind(connection) == (True, False)
+        steps = 1
+        while not connection.gather_next():
+            steps += 1
+        assert steps >= 3
+        connection.decompress_next()
+        assert next_kind(connection) == (False, True)
+        assert self.prepared(connection) >= 5_000_000 // STEP_BYTES
+        assert next_op_msg(connection).sequences == [("documents", documents)]
+        assert next_op_msg(connection).request_id == 2
+
+    def test_compressed_of_another_kind(self) -> None:
+        connection = WireConnection()
+        data = encode_op_query(7, "admin.$cmd", document(2_000_000), compressor=COMPRESSOR_ZLIB)
+        connection.receive_data(data + encode_request(2, EMPTY))
+        assert next_kind(connection) == (True, False)
+        assert connection.gather_next()
+        connection.decompress_next()
+        assert next_kind(connection) == (False, False)
+        query = connection.next_message()
+        assert isinstance(query, OpQuery) and query.query == document(2_000_000)
+        assert next_op_msg(connection).request_id == 2
+
+    def test_damaged(self) -> None:
+        connection = WireConnection()
+        data = bytearray(encode_request(7, document(2_000_000), compressor=COMPRESSOR_ZLIB))
+        data[25:27] = b"\xff\xff"
+        connection.receive_data(bytes(data))
+        assert next_kind(connection) == (True, False)
+        assert connection.gather_next()
+        with pytest.raises(ProtocolError, match="damaged zlib data"):
+            connection.decompress_next()
+        with pytest.raises(ProtocolError, match="damaged zlib data"):
+            connection.next_message()
 
     @pytest.mark.parametrize("prepare", [True, False])
     def test_wrong_checksum(self, prepare: bool) -> None:
