@@ -26,6 +26,7 @@ from mongottl.exec.running.steps import InThread, Wait
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.poller import Poller
+from mongottl.storage.interface import EngineUnavailable
 from mongottl.storage.waiting import READABLE, WRITABLE, Turn, Waiter, poll_nothing, poll_socket
 
 T = TypeVar("T")
@@ -152,15 +153,17 @@ class StackWaiter(Waiter):
     def new_turn(self) -> Turn:
         return _Turn()
 
-    def wait_turn(self, turn: Turn, until_s: float) -> bool:
+    def wait_turn(self, turn: Turn, until_s: float, must_end: bool = False) -> bool:
         assert isinstance(turn, _Turn)
         signal = turn.signal
         if not signal.notified:
             stack = self._left_stack(False)
             if stack is None:
                 poll_nothing(until_s - self._clock.monotonic_s())
+            elif must_end and stack.is_abandoned:
+                raise EngineUnavailable("the operation was given up while it waited for others")
             else:
-                self._leave(stack, Wait(self._seconds(until_s, False), signal), False)
+                self._leave(stack, Wait(self._seconds(until_s, must_end), signal), must_end)
         return signal.notified
 
     def run_aside(self, function: Callable[[], None]) -> None:

@@ -154,6 +154,10 @@ class EngineUnavailable(StorageError):
     """The engine cannot carry out the call now: disk full, I/O error, damaged file, closed."""
 
 
+class StoreUnreachable(EngineUnavailable):
+    """The database that keeps the data does not answer now; nothing of the call was done. It may be repeated."""
+
+
 class DamagedRecord(EngineUnavailable):
     """A stored record is not what was written: its checksum is wrong. Other records can be read.
 

@@ -71,8 +71,11 @@ class Waiter(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def wait_turn(self, turn: Turn, until_s: float) -> bool:
-        """Waits until a turn is notified: True; False at the deadline, or when it returns early."""
+    def wait_turn(self, turn: Turn, until_s: float, must_end: bool = False) -> bool:
+        """Waits until a turn is notified: True; False at the deadline, or when it returns early.
+
+        must_end: whether nothing else ends it, but that the operation is given up (EngineUnavailable).
+        """
         raise NotImplementedError
 
     def at_end_of_step(self, action: Callable[[], None]) -> None:
@@ -123,7 +126,7 @@ class BlockingWaiter(Waiter):
     def new_turn(self) -> Turn:
         return _Flag()
 
-    def wait_turn(self, turn: Turn, until_s: float) -> bool:
+    def wait_turn(self, turn: Turn, until_s: float, must_end: bool = False) -> bool:
         assert isinstance(turn, _Flag)
         if not turn.notified:
             poll_nothing(until_s - self._clock.monotonic_s())
@@ -154,8 +157,8 @@ class ReplaceableWaiter(Waiter):
     def new_turn(self) -> Turn:
         return self.inner.new_turn()
 
-    def wait_turn(self, turn: Turn, until_s: float) -> bool:
-        return self.inner.wait_turn(turn, until_s)
+    def wait_turn(self, turn: Turn, until_s: float, must_end: bool = False) -> bool:
+        return self.inner.wait_turn(turn, until_s, must_end)
 
     def at_end_of_step(self, action: Callable[[], None]) -> None:
         self.inner.at_end_of_step(action)

@@ -24,20 +24,20 @@ from mongottl.storage.opening import storage_engine
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
-from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.failures import BUSY, REFUSED, StoreFailure
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
-from mongottl.storage.postgresql.pool import ConnectionPool
+from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQUE, prepare_schema
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Parameter, Statement, int4, int8
+from mongottl.storage.postgresql.turns import Turns
 from mongottl.storage.postgresql.units import Counters, PostgresUnits, Row, engine_error
-from mongottl.storage.unit_of_work import EngineUnitOfWork
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
-# Seconds within which a connection must be made.
-_CONNECT_S: Final = 5.0
+# Seconds between two attempts to get the lock of the server.
+_LOCK_EVERY_S: Final = 0.1
 _STORES: Final = Statement("stores", "SELECT id, ident, kind, dropped, next_id, n, bytes FROM stores")
 _CATALOG: Final = Statement("catalog", "SELECT key, value FROM catalog")
 _NEW_STORE: Final = Statement(
@@ -52,6 +52,8 @@ _PUT: Final = Statement(
     (BYTEA, BYTEA),
 )
 _DELETE: Final = Statement("delete_catalog", "DELETE FROM catalog WHERE key = $1", (BYTEA,))
+_OPENED: Final = Statement("opened", "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
+_EPOCH: Final = Statement("epoch", "SELECT epoch FROM meta")
 _LOCK: Final = Statement("lock", "SELECT pg_try_advisory_lock($1)", (INT8,))
 _SIZE: Final = Statement(
     "size",
@@ -76,14 +78,14 @@ def _nobody() -> object:
 
 
 class _Guard(UndividedGuard):
-    def __init__(self, units: PostgresUnits) -> None:
-        self._units: Final = units
+    def __init__(self, turns: Turns) -> None:
+        self._turns: Final = turns
 
     def begin(self) -> None:
-        self._units.hold()
+        self._turns.hold()
 
     def end(self) -> None:
-        self._units.let_go()
+        self._turns.let_go()
 
 
 class PostgresEngine(StorageEngine, Access):
@@ -104,17 +106,20 @@ class PostgresEngine(StorageEngine, Access):
         # Numbers and kinds of dropped stores whose rows are still there.
         self._dropped: list[tuple[int, int]] = []
         self._last_store = 0
-        self.units = PostgresUnits(self._connect, self._waiter, self._present)
+        self._turns: Final = Turns(self._waiter, self._present)
+        self.units = PostgresUnits(self._connect_writer, self._turns)
         try:
-            self._held = self._connect()
+            connection = self._connect_writer()
             try:
-                self._open(self._held)
-                self._load()
+                prepare_schema(connection, schema)
+                self.units.epoch = connection.run_one((_OPENED, ())).value()
+                self._load(connection)
             except BaseException:
-                self._held.close()
+                connection.close()
                 raise
         except StoreFailure as failure:
             raise DataDirectoryError(failure.message) from failure
+        self.units.use(connection)
 
     @property
     def suspends(self) -> bool:
@@ -127,18 +132,37 @@ class PostgresEngine(StorageEngine, Access):
     def _present(self) -> object:
         return self._present_of()
 
-    def _open(self, connection: Connection) -> None:
-        """Takes the lock of the one server that may run; makes the tables if there are none."""
-        schema = self._settings.schema
-        if not connection.run_one((_LOCK, (int8(_lock_key(schema)),))).value():
-            raise DataDirectoryError(f"the schema {schema} is in use by another server")
-        prepare_schema(connection, schema)
+    def _connect_writer(self) -> Connection:
+        """The connection that writes, and holds the lock of the one server that may. StoreFailure.
 
-    def _connect(self) -> Connection:
-        return connect(self._address, self._settings, self._waiter, self._waiter.monotonic_s() + _CONNECT_S)
+        Nobody else may have written since the last one was lost, and nothing that it has committed may be missing.
+        """
+        connection = connect(self._address, self._settings, self._waiter, self._waiter.monotonic_s() + TIMEOUT_S)
+        try:
+            self._lock(connection)
+            if self.units.epoch:
+                self._check_unchanged(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
-    def _load(self) -> None:
-        stores, catalog = [answer.rows() for answer in self._held.run([(_STORES, ()), (_CATALOG, ())])]
+    def _lock(self, connection: Connection) -> None:
+        """Waits for a lock that the server's own last connection has: it ends when PostgreSQL notices its end."""
+        until_s = self._waiter.monotonic_s() + (TIMEOUT_S if self.units.epoch else 0.0)
+        number = int8(_lock_key(self._settings.schema))
+        while not connection.run_one((_LOCK, (number,))).value():
+            if self._waiter.monotonic_s() >= until_s:
+                raise StoreFailure(BUSY, f"the schema {self._settings.schema} is in use by another server")
+            self._waiter.sleep(_LOCK_EVERY_S)
+
+    def _check_unchanged(self, connection: Connection) -> None:
+        if connection.run_one((_EPOCH, ())).value() != self.units.epoch:
+            self.units.refusal = "another server has used the data meanwhile; start this one again"
+            raise StoreFailure(REFUSED, self.units.refusal)
+
+    def _load(self, connection: Connection) -> None:
+        stores, catalog = [answer.rows() for answer in connection.run([(_STORES, ()), (_CATALOG, ())])]
         for store, name, kind, dropped, next_id, count, size in stores:
             ident = decode_text(name)
             self._last_store = max(self._last_store, store)
@@ -173,14 +197,13 @@ class PostgresEngine(StorageEngine, Access):
     # Units of work
 
     def unit_of_work(self) -> WriteUnitOfWork:
-        self.units.wait_until_free()
-        return EngineUnitOfWork(self.units)
+        return self.units.new_unit()
 
     def hold_still(self) -> None:
-        self.units.hold_still()
+        self._turns.hold_still()
 
     def undivided_guard(self) -> UndividedGuard:
-        return _Guard(self.units)
+        return _Guard(self._turns)
 
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self.units.commit_listener = listener
@@ -242,7 +265,7 @@ class PostgresEngine(StorageEngine, Access):
             units.undo_by(partial(self._sorted.__setitem__, ident, data))
             dropped = (data.store_id, SORTED_UNIQUE if data.unique else SORTED)
         units.write(_DROP_STORE, int4(dropped[0]))
-        units.after_commit.append(partial(self._dropped.append, dropped))
+        units.after_commit(partial(self._dropped.append, dropped))
 
     def drop_some(self, limit: int) -> bool:
         self._require_open()
@@ -312,7 +335,6 @@ class PostgresEngine(StorageEngine, Access):
         self._closed = True
         self.units.close()
         self._reading.close()
-        self._held.close()
         if self._at_close is not None:
             self._at_close()
 

@@ -42,7 +42,9 @@ SORTED_UNIQUE: Final = 3
 _VACUUMED: Final = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0"
 
 _TABLES: Final = {
-    "meta": "id int PRIMARY KEY CHECK (id = 1), format int NOT NULL, epoch bigint NOT NULL",
+    "meta": (
+        "id int PRIMARY KEY CHECK (id = 1), format int NOT NULL, epoch bigint NOT NULL, last_commit bigint NOT NULL"
+    ),
     "nodes": "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, topology text NOT NULL",
     "leases": "name text PRIMARY KEY, node int NOT NULL, until_ms bigint NOT NULL",
     "snapshots": "time bigint PRIMARY KEY, name text NOT NULL, node int NOT NULL, until_ms bigint NOT NULL",
@@ -174,7 +176,7 @@ class Place:
             raise self._no_rights(name)
         meta = Statement("schema_format", f"SELECT * FROM {identifier(self._schema)}.meta")
         rows = self._connection.run_one(meta.with_()).rows()
-        if len(rows) != 1 or len(rows[0]) != 3 or not isinstance(rows[0][1], int):
+        if len(rows) != 1 or len(rows[0]) != 4 or not isinstance(rows[0][1], int):
             raise StoreFailure(REFUSED, f"{name} has a table meta that is not mongottl's; choose another schema")
         found = rows[0][1]
         if found > FORMAT:
@@ -248,7 +250,7 @@ def _creation(schema: str, is_there: bool) -> list[Call]:
         f"COMMENT ON SCHEMA {name} IS {comment}" if not is_there else f"COMMENT ON TABLE {name}.meta IS {comment}"
     )
     made.append(f"INSERT INTO {name}.clock VALUES (1, 0, NULL)")
-    made.append(f"INSERT INTO {name}.meta VALUES (1, {FORMAT}, 1)")
+    made.append(f"INSERT INTO {name}.meta VALUES (1, {FORMAT}, 1, 0)")
     return [Statement(f"schema_{number}", sql).with_() for number, sql in enumerate(made)]
 
 
