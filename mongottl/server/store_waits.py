@@ -134,7 +134,7 @@ class StackWaiter(Waiter):
         awaited.signal.clear()
         awaited.is_awaited = True
         try:
-            self._leave(stack, Wait(self._seconds(until_s, must_end), awaited.signal), must_end)
+            self._leave(stack, Wait(self._seconds(until_s, must_end), awaited.signal, for_storage=True), must_end)
         finally:
             awaited.is_awaited = False
         return awaited.found
@@ -163,7 +163,7 @@ class StackWaiter(Waiter):
             elif must_end and stack.is_abandoned:
                 raise EngineUnavailable("the operation was given up while it waited for others")
             else:
-                self._leave(stack, Wait(self._seconds(until_s, must_end), signal), must_end)
+                self._leave(stack, Wait(self._seconds(until_s, must_end), signal, for_storage=True), must_end)
         return signal.notified
 
     def run_aside(self, function: Callable[[], None]) -> None:

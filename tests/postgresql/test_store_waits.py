@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from mongottl.clock import SystemClock
 from mongottl.document.interrupt import Undivided, in_undivided

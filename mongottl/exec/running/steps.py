@@ -16,6 +16,7 @@ class Wait:
     file: also until this file descriptor can be read, or written to if `to_write`; -1 for none. It must not be closed
     meanwhile.
     may_abandon: whether the command ends there when its client disconnects, even if it changes data.
+    for_storage: whether it waits for an answer of the storage engine, and looks itself whether that has come.
     """
 
     def __init__(
@@ -25,12 +26,14 @@ class Wait:
         file: int = -1,
         to_write: bool = False,
         may_abandon: bool = False,
+        for_storage: bool = False,
     ) -> None:
         self.seconds = seconds
         self.signal = signal
         self.file = file
         self.to_write = to_write
         self.may_abandon = may_abandon
+        self.for_storage = for_storage
 
 
 class Flush:

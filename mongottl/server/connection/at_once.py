@@ -195,7 +195,8 @@ class Answerer:
     def _pauses(self, command: Driven) -> bool:
         """Whether a command waits for a signal, which it then does in the poller.
 
-        Its client has sent nothing after it, and may leave without the command's result.
+        Its client has sent nothing after it, and may leave without the command's result; or the command waits for the
+        storage engine, as each of them does with one over a network.
         """
         step = command.step
         if not isinstance(step, Wait):
@@ -210,7 +211,7 @@ class Answerer:
         if isinstance(message, OpMsg) and message.exhaust_allowed:
             return False
         shell = channel.shell
-        if shell.stopping.is_set() or not may_abandon(message):
+        if shell.stopping.is_set() or not (step.for_storage or may_abandon(message)):
             return False
         pause = shell.poller.pause(channel.socket, step.seconds, signal, self._resume)
         self._exchange.move(WAIT, Paused(message, command.steps, pause))
@@ -233,12 +234,15 @@ class Answerer:
             return False
 
     def _interrupt(self, state: Paused) -> bool:
-        """Ends the pause of a command if its client has sent something or has disconnected, or the server stops."""
+        """Ends the pause of a command if its client has sent something or has disconnected, or the server stops.
+
+        One that changes data, and so waits for the storage engine, goes on in the connection's task.
+        """
         channel = self._channel
         client = channel.peek_client_state()
         if client == SILENT and not channel.shell.stopping.is_set():
             return True
-        if client == GONE:
+        if client == GONE and may_abandon(state.message):
             raise ClientLeftError
         state.pause.end()
         self._exchange.move(INTERRUPT, Driven(state.message, state.steps, None))

@@ -1,12 +1,13 @@
 """Runs the steps of a command that takes long or waits, in the task of its connection."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 import trio
 
 from mongottl.exec.running.stack import Steps
-from mongottl.exec.running.steps import Step, Wait
+from mongottl.exec.running.steps import Flush, InThread, Step, Wait
 from mongottl.server.connection.channel import GONE, SILENT, TALKING, Channel
 from mongottl.server.driving import SLICE_S, perform
 from mongottl.storage.interface import EngineUnavailable
@@ -56,12 +57,33 @@ async def run_steps(channel: Channel, steps: Steps[bytes], begun: Step, may_aban
                 if not may_abandon and durability.holds_writers:
                     await durability.wait_until_writers_may_go()
             else:
-                until = partial(_client_or_end, channel, isinstance(step, Wait) and (may_abandon or step.may_abandon))
-                error = await perform(step, durability, until)
+                error = await perform(step, durability, _end_of_wait(channel, step, may_abandon))
             look_at = monotonic_s() + LOOK_EVERY_S
             slice_end = look_at + SLICE_S - LOOK_EVERY_S
     finally:
         steps.close()
+
+
+def _end_of_wait(
+    channel: Channel, step: Wait | Flush | InThread, may_abandon: bool
+) -> Callable[[], Awaitable[ClientLeftError | None]]:
+    """What ends a wait early."""
+    may_abandon = isinstance(step, Wait) and (may_abandon or step.may_abandon)
+    if isinstance(step, Wait) and step.for_storage:
+        return partial(_client_left, channel) if may_abandon else trio.sleep_forever
+    return partial(_client_or_end, channel, may_abandon)
+
+
+async def _client_left(channel: Channel) -> ClientLeftError:
+    """Waits until the client disconnects: ClientLeftError. For ever if it has sent something, or the server stops."""
+    if channel.wire.unread_size == 0:
+        state = channel.peek_client_state()
+        while state == SILENT and not channel.shell.stopping.is_set():
+            await trio.lowlevel.wait_readable(channel.socket)
+            state = channel.peek_client_state()
+        if state == GONE:
+            return ClientLeftError()
+    return await trio.sleep_forever()
 
 
 async def _client_or_end(channel: Channel, may_abandon: bool) -> ClientLeftError | None:
