@@ -25,15 +25,23 @@ from mongottl.storage.opening import open_engine
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.failures import StoreFailure
-from mongottl.storage.postgresql.local_cluster import LocalCluster
+from mongottl.storage.postgresql.local_cluster import LocalCluster, stop_cluster
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Statement, int4, int8
+from tests import postgres
 from tests.waiting import PATIENCE_S
 
 ADD = Statement("add", "INSERT INTO numbers VALUES ($1, $2)", (INT8, BYTEA))
 SUM = Statement("sum", "SELECT count(*), sum(n)::int8 FROM numbers")
 SLEEP = Statement("sleep", "SELECT pg_sleep(600)")
 ECHO = Statement("echo", "SELECT repeat('x', 50000)::bytea, $1", (BYTEA,))
+THERE = Statement("there", "SELECT n FROM numbers WHERE n = $1", (INT8,))
+MAKE_NUMBERS = Statement("make_numbers", "CREATE TABLE numbers (n int8 PRIMARY KEY, b bytea)")
+OTHERS = Statement(
+    "others",
+    "SELECT pid FROM pg_stat_activity WHERE application_name = 'mongottl' AND pid <> $1 LIMIT 1",
+    (INT4,),
+)
 TERMINATE = Statement("terminate", "SELECT pg_terminate_backend($1)", (INT4,))
 
 
@@ -168,42 +176,72 @@ def test_connections_that_end_while_unused_are_replaced(loop: Loop, connection: 
     assert connection.run_one(SUM.with_()).rows() == [(1, 1)]
 
 
-def test_operations_go_on_while_sessions_are_ended(loop: Loop, connection: Connection) -> None:
-    """Units whose outcome is unknown are looked up: each number is there once, and none fails."""
-    ended = 0
-    there = Statement("there", "SELECT n FROM numbers WHERE n = $1", (INT8,))
+def add_once(pool: ConnectionPool, numbers: range) -> None:
+    """Adds numbers, each exactly once: a unit whose outcome is unknown is looked up."""
+    for number in numbers:
+        while True:
+            try:
+                pool.write([ADD.with_(int8(number), None)])
+            except StoreFailure as failure:
+                assert failure.may_be_committed
+                if not pool.read([THERE.with_(int8(number))])[0].rows():
+                    continue
+            break
 
-    def work(number: int) -> None:
-        for step in range(10):
-            wanted = int8(number * 10 + step)
-            while True:
-                try:
-                    loop.pool.write([ADD.with_(wanted, None)])
-                except StoreFailure as failure:
-                    assert failure.may_be_committed
-                    if not loop.pool.read([there.with_(wanted)])[0].rows():
-                        continue
-                break
+
+def test_operations_go_on_while_sessions_are_ended(loop: Loop, connection: Connection) -> None:
+    ended = 0
 
     async def main() -> None:
         nonlocal ended
-        victims = Statement(
-            "victims",
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'mongottl' AND pid <> $1 LIMIT 1",
-            (INT4,),
-        )
         async with trio.open_nursery() as nursery:
             for number in range(20):
-                nursery.start_soon(loop.call, partial(work, number))
+                nursery.start_soon(loop.call, partial(add_once, loop.pool, range(number * 10, number * 10 + 10)))
             for _ in range(15):
                 await trio.sleep(0.003)
-                for (victim,) in connection.run_one(victims.with_(int4(connection.backend_id))).rows():
+                for (victim,) in connection.run_one(OTHERS.with_(int4(connection.backend_id))).rows():
                     connection.run([TERMINATE.with_(int4(victim))])
                     ended += 1
 
     loop.run(main)
     assert ended > 0
     assert connection.run_one(SUM.with_()).rows() == [(200, sum(range(200)))]
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[LocalCluster]:
+    folder = postgres.Folder()
+    cluster = postgres.start_cluster(folder.path)
+    yield cluster
+    cluster.stop("immediate")
+    folder.remove()
+
+
+def test_operations_go_on_over_restarts_of_the_server(
+    own_cluster: LocalCluster, connect_to: Callable[..., Connection]
+) -> None:
+    connect_to(own_cluster.uri).run([MAKE_NUMBERS.with_()])
+    loop = Loop(own_cluster.uri, "public", 3)
+
+    def restart(mode: str) -> None:
+        stop_cluster(own_cluster.binaries, own_cluster.data, mode)
+        own_cluster.start_again()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(loop.call, partial(add_once, loop.pool, range(number * 100, number * 100 + 100)))
+            for mode in ("fast", "immediate"):
+                while nursery.child_tasks and loop.pool.statistics()["idle"] == loop.pool.statistics()["open"]:
+                    await trio.sleep(0.001)
+                await trio.to_thread.run_sync(restart, mode)
+
+    loop.run(main)
+    statistics = loop.pool.statistics()
+    loop.pool.close()
+    loop.poller.close()
+    assert statistics["lost"] > 0
+    assert connect_to(own_cluster.uri).run_one(SUM.with_()).rows() == [(1000, sum(range(1000)))]
 
 
 class KilledOperation(OperationState):

@@ -76,7 +76,7 @@ class LocalCluster:
         """Ends all sessions and stops the cluster; the folder is free for others. mode: of pg_ctl."""
         try:
             if is_running(self.data):
-                _stop(self.binaries, self.data, mode)
+                stop_cluster(self.binaries, self.data, mode)
         finally:
             self.release()
 
@@ -136,7 +136,7 @@ def _start_locked(folder: str, lock: int, found: list[Binaries], settings: dict[
             binaries = binaries.copy_to(os.path.join(folder, f"postgresql-{binaries.major}"))
     if is_running(data):
         # Its server was killed. It may have other settings, and other programs.
-        _stop(binaries, data, "fast")
+        stop_cluster(binaries, data, "fast")
     _make_folder(os.path.join(folder, "run"))
     if not os.path.exists(os.path.join(data, "PG_VERSION")):
         _init(folder, binaries)
@@ -283,7 +283,8 @@ def _start(folder: str, binaries: Binaries, settings: dict[str, str]) -> None:
         raise DataDirectoryError(f"PostgreSQL did not start in {folder}: {_last_fault(log, begun_at) or said}")
 
 
-def _stop(binaries: Binaries, data: str, mode: str) -> None:
+def stop_cluster(binaries: Binaries, data: str, mode: str) -> None:
+    """Stops a cluster. mode: of `pg_ctl`: fast, immediate, smart. DataDirectoryError."""
     arguments = ["stop", "-D", data, "-m", mode, "-w", "-t", str(_STOP_S), "-s"]
     said = _run(binaries, "pg_ctl", arguments, _STOP_S + _PATIENCE_S)
     if said is not None and is_running(data):
