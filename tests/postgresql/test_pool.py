@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mongottl.storage.postgresql.address import Address
-from mongottl.storage.postgresql.connection import Connection, SessionSettings
+from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
 from mongottl.storage.postgresql.failures import BUSY, DUPLICATE, GONE, LOGIN, NO_DATABASE, READ_ONLY, StoreFailure
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Call, Statement, int4, int8
 from mongottl.storage.waiting import BlockingWaiter
 from tests.postgresql.proxies import AFTER_COMMIT, BEFORE_COMMIT, CuttingProxy
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ADD = Statement("add", "INSERT INTO numbers VALUES ($1, $2)", (INT8, BYTEA))
 COUNT = Statement("count", "SELECT count(*) FROM numbers WHERE n = $1", (INT8,))
@@ -212,8 +212,9 @@ def test_hosts_are_tried_in_turn_for_one_that_can_write(open_pool: Opener, proxy
     pool = open_pool(uri)
     pool.ping(30.0)
     reads_only = f"{uri}&options=-c%20default_transaction_read_only%3Don"
+    waiter = BlockingWaiter()
     with pytest.raises(StoreFailure) as caught:
-        open_pool(reads_only, timeout_s=0.05).acquire()
+        connect(Address(reads_only), SessionSettings(), waiter, waiter.monotonic_s() + PATIENCE_S)
     assert caught.value.kind == READ_ONLY
 
 

@@ -8,7 +8,8 @@ import os
 import socket
 from typing import Any, Final
 
-from psycopg import ProgrammingError, pq
+from psycopg import Error as PsycopgError
+from psycopg import pq
 
 from mongottl.document.utf8 import decode_text, encode_text
 
@@ -34,7 +35,7 @@ class Address:
         """ValueError, without the password, for what libpq does not take."""
         try:
             found: list[Any] = pq.Conninfo.parse(encode_text(uri))
-        except ProgrammingError:
+        except PsycopgError:
             # libpq's own message may quote the password.
             raise ValueError("the store's URI is not one of PostgreSQL: postgresql://user@host/database") from None
         self._parameters: dict[str, str] = {
@@ -58,13 +59,14 @@ class Address:
             raise ValueError(f"the store's URI names {len(hosts)} hosts and {len(addresses)} addresses")
         count = len(hosts) or len(addresses) or 1
         ports = self._ports(count)
+        is_given = bool(self._list("port", "PGPORT")) or count > 1
         found: list[bytes] = []
         unknown: OSError | None = None
         for number in range(count):
             host = hosts[number] if hosts else ""
             given = addresses[number] if addresses else ""
             if given or not host or _is_folder(host):
-                found.append(self._string(host, given, ports[number], count))
+                found.append(self._string(host, given, ports[number] if is_given else "", count))
                 continue
             try:
                 looked_up = socket.getaddrinfo(host, ports[number], type=socket.SOCK_STREAM)
@@ -72,7 +74,7 @@ class Address:
                 unknown = OSError(f"host {host} is unknown: {error.strerror}")
                 continue
             for address in dict.fromkeys(str(entry[4][0]) for entry in looked_up):
-                found.append(self._string(host, address, ports[number], count))
+                found.append(self._string(host, address, ports[number] if is_given else "", count))
         if unknown is not None and not found:
             raise unknown
         return found

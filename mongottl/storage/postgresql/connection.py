@@ -158,6 +158,9 @@ class Connection:
         until_s = waiter.monotonic_s() + _CANCEL_S
         try:
             cancelling: Any = self._pg.cancel_conn()
+        except PsycopgError:
+            return
+        try:
             cancelling.start()
             status = cancelling.poll()
             while status in (_READING, _WRITING) and waiter.monotonic_s() < until_s:
@@ -165,9 +168,10 @@ class Connection:
                 waiter.wait_socket(fd, READABLE if status == _READING else WRITABLE, until_s, must_end=True)
                 waiter.forget_socket(fd)
                 status = cancelling.poll()
-            cancelling.finish()
         except PsycopgError:
-            return
+            pass
+        finally:
+            cancelling.finish()
 
     def close(self) -> None:
         self._pipeline.mark_lost()

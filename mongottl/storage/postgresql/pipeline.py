@@ -25,6 +25,10 @@ from mongottl.storage.waiting import READABLE, WRITABLE, Waiter
 # How long the server may be silent: longer than its `statement_timeout`, after which it answers with an error.
 SILENCE_S: Final = 40.0
 
+# Over TLS a wait lasts at most this long. Older libpqs may hold a part of a record, for which no socket is readable;
+# with version 18 that did not come up in batches of any length.
+_TLS_LOOK_S: Final = 0.05
+
 # Bound once: a look-up in an enumeration costs as much as a call of libpq.
 _TUPLES: Final = pq.ExecStatus.TUPLES_OK
 _DONE: Final = pq.ExecStatus.COMMAND_OK
@@ -44,6 +48,7 @@ class Pipeline:
     def __init__(self, pg: Any, waiter: Waiter) -> None:
         self._pg = pg
         self._fd: int = pg.socket
+        self._encrypts = bool(pg.ssl_in_use)
         self._waiter = waiter
         # Decodes rows, and remembers how by type.
         self._transformer: Any = Transformer()
@@ -180,7 +185,10 @@ class Pipeline:
         waiter = self._waiter
         if not self._heard_s:
             self._heard_s = waiter.monotonic_s()
-        found = waiter.wait_socket(self._fd, events, self._heard_s + SILENCE_S, self._must_end)
+        until_s = self._heard_s + SILENCE_S
+        if self._encrypts:
+            until_s = min(until_s, waiter.monotonic_s() + _TLS_LOOK_S)
+        found = waiter.wait_socket(self._fd, events, until_s, self._must_end)
         if found:
             self._heard_s = 0.0
         elif waiter.monotonic_s() >= self._heard_s + SILENCE_S:

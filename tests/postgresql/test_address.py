@@ -1,0 +1,103 @@
+"""Single addresses of a URI of libpq, and what is shown of it."""
+
+import socket
+from typing import Any
+
+import pytest
+from psycopg import pq
+
+from mongottl.storage.postgresql.address import Address
+
+
+@pytest.fixture(autouse=True)
+def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of hosts that are known."""
+    known = {"one": ["10.0.0.1"], "two": ["10.0.0.2", "fd00::2"]}
+
+    def look_up(host: str, port: str, **_: Any) -> list[tuple[Any, ...]]:
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(0, 0, 0, "", (address, int(port))) for address in known[host]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGTARGETSESSIONATTRS", "PGCONNECT_TIMEOUT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def attempts(uri: str) -> list[dict[str, str]]:
+    """The parameters of each attempt, without those by which dead connections are noticed."""
+    found = []
+    for attempt in Address(uri).attempts():
+        parameters = {each.keyword.decode(): each.val.decode() for each in pq.Conninfo.parse(attempt) if each.val}
+        assert parameters.pop("tcp_user_timeout") == "15000"
+        found.append({name: value for name, value in parameters.items() if not name.startswith("keepalives")})
+    return found
+
+
+def test_each_address_of_each_host_is_an_attempt() -> None:
+    assert attempts("postgresql://ann@one:1,two:2/store") == [
+        {"user": "ann", "dbname": "store", "host": "one", "hostaddr": "10.0.0.1", "port": "1"} | READ_WRITE,
+        {"user": "ann", "dbname": "store", "host": "two", "hostaddr": "10.0.0.2", "port": "2"} | READ_WRITE,
+        {"user": "ann", "dbname": "store", "host": "two", "hostaddr": "fd00::2", "port": "2"} | READ_WRITE,
+    ]
+
+
+READ_WRITE = {"target_session_attrs": "read-write"}
+
+
+def test_one_host_is_not_asked_whether_it_can_be_written() -> None:
+    assert attempts("postgresql://one/store") == [{"dbname": "store", "host": "one", "hostaddr": "10.0.0.1"}]
+    assert "target_session_attrs" not in attempts("host=one port=7")[0]
+    assert attempts("host=one,two target_session_attrs=any")[0]["target_session_attrs"] == "any"
+
+
+def test_folders_of_sockets_and_given_addresses_are_not_looked_up() -> None:
+    assert attempts("postgresql:///store?host=/run/x") == [{"dbname": "store", "host": "/run/x"}]
+    assert attempts("host=nowhere hostaddr=10.9.9.9")[0]["hostaddr"] == "10.9.9.9"
+    assert attempts("service=mine") == [{"service": "mine"}]
+
+
+def test_variables_of_libpq_count_where_the_uri_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "two,one")
+    monkeypatch.setenv("PGPORT", "6543")
+    assert [(each["hostaddr"], each["port"]) for each in attempts("dbname=store")] == [
+        ("10.0.0.2", "6543"),
+        ("fd00::2", "6543"),
+        ("10.0.0.1", "6543"),
+    ]
+
+
+def test_hosts_that_are_known_are_tried_though_others_are_not() -> None:
+    assert [each["host"] for each in attempts("host=three,one")] == ["one"]
+    with pytest.raises(OSError, match="host three is unknown"):
+        Address("host=three").attempts()
+
+
+def test_passwords_with_special_characters_arrive() -> None:
+    password = "it's \\ a b=c"
+    assert attempts("postgresql://ann:it%27s%20%5C%20a%20b%3Dc@one/store")[0]["password"] == password
+
+
+@pytest.mark.parametrize("uri", ["postgresql://ann:pa%ss@one/x", "nonsense", "postgresql://one/x?colour=red"])
+def test_a_wrong_uri_is_refused_without_showing_it(uri: str) -> None:
+    with pytest.raises(ValueError, match="the store's URI is not one of PostgreSQL") as caught:
+        Address(uri)
+    assert "pa" not in str(caught.value).replace("database", "")
+
+
+def test_wrong_numbers_of_ports_and_addresses_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 hosts and 3 ports"):
+        Address("host=one,two port=1,2,3").attempts()
+    with pytest.raises(ValueError, match="2 hosts and 1 addresses"):
+        Address("host=one,two hostaddr=10.0.0.1").attempts()
+
+
+def test_an_address_is_shown_without_user_and_password() -> None:
+    assert str(Address("postgresql://ann:secret@one,two:7,8/store".replace(":7,8", ":7"))) == "one:5432,two:7/store"
+    assert str(Address("host=/run/x dbname=store password=secret")) == "/run/x/store"
+
+
+def test_seconds_for_an_attempt_are_those_of_the_uri() -> None:
+    assert Address("host=one").attempt_s == 5.0
+    assert Address("host=one connect_timeout=2").attempt_s == 2.0
+    assert Address("host=one connect_timeout=0").attempt_s == 5.0
