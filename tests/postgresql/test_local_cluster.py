@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.binaries import Binaries, all_binaries
-from mongottl.storage.postgresql.connection import Connection
+from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
+from mongottl.storage.postgresql.failures import GONE, StoreFailure
 from mongottl.storage.postgresql.local_cluster import LocalCluster, is_running, start_local_cluster
 from mongottl.storage.postgresql.statements import Statement
+from mongottl.storage.waiting import BlockingWaiter
 from tests import postgres
 from tests.architecture.test_imports import ROOT
 from tests.children import ended_after
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 Connector = Callable[..., Connection]
 
@@ -82,13 +85,18 @@ def test_data_survive_a_stop_and_kills_and_one_server_uses_the_folder(folder: st
     killed = postmaster(cluster)
     os.kill(killed, signal.SIGKILL)
     until(lambda: not is_running(cluster.data))
-    cluster.start_again()
+    with pytest.raises(StoreFailure) as caught:
+        connect_to(cluster.uri)
+    assert caught.value.kind == GONE
+    waiter = BlockingWaiter()
+    address = Address(cluster.uri, cluster.start_again)
+    connection = connect(address, SessionSettings("public"), waiter, waiter.monotonic_s() + PATIENCE_S)
     assert postmaster(cluster) != killed
-    cluster.start_again()
-    connection = connect_to(cluster.uri)
     assert connection.run_one(Statement("kept", "SELECT n FROM kept").with_()).rows() == [(1,)]
     connection.close()
     cluster.stop()
+    cluster.start_again()
+    assert not is_running(cluster.data)
 
 
 def test_the_folder_of_a_killed_server_is_taken_over(folder: str, connect_to: Connector) -> None:

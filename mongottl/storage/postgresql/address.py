@@ -6,6 +6,7 @@ looked up here, which may block, and each of its addresses is one attempt, in th
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 
 from psycopg import Error as PsycopgError
@@ -29,15 +30,17 @@ class Address:
     """The parameters of a connection string, over those of the environment (PGHOST and the others).
 
     uri: what libpq takes, such as postgresql://user:password@host1,host2/database?sslmode=require.
+    revive: starts the server again if it has ended, which may block; None for one that is not ours to start. OSError.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, revive: Callable[[], None] | None = None) -> None:
         """ValueError, without the password, for what libpq does not take."""
         try:
             found: list[Any] = pq.Conninfo.parse(encode_text(uri))
         except PsycopgError:
             # libpq's own message may quote the password.
             raise ValueError("the store's URI is not one of PostgreSQL: postgresql://user@host/database") from None
+        self.revive = revive
         self._parameters: dict[str, str] = {
             decode_text(each.keyword): decode_text(each.val) for each in found if each.val is not None
         }

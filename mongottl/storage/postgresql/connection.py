@@ -184,6 +184,19 @@ def connect(address: Address, settings: SessionSettings, waiter: Waiter, until_s
     until_s: when to give up, in the waiter's time.
     """
     try:
+        return _connect(address, settings, waiter, until_s)
+    except StoreFailure as failure:
+        if failure.kind != GONE or address.revive is None:
+            raise
+    try:
+        waiter.call_in_thread(address.revive)
+    except OSError as error:
+        raise StoreFailure(GONE, str(error)) from None
+    return _connect(address, settings, waiter, until_s)
+
+
+def _connect(address: Address, settings: SessionSettings, waiter: Waiter, until_s: float) -> Connection:
+    try:
         attempts = waiter.call_in_thread(address.attempts)
     except (OSError, ValueError) as error:
         raise StoreFailure(GONE, str(error)) from None

@@ -364,10 +364,10 @@ def open_postgresql(address: str) -> PostgresEngine:
 @storage_engine("local-postgresql")
 def open_local_postgresql(address: str) -> PostgresEngine:
     """Starts the private server of a folder, which is made if there is none, and opens its database; the server is
-    stopped when the engine is closed. DataDirectoryError."""
+    stopped when the engine is closed, and started again if it ends before. DataDirectoryError."""
     cluster = start_local_cluster(address)
     try:
-        return PostgresEngine(Address(cluster.uri), at_close=cluster.stop)
+        return PostgresEngine(Address(cluster.uri, cluster.start_again), at_close=cluster.stop)
     except BaseException:
         cluster.stop()
         raise

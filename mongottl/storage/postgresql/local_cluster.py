@@ -15,6 +15,7 @@ import pwd
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from typing import Final
 
@@ -63,7 +64,7 @@ SETTINGS: Final[dict[str, str]] = {
 class LocalCluster:
     """A cluster that runs. uri: how to connect to it. major: its version."""
 
-    def __init__(self, folder: str, binaries: Binaries, lock: int) -> None:
+    def __init__(self, folder: str, binaries: Binaries, lock: int, settings: dict[str, str]) -> None:
         self.folder = folder
         self.binaries = binaries
         self.major = binaries.major
@@ -71,19 +72,27 @@ class LocalCluster:
         self.run_folder = os.path.join(folder, "run")
         self.uri = f"host={self.run_folder} port=5432 user={USER} dbname={DATABASE}"
         self._lock = lock
+        self._settings = settings
+        # Held while it is started or stopped.
+        self._changes = threading.Lock()
 
     def stop(self, mode: str = "fast") -> None:
         """Ends all sessions and stops the cluster; the folder is free for others. mode: of pg_ctl."""
-        try:
-            if is_running(self.data):
-                stop_cluster(self.binaries, self.data, mode)
-        finally:
-            self.release()
+        with self._changes:
+            try:
+                if is_running(self.data):
+                    stop_cluster(self.binaries, self.data, mode)
+            finally:
+                self.release()
 
     def start_again(self) -> None:
-        """Starts a cluster that has ended though nobody has stopped it. Does nothing if it runs."""
-        if not is_running(self.data):
-            _start(self.folder, self.binaries, {})
+        """Starts a cluster that has ended though nobody has stopped it. Does nothing if it runs, or was stopped.
+
+        May be called by any thread. DataDirectoryError.
+        """
+        with self._changes:
+            if self._lock >= 0 and not is_running(self.data):
+                _start(self.folder, self.binaries, self._settings)
 
     def release(self) -> None:
         """Unlocks the folder."""
@@ -141,7 +150,7 @@ def _start_locked(folder: str, lock: int, found: list[Binaries], settings: dict[
     if not os.path.exists(os.path.join(data, "PG_VERSION")):
         _init(folder, binaries)
     _start(folder, binaries, settings)
-    return LocalCluster(folder, binaries, lock)
+    return LocalCluster(folder, binaries, lock, settings)
 
 
 def _choose(folder: str, data: str, found: list[Binaries]) -> Binaries:
