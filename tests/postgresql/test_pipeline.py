@@ -213,6 +213,16 @@ def test_a_statement_whose_operation_has_ended_is_cancelled(connect_to: Callable
     assert connection.run_one(DIVIDE.with_(int4(1))).value() == 1
 
 
+def test_a_statement_that_was_prepared_in_vain_is_prepared_again(connect_to: Callable[..., Connection]) -> None:
+    waiter = InterruptedWaiter()
+    connection = connect_to(waiter=waiter)
+    waiter.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        connection.run([DIVIDE.with_(int4(1))])
+    assert connection.settle(ROLLBACK.with_())
+    assert connection.run_one(DIVIDE.with_(int4(1))).value() == 1
+
+
 def test_a_transaction_whose_operation_has_ended_is_rolled_back(
     connection: Connection, connect_to: Callable[..., Connection], schema: str
 ) -> None:

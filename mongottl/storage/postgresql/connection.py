@@ -146,6 +146,8 @@ class Connection:
                 pipeline.drain()
             if not pipeline.is_lost and self._pg.transaction_status not in (_IDLE, _UNKNOWN):
                 pipeline.run((rollback,), must_end=True)
+            if not pipeline.is_lost:
+                pipeline.forget_prepared()
         except StoreFailure:
             pass
         return self.is_ready

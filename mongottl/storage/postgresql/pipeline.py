@@ -8,7 +8,8 @@ The calls up to a SYNC are one transaction, without BEGIN and COMMIT. The first 
 it are not carried out. Inside of BEGIN the Sync commits nothing.
 
 An exchange that an exception ends, such as that of an operation whose client has left, leaves answers unread:
-`unanswered` counts the Syncs that belong to them, and `drain` reads and drops them.
+`unanswered` counts the Syncs that belong to them, and `drain` reads and drops them. Which of its statements were
+prepared is not known then, so that `forget_prepared` has the server forget all.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from psycopg import pq
 from psycopg.adapt import Transformer
 
 from mongottl.storage.postgresql.failures import StoreFailure, failure_of, lost
-from mongottl.storage.postgresql.statements import SYNC, Answer, Call
+from mongottl.storage.postgresql.statements import SYNC, Answer, Call, Statement
 from mongottl.storage.waiting import READABLE, WRITABLE, Waiter
 
 # How long the server may be silent: longer than its `statement_timeout`, after which it answers with an error.
@@ -35,6 +36,7 @@ _DONE: Final = pq.ExecStatus.COMMAND_OK
 _SYNCED: Final = pq.ExecStatus.PIPELINE_SYNC
 _SKIPPED: Final = pq.ExecStatus.PIPELINE_ABORTED
 _BAD: Final = pq.ConnStatus.BAD
+_FORGET: Final = Statement("", "DEALLOCATE ALL")
 # More results than a connection that was lost can have left for one call.
 _MOST_LEFT: Final = 8
 
@@ -53,6 +55,8 @@ class Pipeline:
         # Decodes rows, and remembers how by type.
         self._transformer: Any = Transformer()
         self._prepared: set[str] = set()
+        # Whether the server may have prepared statements that are not in the set.
+        self._is_unsure = False
         self._heard_s = 0.0
         self._must_end = False
         self.unanswered = 0
@@ -78,6 +82,7 @@ class Pipeline:
         except PsycopgError as error:
             raise self._end(error, is_sent) from None
         except BaseException:
+            self._is_unsure = True
             if not is_sent:  # a part of the calls would be carried out with the next ones
                 self.mark_lost()
             raise
@@ -236,6 +241,14 @@ class Pipeline:
                     self._require_connection()
         except PsycopgError as error:
             raise self._end(error, False) from None
+
+    def forget_prepared(self) -> None:
+        """Called when no transaction is open. StoreFailure."""
+        if self._is_unsure:
+            self._prepared.clear()
+            self.run(((_FORGET, ()),), must_end=True)
+            self._prepared.clear()
+            self._is_unsure = False
 
     def _require_connection(self) -> None:
         """Raises if the connection has ended: libpq would go on to give the same result for ever."""

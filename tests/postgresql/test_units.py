@@ -1,0 +1,118 @@
+"""Units of work of several operations at once: one is open at a time, in the order of asking."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import trio
+
+from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.running.client import ClientInfo
+from mongottl.storage.interface import EngineUnavailable, StorageEngine
+from mongottl.storage.postgresql.address import Address
+from mongottl.storage.postgresql.engine import PostgresEngine
+from mongottl.storage.postgresql.local_cluster import LocalCluster
+from mongottl.storage.postgresql.statements import Statement
+from tests.postgresql.test_store_waits import KilledOperation, Loop
+
+NAP = Statement("nap", "SELECT pg_sleep(0.05)")
+END = Statement("end_session", "SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+@pytest.fixture
+def loop(cluster: LocalCluster, schema: str) -> Iterator[Loop]:
+    loop = Loop(cluster.uri, schema, 3)
+    yield loop
+    loop.pool.close()
+    loop.poller.close()
+
+
+@pytest.fixture
+def engine(cluster: LocalCluster, schema: str, loop: Loop) -> Iterator[PostgresEngine]:
+    engine = PostgresEngine(Address(cluster.uri), schema)
+    with engine.unit_of_work() as unit:
+        engine.create_record_store("records")
+        unit.commit()
+    engine.wait_by(loop.waiter, loop.waiter.present)
+    yield engine
+    engine.close()
+
+
+def insert(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        engine.record_store("records").insert_record(b"one", 1, 0)
+        unit.commit()
+
+
+def insert_slowly(engine: PostgresEngine, commits: bool) -> None:
+    with engine.unit_of_work() as unit:
+        engine.record_store("records").insert_record(b"one", 1, 0)
+        engine.units.ask(NAP)
+        if commits:
+            unit.commit()
+
+
+def test_nobody_goes_before_those_who_wait(loop: Loop, engine: PostgresEngine) -> None:
+    begun: list[str] = []
+
+    def unit(name: str, again: int = 0) -> None:
+        for number in range(again + 1):
+            with engine.unit_of_work() as work:
+                begun.append(f"{name}{number}" if again else name)
+                engine.units.ask(NAP)
+                work.commit()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(loop.call, lambda: unit("greedy", 2))
+            while not begun:
+                await trio.sleep(0.001)
+            for name in ("first", "second"):
+                nursery.start_soon(loop.call, lambda name=name: unit(name))
+                await trio.sleep(0.001)
+
+    loop.run(main)
+    assert begun == ["greedy0", "first", "second", "greedy1", "greedy2"]
+
+
+def test_one_unit_is_begun_while_its_connection_is_made(loop: Loop, engine: PostgresEngine) -> None:
+    def lose_connection() -> None:
+        with engine.unit_of_work(), pytest.raises(EngineUnavailable):
+            engine.units.ask(END)
+
+    async def main() -> None:
+        await loop.call(lose_connection)
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(loop.call, partial(insert_slowly, engine, number % 2 == 0))
+
+    loop.run(main)
+    records, _ = engine.record_store("records").scan(0, 100)
+    assert [record[0] for record in records] == [1, 2, 3, 4]
+    assert engine.record_store("records").count() == 4
+
+
+def test_who_is_ended_while_waiting_passes_on_the_turn(loop: Loop, engine: PostgresEngine) -> None:
+    killed = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
+    ended: list[int] = []
+
+    def wait_in_vain() -> None:
+        loop.stacks.carry(killed)
+        try:
+            insert(engine)
+        except CommandError as error:
+            ended.append(error.code)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(loop.call, lambda: insert_slowly(engine, False))
+            await trio.sleep(0.01)
+            nursery.start_soon(loop.call, wait_in_vain)
+            await trio.sleep(0.001)
+            nursery.start_soon(loop.call, lambda: insert(engine))
+            await trio.sleep(0.001)
+            killed.kill()
+
+    loop.run(main)
+    assert ended == [ErrorCode.Interrupted]
+    assert engine.record_store("records").count() == 1
