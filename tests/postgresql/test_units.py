@@ -8,14 +8,14 @@ import trio
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.running.client import ClientInfo
-from mongottl.storage.interface import EngineUnavailable, StorageEngine
+from mongottl.storage.interface import EngineUnavailable, StorageEngine, StorageError, WriteConflict
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.statements import Statement
 from tests.postgresql.test_store_waits import KilledOperation, Loop
 
-NAP = Statement("nap", "SELECT pg_sleep(0.05)")
+NAP = Statement("nap", "SELECT pg_sleep(0.15)")
 END = Statement("end_session", "SELECT pg_terminate_backend(pg_backend_pid())")
 
 
@@ -68,7 +68,7 @@ def test_nobody_goes_before_those_who_wait(loop: Loop, engine: PostgresEngine) -
             while not begun:
                 await trio.sleep(0.001)
             for name in ("first", "second"):
-                nursery.start_soon(loop.call, lambda name=name: unit(name))
+                nursery.start_soon(loop.call, partial(unit, name))
                 await trio.sleep(0.001)
 
     loop.run(main)
@@ -77,7 +77,7 @@ def test_nobody_goes_before_those_who_wait(loop: Loop, engine: PostgresEngine) -
 
 def test_one_unit_is_begun_while_its_connection_is_made(loop: Loop, engine: PostgresEngine) -> None:
     def lose_connection() -> None:
-        with engine.unit_of_work(), pytest.raises(EngineUnavailable):
+        with engine.unit_of_work(), pytest.raises(WriteConflict):
             engine.units.ask(END)
 
     async def main() -> None:
@@ -92,7 +92,49 @@ def test_one_unit_is_begun_while_its_connection_is_made(loop: Loop, engine: Post
     assert engine.record_store("records").count() == 4
 
 
-def test_who_is_ended_while_waiting_passes_on_the_turn(loop: Loop, engine: PostgresEngine) -> None:
+def test_a_unit_that_joins_others_may_hold(loop: Loop, engine: PostgresEngine) -> None:
+    held: list[int] = []
+
+    def unit(number: int) -> None:
+        with engine.unit_of_work() as work:
+            engine.record_store("records").insert_record(b"one", 1, 0)
+            guard = engine.undivided_guard()
+            guard.begin()
+            engine.units.ask(NAP)
+            held.append(number)
+            guard.end()
+            work.commit()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(4):
+                nursery.start_soon(loop.call, partial(unit, number))
+
+    loop.run(main)
+    assert len(held) == 4
+    assert engine.record_store("records").count() == 4
+
+
+def test_nobody_joins_outside_of_operations(loop: Loop, engine: PostgresEngine) -> None:
+    refused: list[StorageError] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(loop.call, lambda: insert_slowly(engine, True))
+            for _ in range(100):
+                await trio.sleep(0.005)
+                try:
+                    insert(engine)
+                except EngineUnavailable as error:
+                    refused.append(error)
+
+    loop.run(main)
+    assert refused
+    assert engine.record_store("records").count() == 3 + 100 - len(refused)
+
+
+def test_an_operation_that_ends_while_it_waits_passes_on_its_turn(loop: Loop, engine: PostgresEngine) -> None:
     killed = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
     ended: list[int] = []
 

@@ -15,17 +15,23 @@ def _never(joins: bool) -> bool:
     return False
 
 
+def _not_own() -> bool:
+    return False
+
+
 @final
 class Turns:
     """waiter: waits. present: who runs now, None outside of operations.
 
     is_busy: whether nobody can begin a unit now; with True for one who may join the units that are to be committed.
+    is_own: whether the unit that is open is that of who runs now, who then waits for nobody.
     """
 
     def __init__(self, waiter: Waiter, present: Callable[[], object]) -> None:
         self._waiter: Final = waiter
         self.present: Final = present
         self.is_busy: Callable[[bool], bool] = _never
+        self.is_own: Callable[[], bool] = _not_own
         # Those that wait to begin, and whether each may join the units that are to be committed.
         self._waiting: deque[tuple[Turn, bool]] = deque()
         # How many were woken and have not gone on yet.
@@ -55,11 +61,18 @@ class Turns:
         return self.is_busy(joins)
 
     def wait(self, joins: bool) -> None:
-        """Waits until the caller may begin. EngineUnavailable outside of operations, where nobody else could end."""
+        """Waits until the caller may begin, in the order of asking. EngineUnavailable outside of operations, where
+        nobody else could end."""
         is_first = True
-        while self._is_taken(joins):
-            if self.present() is None:
+        present = self.present()
+        if present is None:
+            # Who joins waits for others, too.
+            if self._is_taken(False):
                 raise EngineUnavailable("another unit of work is open, and cannot be waited for outside of operations")
+            return
+        others_first = self._woken > 0 and self._holder is not present and not self.is_own()
+        while others_first or self._is_taken(joins):
+            others_first = False
             turn = self._waiter.new_turn()
             entry = (turn, joins)
             if is_first:
@@ -86,14 +99,13 @@ class Turns:
         if not self._is_taken(True):
             self.wake_next()
 
-    def wake_next(self) -> bool:
-        """Wakes the one who has waited longest, if there is one."""
-        if not self._waiting:
-            return False
-        self._woken += 1
-        turn, _ = self._waiting.popleft()
-        turn.notify()
-        return True
+    def wake_next(self) -> None:
+        """Wakes the one who has waited longest, unless one that was woken has not gone on yet: of several it would be
+        chance who goes first."""
+        if self._waiting and not self._woken:
+            self._woken += 1
+            turn, _ = self._waiting.popleft()
+            turn.notify()
 
     def wait_for(self, who: object, condition: Callable[[], bool], until_s: float = 0.0) -> None:
         """Waits until `notify` was called for `who` and the condition is true. EngineUnavailable if the operation was

@@ -119,6 +119,7 @@ class PostgresUnit(WriteUnitOfWork):
         self.kept_at = 0
         self.error: StorageError | None = None
         self.may_pass = False
+        self.has_left = False
 
     def __enter__(self) -> WriteUnitOfWork:
         self._units.begin(self)
@@ -162,6 +163,7 @@ class PostgresUnits:
         self._connect: Final = connect
         self._turns: Final = turns
         turns.is_busy = self._is_busy
+        turns.is_own = self._is_own
         self._connection: Connection | None = None
         self.commit_count = 0
         self.rollback_count = 0
@@ -187,11 +189,14 @@ class PostgresUnits:
 
     def _is_busy(self, joins: bool) -> bool:
         """Whether nobody can begin now. joins: whether who asks may join the group."""
-        if self._open is not None and self._open.owner is not self._turns.present():
-            return True
+        if self._open is not None:
+            return not self.is_mine
         if self._is_committing or self._is_connecting or self._passing:
             return True
         return bool(self._group) and (not joins or self._is_full())
+
+    def _is_own(self) -> bool:
+        return self.is_mine
 
     def _is_full(self) -> bool:
         return len(self._group) >= _MOST_UNITS or self._turns.monotonic_s() >= self._until_s
@@ -361,7 +366,7 @@ class PostgresUnits:
                 self._turns.wait_for(unit, lambda: unit.may_pass)
         except EngineUnavailable:
             # The operation was given up. What others of the group wait for is done without waiting.
-            if unit.state == _GROUPED and self._open is None:
+            if unit.state == _GROUPED and self._open is None and not self._is_committing:
                 self._commit_group()
         self._pass(unit)
         if unit.error is not None:
@@ -398,12 +403,10 @@ class PostgresUnits:
         group = self._group
         try:
             if self._begun or self._kept:
-                pending = self._pending
-                if pending:
-                    for counters in pending.values():
-                        numbers = (int8(counters.next_id), int8(counters.count), int8(counters.size))
-                        self._kept.append((_COUNTERS, (int4(counters.store), *numbers)))
-                else:
+                for counters in self._pending.values():
+                    numbers = (int8(counters.next_id), int8(counters.count), int8(counters.size))
+                    self._kept.append((_COUNTERS, (int4(counters.store), *numbers)))
+                if not self._has_inserted():
                     self._kept.append((_NUMBER, (int8(self._next_number),)))
                 try:
                     self._exchange([(_COMMIT, ())])
@@ -421,9 +424,13 @@ class PostgresUnits:
         finally:
             self._end_group()
 
+    def _has_inserted(self) -> bool:
+        """Whether the group has given ids to records: then its counters are not those from before it."""
+        return any(counters.next_id != self._committed[store].next_id for store, counters in self._pending.items())
+
     @property
     def _next_number(self) -> int:
-        """By which a group is recognised in the database that has changed no counters."""
+        """By which a group is recognised in the database that has inserted no records."""
         return (self.epoch << 32) + self.commit_count + 1
 
     def _abort(self, failure: StoreFailure) -> None:
@@ -447,7 +454,7 @@ class PostgresUnits:
                     self._connection.close()
                     self._connection = None
                 self._connection = self._connect()
-                if not wanted:
+                if not self._has_inserted():
                     return bool(self._connection.run_one((_LAST_NUMBER, ())).value() == self._next_number)
                 return self._has_counters(wanted)
             except StoreFailure as failure:
@@ -488,16 +495,18 @@ class PostgresUnits:
         if self._open is None:
             self._pending = {}
             self._committed = {}
-        self._passing = group
-        if group:
-            group[0].may_pass = True
-            self._turns.notify(group[0])
+        self._passing = [unit for unit in group if not unit.has_left]
+        if self._passing:
+            self._passing[0].may_pass = True
+            self._turns.notify(self._passing[0])
 
     def _pass(self, unit: PostgresUnit) -> None:
         """Lets the next one return as soon as the caller has done what follows its commit."""
         passing = self._passing
-        if passing and passing[0] is unit:
-            del passing[0]
+        if unit in passing:
+            passing.remove(unit)
+        else:  # its operation was given up while others commit it
+            unit.has_left = True
         if passing:
             passing[0].may_pass = True
             self._turns.notify(passing[0])
