@@ -42,6 +42,7 @@ OTHERS = Statement(
     "SELECT pid FROM pg_stat_activity WHERE application_name = 'mongottl' AND pid <> $1 LIMIT 1",
     (INT4,),
 )
+SLEEPING = Statement("sleeping", "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
 TERMINATE = Statement("terminate", "SELECT pg_terminate_backend($1)", (INT4,))
 
 
@@ -98,13 +99,14 @@ def test_many_operations_share_few_connections(loop: Loop, connection: Connectio
     assert loop.waiter.blocked == 0
 
 
-def test_others_run_while_one_waits(loop: Loop) -> None:
+def test_others_run_while_one_waits(loop: Loop, connection: Connection) -> None:
     said: list[int] = []
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(loop.call, lambda: loop.pool.read([SLEEP.with_()]))
-            await trio.testing.wait_all_tasks_blocked()
+            while not connection.run_one(SLEEPING.with_()).value():
+                await trio.sleep(0.001)
             for number in range(20):
                 said.append(len(await loop.call(lambda: loop.pool.read([ECHO.with_(b"")]))))
                 assert number == len(said) - 1
@@ -258,7 +260,7 @@ class KilledOperation(OperationState):
         return False
 
 
-def test_a_killed_operation_ends_while_it_waits(loop: Loop) -> None:
+def test_a_killed_operation_ends_while_it_waits(loop: Loop, connection: Connection) -> None:
     operation = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
     failures: list[CommandError] = []
 
@@ -272,7 +274,7 @@ def test_a_killed_operation_ends_while_it_waits(loop: Loop) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(loop.call, work)
-            while operation.waits_for is None or not loop.pool.statistics()["connected"]:
+            while not connection.run_one(SLEEPING.with_()).value():
                 await trio.sleep(0.001)
             operation.kill()
         while loop.pool.statistics()["idle"] < loop.pool.statistics()["open"]:
