@@ -26,7 +26,7 @@ from mongottl.server.log import Log
 from mongottl.server.message_body import check_size
 from mongottl.server.profiling.operations import note_operation
 from mongottl.server.refusal_log import Refusal
-from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable
+from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable, StoreUnreachable
 
 if TYPE_CHECKING:
     from mongottl.server.last_errors import LastErrors
@@ -126,6 +126,8 @@ class Replies:
             self._log.error("storage", "A stored record is damaged", command=name, error=str(error))
         elif isinstance(error, DiskFull):
             self._service.hooks.note_full_disk()
+        elif isinstance(error, StoreUnreachable):
+            self._log.warning("storage", "The store does not answer", command=name, error=str(error))
         elif isinstance(error, EngineUnavailable):
             self._log.error("storage", "The storage engine failed", command=name, error=str(error))
         if isinstance(error, WRITE_CONFLICTS):

@@ -32,12 +32,14 @@ from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQ
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
-from mongottl.storage.postgresql.units import Counters, PostgresUnits, Row, engine_error
+from mongottl.storage.postgresql.units import AWAY, Counters, PostgresUnits, Row, engine_error
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
 # Seconds between two attempts to get the lock of the server.
 _LOCK_EVERY_S: Final = 0.1
+# Seconds between two attempts to connect.
+_CONNECT_EVERY_S: Final = 0.1
 _STORES: Final = Statement("stores", "SELECT id, ident, kind, dropped, next_id, n, bytes FROM stores")
 _CATALOG: Final = Statement("catalog", "SELECT key, value FROM catalog")
 _NEW_STORE: Final = Statement(
@@ -137,7 +139,7 @@ class PostgresEngine(StorageEngine, Access):
 
         Nobody else may have written since the last one was lost, and nothing that it has committed may be missing.
         """
-        connection = connect(self._address, self._settings, self._waiter, self._waiter.monotonic_s() + TIMEOUT_S)
+        connection = self._connected()
         try:
             self._lock(connection)
             if self.units.epoch:
@@ -146,6 +148,19 @@ class PostgresEngine(StorageEngine, Access):
             connection.close()
             raise
         return connection
+
+    def _connected(self) -> Connection:
+        """A new connection. It is tried again for TIMEOUT_S, but at the start. StoreFailure."""
+        waiter = self._waiter
+        until_s = waiter.monotonic_s() + TIMEOUT_S
+        while True:
+            try:
+                return connect(self._address, self._settings, waiter, until_s)
+            except StoreFailure as failure:
+                is_over = waiter.monotonic_s() + _CONNECT_EVERY_S >= until_s
+                if failure.kind not in AWAY or is_over or not self.units.epoch:
+                    raise
+            waiter.sleep(_CONNECT_EVERY_S)
 
     def _lock(self, connection: Connection) -> None:
         """Waits for a lock that the server's own last connection has: it ends when PostgreSQL notices its end."""

@@ -64,7 +64,8 @@ _GROUPED: Final = 3
 _COMMITTED: Final = 4
 _UNDONE: Final = 5
 
-_AWAY: Final = frozenset({GONE, READ_ONLY, BUSY})
+# Kinds of failures of a database that does not answer.
+AWAY: Final = frozenset({GONE, READ_ONLY, BUSY})
 
 
 def engine_error(failure: StoreFailure) -> StorageError:
@@ -73,7 +74,7 @@ def engine_error(failure: StoreFailure) -> StorageError:
         return WriteConflict(failure.message)
     if failure.kind == FULL:
         return DiskFull(failure.message)
-    if failure.kind in _AWAY:
+    if failure.kind in AWAY:
         return StoreUnreachable(failure.message)
     return EngineUnavailable(failure.message)
 
@@ -327,7 +328,7 @@ class PostgresUnits:
             if self._connection is None or self._connection.is_lost:
                 # Nothing of the group was committed, and can be done once more.
                 self._fail_group(WriteConflict(failure.message))
-                if failure.kind in _AWAY:
+                if failure.kind in AWAY:
                     raise WriteConflict(failure.message) from failure
             raise engine_error(failure) from failure
 
@@ -411,8 +412,16 @@ class PostgresUnits:
                 try:
                     self._exchange([(_COMMIT, ())])
                 except StoreFailure as failure:
-                    if not failure.may_be_committed or not self._was_committed():
-                        self._abort(failure)
+                    if not failure.may_be_committed:
+                        self._abort(engine_error(failure), failure.kind in AWAY)
+                        return
+                    try:
+                        if not self._was_committed():
+                            self._abort(engine_error(failure), True)
+                            return
+                    except StoreFailure as unknown:
+                        self.refusal = f"it is not known whether the last writes were committed: {unknown.message}"
+                        self._abort(EngineUnavailable(self.refusal), False)
                         return
             self._begun = False
             for store, counters in self._pending.items():
@@ -433,12 +442,9 @@ class PostgresUnits:
         """By which a group is recognised in the database that has inserted no records."""
         return (self.epoch << 32) + self.commit_count + 1
 
-    def _abort(self, failure: StoreFailure) -> None:
-        """Undoes the group, whose COMMIT has failed."""
-        error = engine_error(failure)
-        if failure.kind in _AWAY:
-            error = WriteConflict(failure.message)
-        self._fail_group(error)
+    def _abort(self, error: StorageError, can_repeat: bool) -> None:
+        """Undoes the group, whose COMMIT has failed. can_repeat: whether its units can be done once more."""
+        self._fail_group(WriteConflict(str(error)) if can_repeat else error)
         connection = self._connection
         if connection is not None and self._begun and not connection.settle((_ROLLBACK, ())):
             connection.close()
@@ -458,7 +464,8 @@ class PostgresUnits:
                     return bool(self._connection.run_one((_LAST_NUMBER, ())).value() == self._next_number)
                 return self._has_counters(wanted)
             except StoreFailure as failure:
-                if failure.kind not in _AWAY:
+                # At the end of a server nobody waits for it.
+                if failure.kind not in AWAY or self._turns.present() is None:
                     raise
             except CommandError:
                 pass  # the operation was interrupted, but this has to be known

@@ -1,0 +1,222 @@
+"""PostgreSQL ends connections, restarts, and is away, while clients write: what was acknowledged is there, once."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pymongo
+import pytest
+from pymongo.errors import PyMongoError
+
+import mongottl
+from tests import postgres
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
+
+Client = pymongo.MongoClient[dict[str, Any]]
+WRITERS = 6
+
+
+class Cluster:
+    """A private PostgreSQL that tests stop and start."""
+
+    def __init__(self) -> None:
+        self.folder = postgres.Folder()
+        self.start()
+
+    def start(self) -> None:
+        self._running = postgres.start_cluster(self.folder.path)
+
+    def stop(self, mode: str = "immediate") -> None:
+        self._running.stop(mode)
+
+    @property
+    def store(self) -> str:
+        return f"postgresql://mongottl@/postgres?host={quote(self._running.run_folder)}"
+
+    def end_sessions(self) -> int:
+        """Ends all sessions but its own; how many."""
+        with psycopg.connect(self.store, autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                " WHERE application_name = 'mongottl' AND pid <> pg_backend_pid()"
+            ).fetchone()
+            assert found is not None
+            return int(found[0])
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.stop()
+    made.folder.remove()
+
+
+class Writers:
+    """Clients that insert, increment and transfer until they are stopped, and note what was acknowledged.
+
+    inserted: keys. incremented: how often. unknown: writes whose outcome the client does not know.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.client = Client(uri, retryWrites=True)
+        self.stopped = threading.Event()
+        self.inserted: list[str] = []
+        self.incremented = 0
+        self.unknown_inserts: set[str] = set()
+        self.unknown_increments = 0
+        self.acknowledged = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
+        self.client.shop.counters.insert_one({"_id": 1, "n": 0})
+        self.client.shop.accounts.insert_many([{"_id": number, "n": 100} for number in range(4)])
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self, number: int) -> None:
+        step = 0
+        while not self.stopped.is_set():
+            step += 1
+            if number % 3 == 0:
+                self._insert(f"{number} {step}")
+            elif number % 3 == 1:
+                self._increment()
+            else:
+                self._transfer(step)
+
+    def _insert(self, key: str) -> None:
+        try:
+            self.client.shop.keys.insert_one({"_id": key})
+        except PyMongoError:
+            with self._lock:
+                self.unknown_inserts.add(key)
+            time.sleep(0.01)
+        else:
+            with self._lock:
+                self.inserted.append(key)
+            self.acknowledged.release()
+
+    def _increment(self) -> None:
+        try:
+            done = self.client.shop.counters.update_one({"_id": 1}, {"$inc": {"n": 1}})
+        except PyMongoError:
+            with self._lock:
+                self.unknown_increments += 1
+            time.sleep(0.01)
+        else:
+            assert done.modified_count == 1
+            with self._lock:
+                self.incremented += 1
+            self.acknowledged.release()
+
+    def _transfer(self, step: int) -> None:
+        accounts = self.client.shop.accounts
+
+        def transfer(session: Any) -> None:
+            accounts.update_one({"_id": step % 4}, {"$inc": {"n": -1}}, session=session)
+            accounts.update_one({"_id": (step + 1) % 4}, {"$inc": {"n": 1}}, session=session)
+
+        try:
+            with self.client.start_session() as session:
+                session.with_transaction(transfer)
+        except PyMongoError:
+            time.sleep(0.01)
+
+    def wait_for_some(self, count: int = 20) -> None:
+        """Returns when so many more writes were acknowledged."""
+        for _ in range(count):
+            assert self.acknowledged.acquire(timeout=60), "writes do not go on"
+
+    def stop(self) -> None:
+        self.stopped.set()
+        for thread in self._threads:
+            thread.join()
+        self.client.close()
+
+    def check(self, client: Client) -> None:
+        """What was acknowledged is there, and nothing else but what may be."""
+        shop = client.shop
+        stored = {document["_id"] for document in shop.keys.find()}
+        assert set(self.inserted) <= stored <= set(self.inserted) | self.unknown_inserts
+        assert len(self.inserted) == len(set(self.inserted))
+        counter = shop.counters.find_one({"_id": 1})
+        assert counter is not None
+        assert self.incremented <= counter["n"] <= self.incremented + self.unknown_increments
+        assert sum(account["n"] for account in shop.accounts.find()) == 400
+        for name in ("keys", "counters", "accounts"):
+            assert shop.command("validate", name, full=True)["valid"], name
+            assert shop[name].count_documents({}) == shop[name].estimated_document_count()
+
+
+def test_writes_go_on_while_connections_are_ended(cluster: Cluster) -> None:
+    with mongottl.start_server(store=cluster.store) as server:
+        writers = Writers(server.uri)
+        for _ in range(6):
+            writers.wait_for_some()
+            assert cluster.end_sessions() > 0
+        writers.wait_for_some()
+        writers.stop()
+        with Client(server.uri) as client:
+            writers.check(client)
+            # Nothing was so long away that a client would have to know.
+            assert not writers.unknown_inserts
+            assert not writers.unknown_increments
+    with mongottl.start_server(store=cluster.store) as server, Client(server.uri) as client:
+        writers.check(client)
+
+
+def test_writes_go_on_after_restarts_of_the_database(cluster: Cluster) -> None:
+    with (
+        mongottl.start_server(store=cluster.store) as server,
+        Client(server.uri) as client,
+        client.shop.keys.watch() as stream,
+    ):
+        writers = Writers(server.uri)
+        for _ in range(3):
+            writers.wait_for_some()
+            cluster.stop()
+            cluster.start()
+        writers.wait_for_some()
+        writers.stop()
+        writers.check(client)
+        stored = [document["_id"] for document in client.shop.keys.find()]
+        seen = [stream.next()["documentKey"]["_id"] for _ in stored]
+        assert sorted(seen) == sorted(stored)
+        assert stream.try_next() is None
+    with mongottl.start_server(store=cluster.store) as server, Client(server.uri) as client:
+        writers.check(client)
+
+
+def test_a_database_that_is_away_is_an_error_that_drivers_repeat(cluster: Cluster) -> None:
+    with mongottl.start_server(store=cluster.store) as server, Client(server.uri, retryReads=False) as client:
+        shop = client.get_database("shop")
+        shop.keys.insert_one({"_id": 1})
+        cluster.stop()
+        with pytest.raises(PyMongoError) as refused:
+            shop.keys.find_one({"_id": 1})
+        assert getattr(refused.value, "code", None) == 6
+        # Whoever does not need the data is answered meanwhile.
+        assert client.admin.command("ping")["ok"] == 1
+        cluster.start()
+        until(lambda: shop.keys.find_one({"_id": 1}))
+        shop.keys.insert_one({"_id": 2})
+        assert shop.keys.count_documents({}) == 2
+
+
+def test_a_server_that_has_lost_the_database_to_another_one_writes_nothing(cluster: Cluster) -> None:
+    with mongottl.start_server(store=cluster.store) as first, Client(first.uri) as client:
+        client.shop.keys.insert_one({"_id": 1})
+        with psycopg.connect(cluster.store, autocommit=True) as connection:
+            # As if another server had been there while the first was cut off.
+            connection.execute("UPDATE mongottl.meta SET epoch = epoch + 1")
+        cluster.end_sessions()
+        with pytest.raises(PyMongoError, match="another server has used the data"):
+            client.shop.keys.insert_one({"_id": 2})
+        with psycopg.connect(cluster.store) as connection:
+            found = connection.execute("SELECT n FROM mongottl.stores WHERE convert_from(ident, 'UTF8') LIKE 'record%'")
+            assert 2 not in [row[0] for row in found.fetchall()]
