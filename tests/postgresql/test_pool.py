@@ -1,6 +1,7 @@
 """Few connections for many: in turn, made anew when they are lost, repeated only what was certainly not done."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -198,6 +199,54 @@ def test_a_wrong_database_or_user_is_not_tried_again(open_pool: Opener, cluster:
             pool.acquire()
         assert caught.value.kind == kind
         assert "\n" not in caught.value.message
+
+
+def test_a_wrong_password_is_said_in_a_line_that_does_not_show_it(
+    open_pool: Opener, cluster: LocalCluster, connection: Connection, schema: str
+) -> None:
+    user = f"{schema}_ann"
+    rules = Path(cluster.data) / "pg_hba.conf"
+    rules.write_text(f"local all {user} scram-sha-256\n{rules.read_text()}")
+    connection.run([Statement("ann", f"CREATE ROLE {user} LOGIN PASSWORD 'right'").with_()])
+    connection.run([Statement("reload", "SELECT pg_reload_conf()").with_()])
+    uri = cluster.uri.replace("user=mongottl", f"user={user}")
+
+    def refusal(password: str) -> str:
+        with pytest.raises(StoreFailure) as caught:
+            open_pool(f"{uri} password={password}").acquire()
+        assert caught.value.kind == LOGIN
+        return caught.value.message
+
+    def needs_password() -> bool:
+        pool = open_pool(uri)
+        try:
+            pool.ping(PATIENCE_S)
+        except StoreFailure as failure:
+            return failure.kind == LOGIN
+        pool.close()
+        return False
+
+    until(needs_password)
+    message = refusal("mistaken")
+    assert f'password authentication failed for user "{user}"' in message
+    assert "mistaken" not in message and "\n" not in message
+    open_pool(f"{uri} password=right").ping(PATIENCE_S)
+
+
+def test_a_server_that_takes_no_more_connections_is_asked_again(
+    open_pool: Opener, cluster: LocalCluster, connection: Connection, schema: str
+) -> None:
+    user = f"{schema}_bob"
+    connection.run([Statement("bob", f"CREATE ROLE {user} LOGIN CONNECTION LIMIT 1").with_()])
+    uri = cluster.uri.replace("user=mongottl", f"user={user}")
+    pool = open_pool(uri)
+    pool.ping(PATIENCE_S)
+    other = open_pool(uri, timeout_s=0.1)
+    with pytest.raises(StoreFailure, match="too many connections") as caught:
+        other.acquire()
+    assert caught.value.kind == BUSY
+    pool.close()
+    other.ping(PATIENCE_S)
 
 
 def test_a_host_that_is_unknown_or_closed_is_named(open_pool: Opener) -> None:
