@@ -208,6 +208,7 @@ class Server:
             waiter = StackWaiter(self.clock, self.service.stacks, self.shell.poller, self.durability)
             self.engine.wait_by(waiter, waiter.present)
             set_undivided_guard(self.engine.undivided_guard())
+            self.service.hooks.run_aside = waiter.run_aside
             nursery.start_soon(waiter.run)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.shell.poller.resume_due)

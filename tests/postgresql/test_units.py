@@ -115,6 +115,31 @@ def test_a_unit_that_joins_others_may_hold(loop: Loop, engine: PostgresEngine) -
     assert engine.record_store("records").count() == 4
 
 
+def test_an_operation_about_to_begin_a_unit_holds_without_waiting(loop: Loop, engine: PostgresEngine) -> None:
+    committed: list[tuple[int, int]] = []
+
+    def unit() -> None:
+        work = engine.unit_of_work()
+        before = engine.committed_number
+        guard = engine.undivided_guard()
+        guard.begin()
+        guard.end()
+        committed.append((before, engine.committed_number))
+        with work:
+            engine.record_store("records").insert_record(b"one", 1, 0)
+            engine.units.ask(NAP)
+            work.commit()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(loop.call, unit)
+
+    loop.run(main)
+    assert all(before == after for before, after in committed)
+    assert engine.record_store("records").count() == 4
+
+
 def test_nobody_joins_outside_of_operations(loop: Loop, engine: PostgresEngine) -> None:
     refused: list[StorageError] = []
 

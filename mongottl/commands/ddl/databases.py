@@ -7,6 +7,7 @@ import os
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.change_kinds import DROP_DATABASE
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.commands.access import cluster_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
@@ -105,15 +106,23 @@ def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Reply:
     collections = op.catalog.collections(name)
     for collection in collections:
         with Undivided():
-            if not collection.dropped and collection.database == name:
-                op.service.cursors.close_where_namespace(collection.namespace)
-                op.catalog.drop_collection(collection)
-                op.remove_usage(collection.namespace)
+            _drop(op, collection)
         op.give_way()
-    op.service.databases.drop(name)
-    if collections:
-        op.service.commit_log.log_alone(LoggedChange(DROP_DATABASE, name, "", None))
+    with Undivided():  # the database is empty when its event says that it was dropped
+        for collection in op.catalog.collections(name):
+            _drop(op, collection)  # others have made it meanwhile
+        op.service.databases.drop(name)
+        if collections:
+            op.service.commit_log.log_alone(LoggedChange(DROP_DATABASE, name, "", None))
     return {}
+
+
+def _drop(op: OperationContext, collection: Collection) -> None:
+    """Drops a collection, unless others have done so or have moved it to another database."""
+    if not collection.dropped and collection.database == op.database:
+        op.service.cursors.close_where_namespace(collection.namespace)
+        op.catalog.drop_collection(collection)
+        op.remove_usage(collection.namespace)
 
 
 class DbStatsRequest(NamedTuple):

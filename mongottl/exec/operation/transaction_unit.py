@@ -9,6 +9,7 @@ time. Writes are put in the transaction's write set. A collection that it create
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
@@ -62,13 +63,23 @@ def enter(op: OperationContext, transaction: Transaction) -> None:
 
 
 def abort(service: ServiceContext, transaction: Transaction) -> None:
-    """Aborts a transaction in progress: nothing that it has written remains."""
+    """Aborts a transaction in progress: nothing that it has written remains.
+
+    Nothing waits here, whatever the storage engine: it is called where no operation runs, too, and between the look
+    whether a session is busy and the note that it is.
+    """
     service.transactions.end(transaction, ABORTED)
     created = list(transaction.pending.values())
     release(service, transaction)
+    if created:
+        service.hooks.run_aside(partial(_drop_created, service, created))
+
+
+def _drop_created(service: ServiceContext, created: list[Collection]) -> None:
+    """Drops the collections that a transaction has created in vain. What that fails for is dropped at the next start,
+    since no catalog entry names it."""
     for collection in created:
-        # If that fails, their empty stores are dropped at the next start, since no catalog entry names them.
-        with Undivided(), suppress(EngineUnavailable, WriteConflict):
+        with suppress(EngineUnavailable, WriteConflict), Undivided():
             service.catalog.drop_pending(collection)
 
 

@@ -14,6 +14,10 @@ def _nothing() -> None:
     pass
 
 
+def _at_once(function: Callable[[], None]) -> None:
+    function()
+
+
 def _no_lines(name: str) -> list[str] | None:
     return None
 
@@ -66,5 +70,7 @@ class ServerHooks:
         self.rotate_certificates: Callable[[], None] = _nothing
         # Stops the server, as a signal does.
         self.request_stop: Callable[[], None] = _nothing
+        # Has a function called, now or soon, that may wait for the storage engine, though the caller must not.
+        self.run_aside: Callable[[Callable[[], None]], None] = _at_once
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
         self.wake_reaper: Callable[[], None] = _nothing

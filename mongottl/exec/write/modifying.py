@@ -11,13 +11,16 @@ Each record is read, tested against the filter and checked for expiry in the sam
 run in the middle of that step only while an evaluation takes long (`running.stack`): then the records are checked
 again (`_check_after_leaving`). Plans that buffer records (sorts, merges, text searches by score) return older
 versions: `Selection.current` reads and tests their records again. So does the code that retries after a WriteConflict,
-which may first have to wait for a transaction (`await_transaction`).
+which may first have to wait for a transaction (`await_transaction`): it does both in an undivided block, since over a
+storage engine that waits others could otherwise change the record between them again and again.
 """
+
+from contextlib import suppress
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import copy_metadata, plain
 from mongottl.document.compare import compare_values
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation
 from mongottl.document.types import MISSING, Value
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import fields, find_field_at, get_value
@@ -190,7 +193,10 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
             record = _plain_record(record)
         conflict: WriteConflict | None = None
         try:
-            apply_update(op, selection.collection, selection.match, record, driver, result, overtaken)
+            if overtaken == 0:
+                apply_update(op, selection.collection, selection.match, record, driver, result)
+            elif not _update_at_once(op, selection.collection, selection.match, record, driver, result, overtaken):
+                continue  # it does not match any more
         except WriteConflict as raised:
             conflict = raised
         if conflict is not None:
@@ -305,7 +311,30 @@ def _update_batch(
     result: UpdateResult,
     ahead: KeysAhead,
 ) -> None:
-    """Updates a batch in one unit of work; if that fails, record by record up to the one that fails."""
+    """Updates a batch in one unit of work; if others have changed some of it, as it is then; if that fails, record by
+    record up to the one that fails."""
+    try:
+        if _update_together(op, collection, match, records, driver, result, ahead):
+            return
+    except WriteConflict:
+        with Undivided(), suppress(WriteConflict):
+            records = _reread_all(op, collection, match, records)
+            if not records or _update_together(op, collection, match, records, driver, result, None):
+                return
+    for record in records:
+        _apply_to_latest(op, collection, match, record, driver, result)
+
+
+def _update_together(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    records: list[Record],
+    driver: UpdateDriver,
+    result: UpdateResult,
+    ahead: KeysAhead | None,
+) -> bool:
+    """Updates a batch in one unit of work; False if that fails for one of them. WriteConflict."""
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
     modified = 0
@@ -317,7 +346,7 @@ def _update_batch(
             updated.append(outcome)
             if len(record[1]) >= AHEAD_BYTES or len(outcome[0]) >= AHEAD_BYTES:
                 some_are_long = True
-        if some_are_long:
+        if some_are_long and ahead is not None:
             for record, (document, _) in zip(records, updated, strict=True):
                 ahead.make_for_update(collection, record[1], document)
         unit = op.recovery_unit.write(collection)
@@ -328,17 +357,14 @@ def _update_batch(
             if changed:
                 modified += 1
         update_records(op, unit, changes, driver)
-        result.matched += len(records)
-        result.modified += modified
-        op.service.metrics.documents["updated"] += modified
-        return
     except CommandError as error:
         if is_interruption(error):
             raise
-    except WriteConflict:
-        pass
-    for record in records:
-        _apply_to_latest(op, collection, match, record, driver, result)
+        return False
+    result.matched += len(records)
+    result.modified += modified
+    op.service.metrics.documents["updated"] += modified
+    return True
 
 
 def _apply_to_latest(
@@ -350,18 +376,35 @@ def _apply_to_latest(
     result: UpdateResult,
 ) -> None:
     """`apply_update` with retries: after a WriteConflict the record is read again; skipped if it no longer matches."""
-    current: Record | None = record
     for overtaken in range(_MAX_CONFLICTS):
-        if current is None:
-            return
         try:
-            apply_update(op, collection, match, current, driver, result, overtaken)
+            if overtaken == 0:
+                apply_update(op, collection, match, record, driver, result)
+            else:
+                _update_at_once(op, collection, match, record, driver, result, overtaken)
             return
         except WriteConflict as raised:
             conflict = raised
         await_transaction(op, conflict)
-        current = _reread(op, collection, match, current)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def _update_at_once(
+    op: OperationContext,
+    collection: Collection,
+    match: MatchExpression,
+    record: Record,
+    driver: UpdateDriver,
+    result: UpdateResult,
+    overtaken: int,
+) -> bool:
+    """`apply_update` of a record as it is now, which nobody changes in between; False if it does not match any more."""
+    with Undivided():
+        current = _reread(op, collection, match, record)
+        if current is None:
+            return False
+        apply_update(op, collection, match, current, driver, result, overtaken)
+        return True
 
 
 def _reread(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> Record | None:
@@ -375,6 +418,18 @@ def _reread(op: OperationContext, collection: Collection, match: MatchExpression
         return None
     _check_after_leaving(op, collection, [])
     return current
+
+
+def _reread_all(
+    op: OperationContext, collection: Collection, match: MatchExpression, records: list[Record]
+) -> list[Record]:
+    """`_reread` of several records; about as many bytes as they have."""
+    check_alive(collection)
+    ids = [record[0] for record in records]
+    stored, _ = op.recovery_unit.records(collection).find_records(ids, NO_BYTE_LIMIT)
+    found = [record for record in living_now(op.service, collection, stored) if match.matches(record[1])]
+    _check_after_leaving(op, collection, [])
+    return found
 
 
 def upsert(
@@ -429,10 +484,17 @@ def delete_one(op: OperationContext, selection: Selection) -> bytes | None:
             return None
         assert selection.collection is not None
         try:
-            plain_record = _plain_record(record) if selection.metadata else record
-            delete_batch(op, selection.collection, [plain_record], overtaken)
+            if overtaken == 0:
+                plain_record = _plain_record(record) if selection.metadata else record
+                delete_batch(op, selection.collection, [plain_record])
+                document = record[1]
+            else:
+                deleted = _delete_at_once(op, selection.collection, selection.match, record, overtaken)
+                if deleted is None:
+                    continue
+                document = copy_metadata(record[1], deleted[1]) if selection.metadata else deleted[1]
             op.service.metrics.documents["deleted"] += 1
-            return record[1]
+            return document
         except WriteConflict as raised:
             conflict = raised
         await_transaction(op, conflict)
@@ -467,7 +529,11 @@ def _delete_all(op: OperationContext, collection: Collection, match: MatchExpres
         delete_batch(op, collection, batch)
         return len(batch)
     except WriteConflict:
-        pass
+        with Undivided(), suppress(WriteConflict):
+            batch = _reread_all(op, collection, match, batch)
+            if batch:
+                delete_batch(op, collection, batch, MOST_OVERTAKEN)
+            return len(batch)
     deleted = 0
     for record in batch:
         deleted += _delete_latest(op, collection, match, record)
@@ -476,13 +542,27 @@ def _delete_all(op: OperationContext, collection: Collection, match: MatchExpres
 
 def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> int:
     for overtaken in range(_MAX_CONFLICTS):
-        current = _reread(op, collection, match, record)
-        if current is None:
-            return 0
         try:
-            delete_batch(op, collection, [current], overtaken)
+            if overtaken:
+                return 0 if _delete_at_once(op, collection, match, record, overtaken) is None else 1
+            current = _reread(op, collection, match, record)
+            if current is None:
+                return 0
+            delete_batch(op, collection, [current])
             return 1
         except WriteConflict as raised:
             conflict = raised
         await_transaction(op, conflict)
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
+
+
+def _delete_at_once(
+    op: OperationContext, collection: Collection, match: MatchExpression, record: Record, overtaken: int
+) -> Record | None:
+    """Deletes a record as it is now, which nobody changes in between, and returns it; None if it does not match any
+    more."""
+    with Undivided():
+        current = _reread(op, collection, match, record)
+        if current is not None:
+            delete_batch(op, collection, [current], overtaken)
+        return current

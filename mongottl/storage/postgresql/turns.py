@@ -32,6 +32,8 @@ class Turns:
         self.present: Final = present
         self.is_busy: Callable[[bool], bool] = _never
         self.is_own: Callable[[], bool] = _not_own
+        # Who may begin a unit, and has not yet done so.
+        self._granted: object = None
         # Those that wait to begin, and whether each may join the units that are to be committed.
         self._waiting: deque[tuple[Turn, bool]] = deque()
         # How many were woken and have not gone on yet.
@@ -91,9 +93,14 @@ class Turns:
                     self.wake_next()
                 raise
             self._woken -= 1
+        self._granted = present
         if not is_first and self._waiting:
             # Who was woken may end without having begun anything.
             self._waiter.at_end_of_step(self._wake_if_free)
+
+    def use(self) -> None:
+        """Called when a unit is begun, or others are committed: nobody may begin one by a turn that it had before."""
+        self._granted = None
 
     def _wake_if_free(self) -> None:
         if not self._is_taken(True):
@@ -133,9 +140,14 @@ class Turns:
         waiter.wait_turn(waiter.new_turn(), waiter.monotonic_s() + seconds, must_end=True)
 
     def hold(self) -> None:
-        """Has no unit but the caller's own begin, and nobody else hold, until `let_go` was called as often."""
-        self.wait(joins=False)
-        self._holder = self.present()
+        """Has no unit but the caller's own begin, and nobody else hold, until `let_go` was called as often.
+
+        Who is about to begin a unit does not wait here: what it has found out since it has its turn would not hold.
+        """
+        present = self.present()
+        if present is None or self._granted is not present:
+            self.wait(joins=False)
+        self._holder = present
         self._holds += 1
 
     def let_go(self) -> None:

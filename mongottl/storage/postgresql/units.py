@@ -242,6 +242,7 @@ class PostgresUnits:
             raise RuntimeError("units of work do not nest")
         if self.refusal:
             raise EngineUnavailable(self.refusal)
+        self._turns.use()
         unit.owner = self._turns.present()
         unit.state = _OPEN
         unit.kept_at = len(self._kept)
@@ -401,6 +402,7 @@ class PostgresUnits:
 
     def _commit_group(self) -> None:
         self._is_committing = True
+        self._turns.use()
         group = self._group
         try:
             if self._begun or self._kept:

@@ -253,3 +253,37 @@ def test_everything_survives_a_restart(tmp_path: Any) -> None:
             client.test.e.insert_one({"b": 1})
         server.clock.advance(3600)
         assert client.test.c.count_documents({}) == 0
+
+
+def test_a_database_is_empty_when_its_event_says_that_it_was_dropped(
+    server: mongottl.RunningServer, client: Client, database: Database[Documents]
+) -> None:
+    ended = threading.Event()
+
+    def insert() -> None:
+        with pymongo.MongoClient[Documents](server.uri) as own:
+            while not ended.is_set():
+                for name in ("a", "b", "c"):
+                    own[database.name][name].insert_one({})
+
+    present: set[str] = set()
+    left: list[set[str]] = []
+    inserting = [threading.Thread(target=insert) for _ in range(3)]
+    with client.watch([{"$match": {"ns.db": database.name}}]) as events:
+        for thread in inserting:
+            thread.start()
+        for _ in range(10):
+            client.drop_database(database.name)
+        ended.set()
+        for thread in inserting:
+            thread.join()
+        database.last.insert_one({})
+        while "last" not in present:
+            event = events.next()
+            if event["operationType"] == "insert":
+                present.add(event["ns"]["coll"])
+            elif event["operationType"] == "drop":
+                present.discard(event["ns"]["coll"])
+            elif event["operationType"] == "dropDatabase":
+                left.append(set(present))
+    assert left and not any(left)

@@ -8,6 +8,7 @@ import pytest
 from pymongo.database import Database
 
 import mongottl
+from tests.drivers.conftest import server_status
 from tests.waiting import until
 
 Documents = dict[str, Any]
@@ -70,3 +71,24 @@ def test_no_increment_is_lost(server: mongottl.RunningServer, points: Database[D
     validated = points.command("validate", "c")
     assert validated["valid"]
     assert validated["keysPerIndex"] == {"_id_": DOCUMENTS, "loc_2dsphere": DOCUMENTS, "n_1": DOCUMENTS}
+
+
+def test_updates_of_many_beside_each_other_are_repeated_once(
+    server: mongottl.RunningServer, client: "pymongo.MongoClient[Documents]", database: Database[Documents]
+) -> None:
+    database.c.insert_many([{"_id": i, "n": 0} for i in range(100)])
+    before = server_status(client)["mongottl"]["storage"]["rollbacks"]
+
+    def increment_all() -> None:
+        with pymongo.MongoClient[Documents](server.uri) as own:
+            for _ in range(5):
+                own[database.name].c.update_many({}, {"$inc": {"n": 1}})
+
+    updating = [threading.Thread(target=increment_all) for _ in range(4)]
+    for thread in updating:
+        thread.start()
+    for thread in updating:
+        thread.join()
+    assert database.c.distinct("n") == [20]
+    # Each at most once for each of its batches.
+    assert server_status(client)["mongottl"]["storage"]["rollbacks"] - before <= 100
