@@ -44,8 +44,20 @@ _INSERT_MANY: Final = Statement(
     (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
 )
 _IS_STORED: Final = (
-    "r.store = $1 AND r.rid = o.rid AND r.ts = o.ts AND r.ttl = o.ttl"
+    "r.store = $1 AND r.rid = ANY ($2) AND r.rid = o.rid AND r.ts = o.ts AND r.ttl = o.ttl"
     f" AND CASE WHEN octet_length(r.doc) > {_COMPARED_BYTES} THEN sha256(r.doc) ELSE r.doc END = o.doc"
+)
+_IS_THIS: Final = (
+    "store = $1 AND rid = $2 AND ts = $3 AND ttl = $4"
+    f" AND CASE WHEN octet_length(doc) > {_COMPARED_BYTES} THEN sha256(doc) ELSE doc END = $5"
+)
+_UPDATE: Final = Statement(
+    "update_record",
+    f"UPDATE records SET ts = $6, ttl = $7, doc = $8 WHERE {_IS_THIS} RETURNING 1",
+    (INT4, INT8, INT8, INT4, BYTEA, INT8, INT4, BYTEA),
+)
+_DELETE: Final = Statement(
+    "delete_record", f"DELETE FROM records WHERE {_IS_THIS} RETURNING 1", (INT4, INT8, INT8, INT4, BYTEA)
 )
 _UPDATE_MANY: Final = Statement(
     "update_records",
@@ -71,7 +83,8 @@ _FIND_WITHIN: Final = Statement(
     "find_records_within",
     "SELECT rid, doc, ts, ttl FROM (SELECT r.rid, r.doc, r.ts, r.ttl, u.place, coalesce(sum(octet_length(r.doc))"
     " OVER (ORDER BY u.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size"
-    " FROM unnest($2) WITH ORDINALITY AS u (rid, place) JOIN records r ON r.store = $1 AND r.rid = u.rid) AS found"
+    " FROM unnest($2) WITH ORDINALITY AS u (rid, place)"
+    " CROSS JOIN LATERAL (SELECT * FROM records WHERE store = $1 AND rid = u.rid OFFSET 0) AS r) AS found"
     " WHERE size < $3 ORDER BY place",
     (INT4, INT8_ARRAY, INT8),
 )
@@ -157,6 +170,9 @@ class PostgresRecordStore(RecordStore):
         return record_id
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
+        if len(old) == 1:
+            self.update_record(old[0], new[0])
+            return
         if not old:
             return
         units = self._access.units
@@ -174,6 +190,9 @@ class PostgresRecordStore(RecordStore):
         counters.size += sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
 
     def delete_records(self, records: list[Record]) -> None:
+        if len(records) == 1:
+            self.delete_record(records[0])
+            return
         if not records:
             return
         units = self._access.units
@@ -184,11 +203,28 @@ class PostgresRecordStore(RecordStore):
         counters.count -= len(records)
         counters.size -= sum([len(record[1]) for record in records])
 
+    def update_record(self, old: Record, new: Record) -> None:
+        units = self._access.units
+        units.require_unit()
+        if not units.ask(_UPDATE, *self._expected_one(old), int8(new[2]), int4(new[3]), new[1]):
+            raise units.conflict("a record has changed or is gone")
+        units.change(self.counters).size += len(new[1]) - len(old[1])
+
+    def delete_record(self, record: Record) -> None:
+        units = self._access.units
+        units.require_unit()
+        if not units.ask(_DELETE, *self._expected_one(record)):
+            raise units.conflict("a record has changed or is gone")
+        counters = units.change(self.counters)
+        counters.count -= 1
+        counters.size -= len(record[1])
+
+    def _expected_one(self, record: Record) -> tuple[bytes, ...]:
+        return self._store, int8(record[0]), int8(record[2]), int4(record[3]), _compared(record[1])
+
     def _expected(self, records: list[Record]) -> tuple[bytes, ...]:
         """The first parameters of a statement that changes records only as they are given."""
-        documents: list[bytes | None] = [
-            sha256(record[1]).digest() if len(record[1]) > _COMPARED_BYTES else record[1] for record in records
-        ]
+        documents: list[bytes | None] = [_compared(record[1]) for record in records]
         return (
             self._store,
             int8_array([record[0] for record in records]),
@@ -237,6 +273,11 @@ class PostgresRecordStore(RecordStore):
             _DUE_ENTRIES[index], self._store, int8(after[0]), int8(after[1]), int8(until_s), int8(limit)
         )
         return rows
+
+
+def _compared(document: bytes) -> bytes:
+    """By what a document is compared with the stored one."""
+    return sha256(document).digest() if len(document) > _COMPARED_BYTES else document
 
 
 def _place_of_last(record_ids: list[int], found: list[Record]) -> int:

@@ -44,6 +44,11 @@ def divided(key: bytes) -> tuple[bytes, bytes, bytes]:
     return key[:HEAD_BYTES], sha256(key).digest(), key[HEAD_BYTES:]
 
 
+# The record of an entry `e`, in the store of a parameter. `OFFSET 0` has PostgreSQL begin with the entries also where
+# it knows nothing of the tables yet: it would read all records of a store otherwise, and keep that plan.
+_RECORD: Final = "CROSS JOIN LATERAL (SELECT * FROM records WHERE store = ${} AND rid = e.rid OFFSET 0) AS r"
+
+
 class _Statements:
     """Those of one of the two tables."""
 
@@ -78,12 +83,13 @@ class _Statements:
         self.find = Statement(
             f"find_{table}",
             f"SELECT e.key || e.tail, e.rid FROM unnest($2, $3) WITH ORDINALITY AS u (key, hash, place)"
-            f" JOIN {table} e ON e.store = $1 AND e.key = u.key AND e.hash = u.hash ORDER BY u.place, e.rid",
+            f" CROSS JOIN LATERAL (SELECT * FROM {table} WHERE store = $1 AND key = u.key AND hash = u.hash OFFSET 0)"
+            " AS e ORDER BY u.place, e.rid",
             (INT4, BYTEA_ARRAY, BYTEA_ARRAY),
         )
         self.fetch = Statement(
             f"fetch_{table}",
-            f"SELECT r.rid, r.doc, r.ts, r.ttl FROM {table} e JOIN records r ON r.store = $2 AND r.rid = e.rid"
+            f"SELECT r.rid, r.doc, r.ts, r.ttl FROM {table} e {_RECORD.format(2)}"
             " WHERE e.store = $1 AND e.key = $3 AND e.hash = $4 ORDER BY e.rid LIMIT 1",
             (INT4, INT4, BYTEA, BYTEA),
         )
@@ -111,7 +117,7 @@ class _Statements:
                 f" row_number() OVER ({ordered}) AS place, coalesce(sum(octet_length(r.doc)) OVER ({ordered}"
                 " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size FROM"
                 f" (SELECT * FROM {table} e WHERE {where} {ordered} LIMIT $7) AS e"
-                " LEFT JOIN records r ON r.store = $8 AND r.rid = e.rid) AS found WHERE size < $9 ORDER BY place",
+                f" LEFT {_RECORD.format(8).removeprefix('CROSS ')} ON true) AS found WHERE size < $9 ORDER BY place",
                 (*types, INT4, INT8),
             )
 
