@@ -8,7 +8,10 @@ import atexit
 import os
 import uuid
 from functools import cache
+from typing import Final
 from urllib.parse import quote
+
+import pytest
 
 from mongottl.config import ServerConfig
 
@@ -19,6 +22,10 @@ _PRIVATE = "private"
 def is_wanted() -> bool:
     """Whether servers of tests keep their data in the store."""
     return bool(os.environ.get("MONGOTTL_TEST_STORE"))
+
+
+# For tests of `saveState`, `restoreState`, `resetState` and what needs them.
+needs_states: Final = pytest.mark.skipif(is_wanted(), reason="a store saves no states")
 
 
 @cache

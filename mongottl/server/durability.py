@@ -16,6 +16,7 @@ A full disk is logged once, and maintenance then repeated every second until the
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -39,6 +40,14 @@ _MICROS_PER_S: Final = 1_000_000
 
 # Makes a call that waits for the disk, and waits for its end while other tasks run.
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+# Makes a call of the engine, as an operation if that may have to wait: what it returns.
+RunOperation = Callable[[Callable[[], bool]], Awaitable[bool]]
+
+
+async def _run_here(call: Callable[[], bool]) -> bool:
+    return call()
 
 
 async def _run_in_thread(call: Callable[[], None]) -> None:
@@ -72,6 +81,8 @@ class Durability:
         self._holds = 0
         self.flush_times = Latency()
         self._written = trio.Event()
+        # How a call of the engine is made that may wait for a store over a network.
+        self.run_operation: RunOperation = _run_here
         # Whether the log says that the disk is full, and since when.
         self._full_logged = False
         self._full_logged_s = -FULL_DISK_LOG_S
@@ -167,7 +178,7 @@ class Durability:
 
     async def _flush_and_maintain(self) -> None:
         until_s = self._clock.monotonic_s() + FLUSH_INTERVAL_S
-        while not self.holds_writers and self._engine.drop_some(DROP_BATCH):
+        while not self.holds_writers and await self.run_operation(partial(self._engine.drop_some, DROP_BATCH)):
             await trio.lowlevel.checkpoint()
             if self._clock.monotonic_s() >= until_s:
                 self._written.set()  # the rest in the next round; a large collection takes many rounds

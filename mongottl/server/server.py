@@ -16,7 +16,7 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from itertools import chain
@@ -40,6 +40,7 @@ from mongottl.security import scram
 from mongottl.server.connection.task import Connection
 from mongottl.server.connection.tls import TlsConnection
 from mongottl.server.dispatch import Dispatcher
+from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor, run_script_janitor
@@ -209,6 +210,7 @@ class Server:
             self.engine.wait_by(waiter, waiter.present)
             set_undivided_guard(self.engine.undivided_guard())
             self.service.hooks.run_aside = waiter.run_aside
+            self.durability.run_operation = self._run_operation
             nursery.start_soon(waiter.run)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.shell.poller.resume_due)
@@ -224,6 +226,9 @@ class Server:
             nursery.start_soon(self._page.run)
         if self._certificate_site is not None:
             nursery.start_soon(self._certificate_site.run)
+
+    async def _run_operation(self, function: Callable[[], bool]) -> bool:
+        return await drive(self.service.stacks.begin(function), self.clock, self.durability, writes=False)
 
     @property
     def is_stopping(self) -> bool:

@@ -212,5 +212,5 @@ class StackWaiter(Waiter):
         finally:
             if state is not None:
                 state.waits_for = None
-        if operation is not None and not must_end:
+        if operation is not None and not must_end and not operation.was_ended:
             operation.check_interrupt()

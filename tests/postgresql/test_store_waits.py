@@ -251,7 +251,7 @@ class KilledOperation(OperationState):
 
     def check_interrupt(self) -> None:
         if self.killed:
-            raise CommandError(ErrorCode.Interrupted, self.why_killed)
+            raise self.ended_by(CommandError(ErrorCode.Interrupted, self.why_killed))
 
     def register(self) -> None:
         pass
@@ -284,6 +284,25 @@ def test_a_killed_operation_ends_while_it_waits(loop: Loop, connection: Connecti
     assert [failure.code for failure in failures] == [ErrorCode.Interrupted]
     assert operation.was_left
     assert loop.pool.statistics()["settled"] == 1
+
+
+def test_an_operation_that_was_ended_is_not_ended_again_while_it_cleans_up(loop: Loop) -> None:
+    operation = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
+    cleaned: list[int] = []
+
+    def work() -> None:
+        loop.stacks.carry(operation)
+        operation.kill()
+        try:
+            operation.check_interrupt()
+        except CommandError:
+            cleaned.append(len(loop.pool.read([ECHO.with_(b"")])))
+
+    async def main() -> None:
+        await loop.call(work)
+
+    loop.run(main)
+    assert cleaned == [1]
 
 
 def test_waits_block_where_no_operation_runs(loop: Loop) -> None:

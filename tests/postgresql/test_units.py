@@ -183,3 +183,17 @@ def test_an_operation_that_ends_while_it_waits_passes_on_its_turn(loop: Loop, en
     loop.run(main)
     assert ended == [ErrorCode.Interrupted]
     assert engine.record_store("records").count() == 1
+
+
+def test_the_size_is_found_aside_where_no_operation_runs(loop: Loop, engine: PostgresEngine) -> None:
+    sizes: list[int] = []
+
+    async def main() -> None:
+        blocked = loop.waiter.blocked
+        while not engine.statistics()["database_bytes"]:
+            await trio.sleep(0.001)
+        assert loop.waiter.blocked == blocked
+        sizes.append(await loop.call(lambda: engine.stored_bytes))
+
+    loop.run(main)
+    assert sizes[0] > 0

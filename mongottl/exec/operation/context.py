@@ -350,11 +350,11 @@ class OperationContext(OperationState):
         """Called between batches: MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600)."""
         limits = self.limits
         if limits.deadline_s > 0.0 and self.service.clock.monotonic_s() >= limits.deadline_s:
-            raise self._time_is_up(is_own_limit=True)
+            raise self.ended_by(self._time_is_up(is_own_limit=True))
         if limits.latest_ms > 0 and self.service.clock.now_ms() >= limits.latest_ms:
-            raise self._time_is_up(is_own_limit=False)
+            raise self.ended_by(self._time_is_up(is_own_limit=False))
         if self.killed:
-            raise CommandError(ErrorCode.Interrupted, self.why_killed)
+            raise self.ended_by(CommandError(ErrorCode.Interrupted, self.why_killed))
         service = self.service
         if service.stopping or 0.0 < service.stop_due_s <= service.clock.monotonic_s():
-            raise CommandError(ErrorCode.InterruptedAtShutdown, "interrupted at shutdown")
+            raise self.ended_by(CommandError(ErrorCode.InterruptedAtShutdown, "interrupted at shutdown"))

@@ -45,6 +45,7 @@ from mongottl.document.interrupt import (
     set_check,
     take_up_undivided,
 )
+from mongottl.errors import CommandError
 from mongottl.exec.running.steps import Flush, InThread, Step, Wait, WithoutWriters
 
 T = TypeVar("T")
@@ -95,10 +96,18 @@ class Interruptible:
     """What a stack knows of the operation that runs on it.
 
     was_left: whether it was left in the middle of a step, so that what it had read may have changed.
+    was_ended: whether `check_interrupt` has raised. From then on it only cleans up, and waits of the storage engine do
+    not end it once more.
     """
 
     def __init__(self) -> None:
         self.was_left = False
+        self.was_ended = False
+
+    def ended_by(self, error: CommandError) -> CommandError:
+        """Notes that this error ends it."""
+        self.was_ended = True
+        return error
 
     def check_interrupt(self) -> None:
         """Raises what ends the operation: MaxTimeMSExpired (50), Interrupted (11601), InterruptedAtShutdown (11600)."""

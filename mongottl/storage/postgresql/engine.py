@@ -5,6 +5,7 @@ them, and holds a lock in the database as long as it runs.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import Final
@@ -108,6 +109,9 @@ class PostgresEngine(StorageEngine, Access):
         # Numbers and kinds of dropped stores whose rows are still there.
         self._dropped: list[tuple[int, int]] = []
         self._last_store = 0
+        # What the tables took when they were last measured, and whether they are being measured aside.
+        self._stored_bytes = 0
+        self._is_measuring = False
         self._turns: Final = Turns(self._waiter, self._present)
         self.units = PostgresUnits(self._connect_writer, self._turns)
         try:
@@ -335,7 +339,24 @@ class PostgresEngine(StorageEngine, Access):
 
     @property
     def stored_bytes(self) -> int:
-        return int(self.read(_SIZE)[0][0])
+        """Outside of operations, as for the page, what was found when it was asked for last: the thread does not wait
+        for PostgreSQL there."""
+        if self._present() is not None:
+            self._measure()
+        elif not self._is_measuring:
+            self._is_measuring = True
+            self._waiter.run_aside(self._measure_aside)
+        return self._stored_bytes
+
+    def _measure(self) -> None:
+        self._stored_bytes = int(self.read(_SIZE)[0][0])
+
+    def _measure_aside(self) -> None:
+        try:
+            with suppress(EngineUnavailable):
+                self._measure()
+        finally:
+            self._is_measuring = False
 
     def statistics(self) -> dict[str, int]:
         return {

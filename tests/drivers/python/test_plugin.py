@@ -22,6 +22,7 @@ import mongottl
 from mongottl.clock import SystemClock
 from mongottl.errors import CommandError
 from mongottl.storage.interface import DataDirectoryError
+from tests.on_store import needs_states
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -166,6 +167,7 @@ def test_the_time_at_the_start(now: datetime | str) -> None:
         assert server.clock.frozen
 
 
+@needs_states
 def test_time_runs_until_the_first_command() -> None:
     """What a test reads of the machine's clock before its first command is not later than the server's time."""
     machine = SystemClock()
@@ -289,6 +291,7 @@ def test_a_server_in_an_event_loop(run: Callable[[Callable[[], Awaitable[None]]]
         run(main)
 
 
+@needs_states
 def test_an_error_of_a_block_precedes_one_of_its_end() -> None:
     with mongottl.start_server(dialect="cosmos") as server:
         for block in (server.unchanged, server.throttle):

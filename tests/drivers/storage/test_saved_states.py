@@ -16,7 +16,10 @@ from pymongo.operations import IndexModel
 import mongottl
 from mongottl.errors import CommandError
 from tests.drivers.wire_client import WireClient
+from tests.on_store import needs_states
 from tests.waiting import until
+
+pytestmark = needs_states
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]

@@ -15,6 +15,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 import mongottl
 from mongottl.server.web import exposition, metric_table
 from tests.drivers.web.requests import ask, basic
+from tests.on_store import needs_states
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -235,6 +236,7 @@ def test_cursors_streams_transactions_and_connections(server: mongottl.RunningSe
     assert head >= scrape.value("mongodb_mongod_replset_oplog_tail_timestamp") > 0
 
 
+@needs_states
 def test_a_restored_state_takes_no_counter_back(server: mongottl.RunningServer, client: Client) -> None:
     carts = client.shop.carts
     carts.create_index("_ts", expireAfterSeconds=10)
