@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 def print_first_line(server: "Server") -> None:
     """Prints that the server accepts connections, and the URI to paste."""
     config = server.config
-    where = f"data in {config.data_dir}" if config.data_dir else "data in memory"
+    where = f"data in {config.data_dir or config.store_shown() or 'memory'}"
     clock = ""
     if isinstance(server.clock, VirtualClock) and server.clock.unsettled:
         clock = ", clock stands still from the first command on"

@@ -4,6 +4,7 @@ A setting is a field of `ServerConfig`, declared once with all that is known of 
 are both parsed by `Setting.parse`; whatever a configuration comes from, `ServerConfig.validate` checks it.
 """
 
+import re
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Final
@@ -54,6 +55,8 @@ _NEEDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("web_host", ("web_port",)),
     ("certificate_port", ("tls_self_signed", "tls_cert")),
 )
+# A password in the URI of a store: after the user's name, or among its parameters.
+_PASSWORD: Final = re.compile(r"(://[^/?#@]*?:|[?&](?:ssl)?password=)[^@&#]*")
 # The user of `user` has a password in one of these, or is there already.
 _GIVE_USERS: Final = ("password_file", "password", "data_dir", "load")
 # Settings of which only one can be given.
@@ -377,6 +380,12 @@ class ServerConfig:
         if name == "auto":
             name = "memory" if self.data_dir is None else "sqlite"
         return f"{name}:{self.data_dir or ''}"
+
+    def store_shown(self) -> str | None:
+        """The setting `store` without passwords, as it may be shown; None without one."""
+        if self.store is None:
+            return None
+        return _PASSWORD.sub(r"\1***", self.store)
 
     def start_ms(self) -> int | None:
         """The clock's time at the start, in ms since 1970; None for the machine's. ValueError."""

@@ -180,6 +180,9 @@ class ForwardingEngine(StorageEngine):
     def unit_of_work(self) -> WriteUnitOfWork:
         return self.inner.unit_of_work()
 
+    def ping(self) -> None:
+        self.inner.ping()
+
     def hold_still(self) -> None:
         self.inner.hold_still()
 

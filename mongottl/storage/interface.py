@@ -519,6 +519,10 @@ class StorageEngine(ABC):
         waits here, never where the block is entered."""
         raise NotImplementedError
 
+    def ping(self) -> None:
+        """Asks what keeps the data for an answer; by default that needs none. StoreUnreachable after a second."""
+        return
+
     def hold_still(self) -> None:
         """Called by an operation before it reads what must not change until it lets others run: an engine that
         suspends has nobody else commit meanwhile. It may wait here. By default nobody else runs."""

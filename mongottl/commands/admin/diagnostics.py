@@ -135,11 +135,11 @@ def get_cmd_line_opts(op: OperationContext, request: GetCmdLineOptsRequest) -> R
         if value is True:
             argv.append(setting.option)
         elif value is not None and value is not False:
-            argv.extend([setting.option, str(value)])
+            argv.extend([setting.option, config.store_shown() if setting.field == "store" else str(value)])
     parsed: dict[str, Value] = {
         "net": {"bindIp": config.host, "port": config.port},
         "replication": {"replSet": config.replica_set},
-        "storage": {"dbPath": config.data_dir or ":memory:"},
+        "storage": {"dbPath": config.data_dir or config.store_shown() or ":memory:"},
     }
     if config.auth:
         parsed["security"] = {"authorization": "enabled"}

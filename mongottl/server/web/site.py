@@ -40,6 +40,7 @@ from mongottl.document.walk import get_value
 from mongottl.errors import ErrorCode
 from mongottl.exec.running.client import ClientInfo
 from mongottl.security.privileges import CLUSTER, Need
+from mongottl.server.driving import drive
 from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command
 from mongottl.server.web.documents import Documents
@@ -215,6 +216,12 @@ class Site:
             return text(503, "stopping")
         if self._shell.service.engine.failed:
             return text(503, "the storage engine has failed; the server has to be started again")
+        if self._shell.service.engine.suspends:
+            try:
+                asked = self._shell.service.stacks.begin(self._shell.service.engine.ping)
+                await drive(asked, self._shell.clock, self._shell.durability, writes=False)
+            except EngineUnavailable:
+                return text(503, "the store does not answer")
         return text(200, "ok")
 
     async def _metrics(self, request: Request, client: ClientInfo) -> Response:

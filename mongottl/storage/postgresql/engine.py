@@ -39,6 +39,8 @@ from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 _SCHEMA: Final = "mongottl"
 # Seconds between two attempts to get the lock of the server.
 _LOCK_EVERY_S: Final = 0.1
+# Seconds within which a database answers that is there.
+_PING_S: Final = 1.0
 # Seconds between two attempts to connect.
 _CONNECT_EVERY_S: Final = 0.1
 _STORES: Final = Statement("stores", "SELECT id, ident, kind, dropped, next_id, n, bytes FROM stores")
@@ -217,6 +219,17 @@ class PostgresEngine(StorageEngine, Access):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         return self.units.new_unit()
+
+    def ping(self) -> None:
+        try:
+            self._reading.ping(_PING_S)
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+
+    @property
+    def failed(self) -> bool:
+        """Whether another server has used the data, or it is unknown what was committed."""
+        return bool(self.units.refusal) and not self._closed
 
     def hold_still(self) -> None:
         self._turns.hold_still()

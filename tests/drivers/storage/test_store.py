@@ -56,6 +56,15 @@ def test_two_servers_do_not_share_a_schema(store: str) -> None:
         mongottl.start_server(store=store)
 
 
+def test_passwords_are_shown_nowhere(store: str) -> None:
+    secret = store.replace("://mongottl@", "://mongottl:secret@") + "&sslpassword=hidden"
+    with mongottl.start_server(store=secret) as server, Client(server.uri) as client:
+        shown = str(client.admin.command("getCmdLineOpts")) + str(client.admin.command("serverStatus"))
+        assert "mongottl:***@" in shown
+        assert "secret" not in shown and "hidden" not in shown
+        assert "secret" not in str(client.admin.command("getLog", "global"))
+
+
 def test_concurrent_increments_are_all_counted(store: str) -> None:
     with mongottl.start_server(store=store) as server, Client(server.uri) as client:
         counters = client.shop.counters

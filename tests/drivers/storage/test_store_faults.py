@@ -2,6 +2,8 @@
 
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +21,15 @@ pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missin
 
 Client = pymongo.MongoClient[dict[str, Any]]
 WRITERS = 6
+
+
+def is_ready(web_url: str) -> tuple[int, bytes]:
+    """What `/readyz` answers."""
+    try:
+        with urllib.request.urlopen(f"{web_url}readyz") as response:
+            return response.status, response.read().strip()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().strip()
 
 
 class Cluster:
@@ -193,19 +204,25 @@ def test_writes_go_on_after_restarts_of_the_database(cluster: Cluster) -> None:
 
 
 def test_a_database_that_is_away_is_an_error_that_drivers_repeat(cluster: Cluster) -> None:
-    with mongottl.start_server(store=cluster.store) as server, Client(server.uri, retryReads=False) as client:
+    with (
+        mongottl.start_server(store=cluster.store, web_port=0) as server,
+        Client(server.uri, retryReads=False) as client,
+    ):
+        assert server.web_url is not None
         shop = client.get_database("shop")
         shop.keys.insert_one({"_id": 1})
         cluster.stop()
         with pytest.raises(PyMongoError) as refused:
             shop.keys.find_one({"_id": 1})
         assert getattr(refused.value, "code", None) == 6
+        assert is_ready(server.web_url) == (503, b"the store does not answer")
         # Whoever does not need the data is answered meanwhile.
         assert client.admin.command("ping")["ok"] == 1
         cluster.start()
         until(lambda: shop.keys.find_one({"_id": 1}))
         shop.keys.insert_one({"_id": 2})
         assert shop.keys.count_documents({}) == 2
+        assert is_ready(server.web_url) == (200, b"ok")
 
 
 def test_a_server_that_has_lost_the_database_to_another_one_writes_nothing(cluster: Cluster) -> None:
