@@ -1,7 +1,7 @@
 """PostgreSQL ends connections, restarts, and is away, while clients write: what was acknowledged is there, once."""
 
+import contextlib
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pymongo.errors import PyMongoError
 
 import mongottl
 from tests import postgres
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -106,7 +106,6 @@ class Writers:
         except PyMongoError:
             with self._lock:
                 self.unknown_inserts.add(key)
-            time.sleep(0.01)
         else:
             with self._lock:
                 self.inserted.append(key)
@@ -118,7 +117,6 @@ class Writers:
         except PyMongoError:
             with self._lock:
                 self.unknown_increments += 1
-            time.sleep(0.01)
         else:
             assert done.modified_count == 1
             with self._lock:
@@ -132,16 +130,13 @@ class Writers:
             accounts.update_one({"_id": step % 4}, {"$inc": {"n": -1}}, session=session)
             accounts.update_one({"_id": (step + 1) % 4}, {"$inc": {"n": 1}}, session=session)
 
-        try:
-            with self.client.start_session() as session:
-                session.with_transaction(transfer)
-        except PyMongoError:
-            time.sleep(0.01)
+        with contextlib.suppress(PyMongoError), self.client.start_session() as session:
+            session.with_transaction(transfer)
 
     def wait_for_some(self, count: int = 20) -> None:
         """Returns when so many more writes were acknowledged."""
         for _ in range(count):
-            assert self.acknowledged.acquire(timeout=60), "writes do not go on"
+            assert self.acknowledged.acquire(timeout=PATIENCE_S), "writes do not go on"
 
     def stop(self) -> None:
         self.stopped.set()
