@@ -209,6 +209,8 @@ class IndexStage(PlanStage):
                     wider, self._position() if self._rest is None else self._rest._position()
                 )
         self._generation = collection.generation
+        if self._rest is not None:
+            self._rest._generation = collection.generation
 
     @abstractmethod
     def _position(self) -> tuple[bytes, int]:
@@ -411,6 +413,8 @@ class SkippingScan(IndexScan):
         records: list[Record] = []
         room_bytes = self._batch_bytes
         with Undivided():
+            if self._collection.generation != self._generation:
+                return []  # the index has got arrays while others were waited for: the next call catches up first
             store = op.recovery_unit.records(self._collection)
             data = op.recovery_unit.index(self._index)
             for _ in range(MAX_RANGES_PER_CALL):
@@ -479,6 +483,8 @@ class PointLookup(IndexStage):
         else:
             part = keys[start : start + self._size]
             with Undivided():  # the records still have these keys
+                if self._collection.generation != self._generation:
+                    return []
                 entries = data.find_exact(part)
                 records, taken = store.find_records([rid for _, rid in entries], self._batch_bytes)
             if taken < len(entries):

@@ -92,3 +92,28 @@ def test_updates_of_many_beside_each_other_are_repeated_once(
     assert database.c.distinct("n") == [20]
     # Each at most once for each of its batches.
     assert server_status(client)["mongottl"]["storage"]["rollbacks"] - before <= 100
+
+
+def test_an_index_scan_gives_each_document_once_while_arrays_come(
+    server: mongottl.RunningServer, client: "pymongo.MongoClient[Documents]", database: Database[Documents]
+) -> None:
+    ended = threading.Event()
+
+    def insert() -> None:
+        with pymongo.MongoClient[Documents](server.uri) as own:
+            for number in range(25):
+                collection = own[database.name][f"c{number}"]
+                collection.create_index([("t", 1), ("n", 1)])
+                collection.insert_one({"t": 1, "n": 0})
+                collection.insert_one({"t": [1, 2], "n": 1})
+            ended.set()
+
+    inserting = threading.Thread(target=insert)
+    inserting.start()
+    given: list[int] = []
+    while not ended.is_set():
+        for name in sorted(database.list_collection_names())[-2:]:
+            found = [document["_id"] for document in database[name].find({"t": {"$in": [1, 2]}})]
+            given.append(len(found) - len(set(found)))
+    inserting.join()
+    assert not any(given)
