@@ -138,6 +138,8 @@ class PostgresRecordStore(RecordStore):
         self._store: Final = int4(counters.store)
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
+        if len(records) == 1:
+            return [self.insert_record(*records[0])]
         if not records:
             return []
         units = self._access.units

@@ -72,7 +72,8 @@ class _Statements:
         self.remove = Statement(
             f"remove_{table}",
             f"DELETE FROM {table} e USING unnest($2, $3, $4) AS u (key, hash, rid)"
-            " WHERE e.store = $1 AND e.key = u.key AND e.hash = u.hash AND e.rid = u.rid",
+            # `ANY` keeps PostgreSQL from reading all entries of the store where it knows nothing of the table yet.
+            " WHERE e.store = $1 AND e.key = ANY ($2) AND e.key = u.key AND e.hash = u.hash AND e.rid = u.rid",
             (INT4, BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY),
         )
         self.remove_one = Statement(
@@ -137,6 +138,9 @@ class PostgresSortedData(SortedDataInterface):
     def insert(self, entries: list[KeyEntry]) -> None:
         units = self._access.units
         units.require_unit()
+        if len(entries) == 1:
+            self.insert_one(*entries[0])
+            return
         if not entries:
             return
         # A statement that inserts a key twice does not know which of both is the first.
@@ -192,7 +196,9 @@ class PostgresSortedData(SortedDataInterface):
 
     def remove(self, entries: list[KeyEntry]) -> None:
         self._access.units.require_unit()
-        if entries:
+        if len(entries) == 1:
+            self.remove_one(*entries[0])
+        elif entries:
             rows = [divided(key) for key, _ in entries]
             self._access.units.write(
                 self._statements.remove,
