@@ -44,7 +44,7 @@ import math
 from decimal import Decimal
 from typing import Final
 
-from librt.strings import BytesWriter, read_f64_le, read_i32_le, read_i64_le, write_f64_be, write_i64_be
+from librt.strings import BytesWriter, read_f64_le, read_i32_le, read_i64_le, write_f64_be
 from mypy_extensions import i64, u8
 
 from mongottl.document.build import encode
@@ -136,9 +136,7 @@ _CLASS_BEYOND_DOUBLE: Final = 11
 
 # Longer texts are escaped as a whole, which takes a text of 16 MB milliseconds; shorter ones byte by byte.
 _LONG_TEXT: Final = 64
-_TWO_55: Final[i64] = 2**55
-_TWO_56: Final[i64] = 2**56
-_FRACTION_UNITS: Final = 2.0**55  # in which fractions are written
+_TWO_55: Final = 36028797018963968.0
 _INT64_LIMIT: Final = 2**63
 _COEFFICIENT_BITS: Final = 2**113 - 1
 _COEFFICIENT_LIMIT: Final = 10**34
@@ -178,14 +176,6 @@ def _invert(writer: BytesWriter, start: i64) -> None:
     while start < end:
         writer[start] = writer[start] ^ 0xFF
         start += 1
-
-
-def _write_seven_bytes(writer: BytesWriter, number: i64) -> None:
-    """0 <= number < 2**56, big-endian: as the upper bytes of an i64, of which the last one is cut off."""
-    if number >= _TWO_55:
-        number -= _TWO_56  # so that it stays an i64 that is shifted, also where integers have any length
-    write_i64_be(writer, number << 8)
-    writer.truncate(i64(len(writer)) - 1)
 
 
 def _write_big_endian(writer: BytesWriter, number: i64, size: i64) -> None:
@@ -251,7 +241,7 @@ def _write_double(writer: BytesWriter, number: float) -> None:
             _write_integer_part(writer, whole, negative, 0)
         else:
             _write_integer_part(writer, whole, negative, 1)
-            _write_seven_bytes(writer, i64(int(fraction * _FRACTION_UNITS)) << 1)
+            _write_big_endian(writer, i64(int(fraction * _TWO_55)) << 1, 7)
     elif magnitude < 1.0:
         writer.append(u8(_ZERO - _CLASS_BELOW_ONE if negative else _ZERO + _CLASS_BELOW_ONE))
         _write_double_bits(writer, magnitude, 0)
@@ -298,7 +288,7 @@ def _write_decimal(writer: BytesWriter, bid: bytes) -> None:
         fraction, rest_of_fraction = divmod(rest << 55, scale)
         inexact = 0 if rest_of_fraction == 0 else 1
         if rest != 0:
-            _write_seven_bytes(writer, i64(fraction << 1) | inexact)
+            _write_big_endian(writer, i64(fraction << 1) | inexact, 7)
     else:
         inexact = _write_decimal_as_double(writer, Decimal(f"{coefficient}E{exponent}"), negative)
     if inexact == 1:
@@ -450,7 +440,7 @@ def _write_list(
 
 def _write_date(writer: BytesWriter, ms: i64) -> None:
     start: i64 = i64(len(writer))
-    write_i64_be(writer, ms)
+    _write_big_endian(writer, ms, 8)
     writer[start] = writer[start] ^ 0x80
 
 
@@ -531,7 +521,7 @@ def write_raw(writer: BytesWriter, buf: bytes, type_code: i64, pos: i64, collati
         _write_nested(writer, buf, type_code, pos, MAX_LEVELS, collation)
     elif type_code == TIMESTAMP:
         writer.append(_TIMESTAMP)
-        write_i64_be(writer, read_i64_le(buf, pos))
+        _write_big_endian(writer, read_i64_le(buf, pos), 8)
     elif type_code == DECIMAL128:
         _write_decimal(writer, buf[pos : pos + 16])
     else:
