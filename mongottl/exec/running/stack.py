@@ -280,8 +280,11 @@ class Stack:
 
     def free_all(self) -> None:
         """Frees what the operation has let go, when it has ended; others run meanwhile. If it is given up, the next
-        operation does so."""
-        if self._is_abandoned or not free_some():
+        operation does so.
+
+        One that has hosted others is not left for that: who goes on with it would take the rest for one of theirs.
+        """
+        if self._is_abandoned or not free_some() or self.hosts:
             return
         if self.operation is not None:
             self.operation = None

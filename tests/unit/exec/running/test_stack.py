@@ -283,6 +283,26 @@ def test_a_server_is_freed_with_the_stacks_that_it_has_used() -> None:
     assert services() == before
 
 
+def test_a_host_is_not_left_to_free_what_its_operations_have_let_go(stacks: Stacks) -> None:
+    """The steps that it returns are those of an operation, which its caller goes on with."""
+    replies: list[int] = []
+
+    def answer(first: int, second: int) -> int:
+        LongList([bytes(1) for _ in range(300_000)])
+        return first + second
+
+    def host() -> None:
+        for number in range(3):
+            reply = stacks.call(answer, number, 1)
+            assert isinstance(reply, int)
+            replies.append(reply)
+
+    assert stacks.host(host) is None
+    assert replies == [1, 2, 3]
+    while free_some():
+        pass
+
+
 def test_stacks_are_used_again(stacks: Stacks) -> None:
     used: set[int] = set()
 
