@@ -334,10 +334,10 @@ class IndexScan(IndexStage):
         room_bytes = self._batch_bytes
         generation = self._collection.generation
         while range_index < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
-            if self._collection.generation != generation:
-                break  # others have run: the ranges may have to be wider
             rows, more = data.scan_fetch(store, ranges[range_index], at.after, size - len(found), room_bytes)
             visits += 1
+            if self._collection.generation != generation:
+                break  # others have run: what was read may be of an index that has got arrays, and is read again
             if found:
                 found.extend(rows)
             else:

@@ -94,9 +94,16 @@ class Turns:
                 raise
             self._woken -= 1
         self._granted = present
+        if present is not None:
+            self._waiter.at_end_of_step(self._forget)
         if not is_first and self._waiting:
             # Who was woken may end without having begun anything.
             self._waiter.at_end_of_step(self._wake_if_free)
+
+    def _forget(self) -> None:
+        """A turn is lost with the step in which it was got."""
+        if self._granted is self.present():
+            self._granted = None
 
     def use(self) -> None:
         """Called when a unit is begun, or others are committed: nobody may begin one by a turn that it had before."""

@@ -9,7 +9,6 @@ from pymongo.database import Database
 
 import mongottl
 from tests.drivers.conftest import server_status
-from tests.on_store import is_wanted
 from tests.waiting import until
 
 Documents = dict[str, Any]
@@ -95,7 +94,6 @@ def test_updates_of_many_beside_each_other_are_repeated_once(
     assert server_status(client)["mongottl"]["storage"]["rollbacks"] - before <= 100
 
 
-@pytest.mark.skipif(is_wanted(), reason="a scan that begins while the first array comes may still give it twice there")
 def test_an_index_scan_gives_each_document_once_while_arrays_come(
     server: mongottl.RunningServer, client: "pymongo.MongoClient[Documents]", database: Database[Documents]
 ) -> None:
