@@ -3,7 +3,8 @@
     engine            stores, catalog entries, units of work; registered as "postgresql"
       ├─ records      record stores, in the table `records`
       ├─ sorted_data  sorted data, in the tables `entries` and `unique_entries`
-      ├─ units        the unit of work: a transaction of the one connection that writes
+      ├─ units        units of work, which the one connection that writes commits together
+      │    └─ turns   who may begin one, or hold others off
       ├─ access       how these reach the database
       │
       ├─ pool             at most 16 connections in turn, those of transactions; reconnects, repeats within a time
