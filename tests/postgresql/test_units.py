@@ -11,11 +11,13 @@ from mongottl.exec.running.client import ClientInfo
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, StorageError, WriteConflict
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.engine import PostgresEngine
+from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.statements import Statement
 from tests.postgresql.test_store_waits import KilledOperation, Loop
 
 NAP = Statement("nap", "SELECT pg_sleep(0.15)")
+DIVISION = Statement("division", "SELECT 1 / 0")
 END = Statement("end_session", "SELECT pg_terminate_backend(pg_backend_pid())")
 
 
@@ -197,3 +199,20 @@ def test_the_size_is_found_aside_where_no_operation_runs(loop: Loop, engine: Pos
 
     loop.run(main)
     assert sizes[0] > 0
+
+
+def test_units_that_are_rolled_back_instead_of_committed_have_failed(engine: PostgresEngine) -> None:
+    """As where a statement has failed that nobody asked about."""
+    store = engine.record_store("records")
+    with pytest.raises(EngineUnavailable, match="aborted"), engine.unit_of_work() as unit:
+        store.insert_record(b"one", 1, 0)
+        assert store.scan(0, 5)[0] == [(1, b"one", 1, 0)]
+        connection = engine.units._connection
+        assert connection is not None
+        with pytest.raises(StoreFailure):
+            connection.run_one(DIVISION.with_())
+        unit.commit()
+    assert store.scan(0, 5)[0] == []
+    assert store.count() == 0
+    insert(engine)
+    assert store.count() == 1

@@ -80,6 +80,12 @@ class Answer:
         number: int | None = self._result.command_tuples
         return number or 0
 
+    @property
+    def tag(self) -> bytes:
+        """What the server says that it has done, such as b"COMMIT"; empty for nothing."""
+        tag: bytes | None = self._result.command_status
+        return tag or b""
+
     def rows(self) -> list[tuple[Any, ...]]:
         """The returned rows: int8 as int, bytea as bytes, text as str, NULL as None."""
         result = self._result

@@ -30,7 +30,7 @@ from mongottl.storage.interface import (
     WriteUnitOfWork,
 )
 from mongottl.storage.postgresql.connection import Connection
-from mongottl.storage.postgresql.failures import BUSY, CONFLICT, FULL, GONE, LOCKED, READ_ONLY, StoreFailure
+from mongottl.storage.postgresql.failures import BUSY, CONFLICT, FULL, GONE, LOCKED, READ_ONLY, UNEXPECTED, StoreFailure
 from mongottl.storage.postgresql.statements import INT4, INT8, Answer, Call, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
 
@@ -412,7 +412,9 @@ class PostgresUnits:
                 if not self._has_inserted():
                     self._kept.append((_NUMBER, (int8(self._next_number),)))
                 try:
-                    self._exchange([(_COMMIT, ())])
+                    if self._exchange([(_COMMIT, ())])[-1].tag != b"COMMIT":
+                        # So PostgreSQL answers where a statement before has failed.
+                        raise StoreFailure(UNEXPECTED, "the units were rolled back instead of committed")
                 except StoreFailure as failure:
                     if not failure.may_be_committed:
                         self._abort(engine_error(failure), failure.kind in AWAY)
