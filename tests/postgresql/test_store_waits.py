@@ -11,11 +11,13 @@ import trio
 import trio.testing
 
 from mongottl.clock import SystemClock
+from mongottl.commands import COMMANDS
 from mongottl.document.interrupt import Undivided, in_undivided
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.sent_command import SentCommand
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Stacks, Steps, StepTimes
-from mongottl.exec.running.state import OperationState
 from mongottl.server.driving import drive, perform
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
@@ -29,6 +31,7 @@ from mongottl.storage.postgresql.local_cluster import LocalCluster, stop_cluster
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Statement, int4, int8
 from tests import postgres
+from tests.running import Running
 from tests.waiting import PATIENCE_S
 
 ADD = Statement("add", "INSERT INTO numbers VALUES ($1, $2)", (INT8, BYTEA))
@@ -246,22 +249,17 @@ def test_operations_go_on_over_restarts_of_the_server(
     assert connect_to(own_cluster.uri).run_one(SUM.with_()).rows() == [(1000, sum(range(1000)))]
 
 
-class KilledOperation(OperationState):
-    """An operation with a time limit of its own."""
-
-    def check_interrupt(self) -> None:
-        if self.killed:
-            raise self.ended_by(CommandError(ErrorCode.Interrupted, self.why_killed))
-
-    def register(self) -> None:
-        pass
-
-    def may_leave_evaluations(self) -> bool:
-        return False
+def new_operation() -> OperationContext:
+    """An operation that others can kill."""
+    service = Running().service
+    service.describe_operation = lambda op: service.operations.begin(op, b"", "command", 0.0)
+    op = OperationContext(service, ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test")
+    op.command = SentCommand(COMMANDS["ping"])
+    return op
 
 
 def test_a_killed_operation_ends_while_it_waits(loop: Loop, connection: Connection) -> None:
-    operation = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
+    operation = new_operation()
     failures: list[CommandError] = []
 
     def work() -> None:
@@ -287,7 +285,7 @@ def test_a_killed_operation_ends_while_it_waits(loop: Loop, connection: Connecti
 
 
 def test_an_operation_that_was_ended_is_not_ended_again_while_it_cleans_up(loop: Loop) -> None:
-    operation = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
+    operation = new_operation()
     cleaned: list[int] = []
 
     def work() -> None:

@@ -7,14 +7,13 @@ import pytest
 import trio
 
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.running.client import ClientInfo
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, StorageError, WriteConflict
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.statements import Statement
-from tests.postgresql.test_store_waits import KilledOperation, Loop
+from tests.postgresql.test_store_waits import Loop, new_operation
 
 NAP = Statement("nap", "SELECT pg_sleep(0.15)")
 DIVISION = Statement("division", "SELECT 1 / 0")
@@ -162,7 +161,7 @@ def test_nobody_joins_outside_of_operations(loop: Loop, engine: PostgresEngine) 
 
 
 def test_an_operation_that_ends_while_it_waits_passes_on_its_turn(loop: Loop, engine: PostgresEngine) -> None:
-    killed = KilledOperation(ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test", 0)
+    killed = new_operation()
     ended: list[int] = []
 
     def wait_in_vain() -> None:

@@ -152,9 +152,12 @@ def _takes_large_document(op: OperationContext, collection: Collection | None, d
 
 def check_size(op: OperationContext, collection: Collection, document: bytes) -> None:
     """BSONObjectTooLarge (10334) for a document beyond 16 MiB, Overflow (15) beyond 180 levels; or the errors
-    of the dialect."""
-    if len(document) > op.service.bounds.deep_bytes:
-        _check_levels(op, document)
+    of the dialect.
+
+    Also a short document is walked: what an update takes over from a damaged one, which an older folder has without a
+    checksum, would be stored with a checksum that is right.
+    """
+    _check_levels(op, document)
     if len(document) > op.service.bounds.max_document_bytes and not _takes_large_document(op, collection, document):
         text = (
             f"BSONObj size: {len(document)} (0x{len(document):X}) is invalid. Size must be between 0 and"
