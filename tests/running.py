@@ -17,6 +17,8 @@ from mongottl.config import ServerConfig
 from mongottl.document.build import encode
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.sent_command import SentCommand
+from mongottl.exec.operation.session_statement import IN_TRANSACTION
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.service.service import ServiceContext
@@ -172,3 +174,14 @@ def _decoded(reply: Any) -> Document:
     decoded: Document = bson.decode(raw, _ANY_TEXT)
     decoded.pop("ok", None)
     return decoded
+
+
+def new_operation(in_transaction: bool = False) -> OperationContext:
+    """An operation that others can see and kill."""
+    service = Running().service
+    service.describe_operation = lambda op: service.operations.begin(op, b"", "command", 0.0)
+    op = OperationContext(service, ClientInfo(1, "localhost:27017", "localhost:1"), "test")
+    op.command = SentCommand(COMMANDS["ping"])
+    if in_transaction:
+        op.session = IN_TRANSACTION
+    return op

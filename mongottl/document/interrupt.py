@@ -203,12 +203,12 @@ def set_aside_undivided() -> int:
     Only where a storage engine waits for its answer: what it is waited for within such a block must bear that others
     run.
     """
-    return _undivided.pop(threading.get_ident(), 0)
+    return _undivided.pop(_ident(), 0)
 
 
 def take_up_undivided(blocks: int) -> None:
     if blocks:
-        _undivided[threading.get_ident()] = blocks
+        _undivided[_ident()] = blocks
 
 
 def in_undivided() -> bool:
@@ -245,9 +245,9 @@ _guards: Final[dict[int, UndividedGuard]] = {}
 def set_undivided_guard(guard: UndividedGuard | None) -> None:
     """Sets the guard of the blocks on this thread."""
     if guard is None:
-        _guards.pop(threading.get_ident(), None)
+        _guards.pop(_ident(), None)
     else:
-        _guards[threading.get_ident()] = guard
+        _guards[_ident()] = guard
 
 
 class Undivided:
@@ -259,7 +259,7 @@ class Undivided:
 
     def __enter__(self) -> None:
         if _guards:
-            guard = _guards.get(threading.get_ident())
+            guard = _guards.get(_ident())
             if guard is not None:
                 guard.begin()
                 self._guard = guard

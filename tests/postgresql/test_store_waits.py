@@ -11,12 +11,8 @@ import trio
 import trio.testing
 
 from mongottl.clock import SystemClock
-from mongottl.commands import COMMANDS
 from mongottl.document.interrupt import Undivided, in_undivided
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.sent_command import SentCommand
-from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Stacks, Steps, StepTimes
 from mongottl.server.driving import drive, perform
 from mongottl.server.durability import Durability
@@ -31,7 +27,7 @@ from mongottl.storage.postgresql.local_cluster import LocalCluster, stop_cluster
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Statement, int4, int8
 from tests import postgres
-from tests.running import Running
+from tests.running import new_operation
 from tests.waiting import PATIENCE_S
 
 ADD = Statement("add", "INSERT INTO numbers VALUES ($1, $2)", (INT8, BYTEA))
@@ -247,15 +243,6 @@ def test_operations_go_on_over_restarts_of_the_server(
     loop.poller.close()
     assert statistics["lost"] > 0
     assert connect_to(own_cluster.uri).run_one(SUM.with_()).rows() == [(1000, sum(range(1000)))]
-
-
-def new_operation() -> OperationContext:
-    """An operation that others can kill."""
-    service = Running().service
-    service.describe_operation = lambda op: service.operations.begin(op, b"", "command", 0.0)
-    op = OperationContext(service, ClientInfo(1, "127.0.0.1:1", "127.0.0.1:2"), "test")
-    op.command = SentCommand(COMMANDS["ping"])
-    return op
 
 
 def test_a_killed_operation_ends_while_it_waits(loop: Loop, connection: Connection) -> None:

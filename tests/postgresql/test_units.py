@@ -13,7 +13,8 @@ from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.statements import Statement
-from tests.postgresql.test_store_waits import Loop, new_operation
+from tests.postgresql.test_store_waits import Loop
+from tests.running import new_operation
 
 NAP = Statement("nap", "SELECT pg_sleep(0.15)")
 DIVISION = Statement("division", "SELECT 1 / 0")

@@ -7,7 +7,6 @@ them, and holds a lock in the database as long as it runs.
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from hashlib import sha256
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -29,7 +28,7 @@ from mongottl.storage.postgresql.failures import BUSY, REFUSED, StoreFailure
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
 from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
-from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQUE, prepare_schema
+from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQUE, lock_number, prepare_schema
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
@@ -171,7 +170,7 @@ class PostgresEngine(StorageEngine, Access):
     def _lock(self, connection: Connection) -> None:
         """Waits for a lock that the server's own last connection has: it ends when PostgreSQL notices its end."""
         until_s = self._waiter.monotonic_s() + (TIMEOUT_S if self.units.epoch else 0.0)
-        number = int8(_lock_key(self._settings.schema))
+        number = int8(lock_number(f"mongottl {self._settings.schema}"))
         while not connection.run_one((_LOCK, (number,))).value():
             if self._waiter.monotonic_s() >= until_s:
                 raise StoreFailure(BUSY, f"the schema {self._settings.schema} is in use by another server")
@@ -386,11 +385,6 @@ class PostgresEngine(StorageEngine, Access):
         self._reading.close()
         if self._at_close is not None:
             self._at_close()
-
-
-def _lock_key(schema: str) -> int:
-    """The number of the lock of a schema's one server."""
-    return int.from_bytes(sha256(encode_text(f"mongottl {schema}")).digest()[:8], "big", signed=True)
 
 
 @storage_engine("postgres")

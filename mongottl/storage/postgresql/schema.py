@@ -130,7 +130,8 @@ def prepare_schema(connection: Connection, schema: str) -> bool:
         return False
     try:
         # One makes them, others wait for that and look again.
-        connection.run([_BEGIN.with_(), _PATIENT.with_(), _LOCK.with_(int8(lock_number(schema)))], must_end=True)
+        number = int8(lock_number(f"mongottl schema {schema}"))
+        connection.run([_BEGIN.with_(), _PATIENT.with_(), _LOCK.with_(number)], must_end=True)
         place = Place(connection, schema)
         if place.has_tables:
             connection.run([_ROLLBACK.with_()], must_end=True)
@@ -254,7 +255,6 @@ def _creation(schema: str, is_there: bool) -> list[Call]:
     return [Statement(f"schema_{number}", sql).with_() for number, sql in enumerate(made)]
 
 
-def lock_number(schema: str) -> int:
-    """The number of the advisory lock under which the tables of a schema are made."""
-    digest = hashlib.sha256(b"mongottl schema " + encode_text(schema)).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
+def lock_number(name: str) -> int:
+    """The number of the advisory lock of this name."""
+    return int.from_bytes(hashlib.sha256(encode_text(name)).digest()[:8], "big", signed=True)

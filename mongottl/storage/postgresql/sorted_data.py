@@ -46,7 +46,7 @@ def divided(key: bytes) -> tuple[bytes, bytes, bytes]:
 
 # The record of an entry `e`, in the store of a parameter. `OFFSET 0` has PostgreSQL begin with the entries also where
 # it knows nothing of the tables yet: it would read all records of a store otherwise, and keep that plan.
-_RECORD: Final = "CROSS JOIN LATERAL (SELECT * FROM records WHERE store = ${} AND rid = e.rid OFFSET 0) AS r"
+_RECORD: Final = "JOIN LATERAL (SELECT * FROM records WHERE store = ${} AND rid = e.rid OFFSET 0) AS r"
 
 
 class _Statements:
@@ -56,17 +56,18 @@ class _Statements:
         table = _TABLES[unique]
         columns = "place, store, key, hash, rid, tail"
         rows = "unnest($2, $3, $4, $5) AS u (key, hash, rid, tail)"
+        # Only of a unique one it matters which entries were there before.
         conflict = "store, key, hash, place" if unique else "store, key, hash, rid, place"
         self.insert = Statement(
             f"insert_{table}",
             f"INSERT INTO {table} ({columns}) SELECT 0, $1, u.key, u.hash, u.rid, u.tail FROM {rows}"
-            f" ON CONFLICT ({conflict}) DO NOTHING RETURNING key, hash",
+            f" ON CONFLICT ({conflict}) DO NOTHING{' RETURNING key, hash' if unique else ''}",
             (INT4, BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY),
         )
         self.insert_one = Statement(
             f"insert_one_{table}",
             f"INSERT INTO {table} ({columns}) VALUES (0, $1, $2, $3, $4, $5) ON CONFLICT ({conflict}) DO NOTHING"
-            " RETURNING rid",
+            f"{' RETURNING rid' if unique else ''}",
             (INT4, BYTEA, BYTEA, INT8, BYTEA),
         )
         self.remove = Statement(
@@ -90,7 +91,7 @@ class _Statements:
         )
         self.fetch = Statement(
             f"fetch_{table}",
-            f"SELECT r.rid, r.doc, r.ts, r.ttl FROM {table} e {_RECORD.format(2)}"
+            f"SELECT r.rid, r.doc, r.ts, r.ttl FROM {table} e CROSS {_RECORD.format(2)}"
             " WHERE e.store = $1 AND e.key = $3 AND e.hash = $4 ORDER BY e.rid LIMIT 1",
             (INT4, INT4, BYTEA, BYTEA),
         )
@@ -100,7 +101,6 @@ class _Statements:
             f"count_{table}", f"SELECT count(*) FROM {table} e WHERE {within}", (INT4, BYTEA, BYTEA, BYTEA, BYTEA)
         )
         self.scan: dict[bool, Statement] = {}
-        self.entry_at: Statement
         self.scan_fetch: dict[bool, Statement] = {}
         for forward, compared, order in ((True, ">", "ASC"), (False, "<", "DESC")):
             end = "(e.key, e.tail) < ($5, $6)" if forward else "(e.key, e.tail) >= ($5, $6)"
@@ -118,7 +118,7 @@ class _Statements:
                 f" row_number() OVER ({ordered}) AS place, coalesce(sum(octet_length(r.doc)) OVER ({ordered}"
                 " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size FROM"
                 f" (SELECT * FROM {table} e WHERE {where} {ordered} LIMIT $7) AS e"
-                f" LEFT {_RECORD.format(8).removeprefix('CROSS ')} ON true) AS found WHERE size < $9 ORDER BY place",
+                f" LEFT {_RECORD.format(8)} ON true) AS found WHERE size < $9 ORDER BY place",
                 (*types, INT4, INT8),
             )
 

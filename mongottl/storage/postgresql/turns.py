@@ -94,8 +94,7 @@ class Turns:
                 raise
             self._woken -= 1
         self._granted = present
-        if present is not None:
-            self._waiter.at_end_of_step(self._forget)
+        self._waiter.at_end_of_step(self._forget)
         if not is_first and self._waiting:
             # Who was woken may end without having begun anything.
             self._waiter.at_end_of_step(self._wake_if_free)

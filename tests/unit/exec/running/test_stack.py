@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mongottl.commands import COMMANDS
 from mongottl.document.freeing import LongList, free_some
 from mongottl.document.interrupt import (
     CHECK_EVERY_S,
@@ -18,14 +17,11 @@ from mongottl.document.interrupt import (
 )
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.sent_command import SentCommand
-from mongottl.exec.operation.session_statement import IN_TRANSACTION
-from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.operation_scripts import OperationScripts
 from mongottl.exec.running.stack import LEFT_AFTER_S, TOGETHER_S, NeedsStack, Stacks, Steps, StepTimes
 from mongottl.exec.running.steps import InThread, Wait, WithoutWriters
 from mongottl.exec.service.service import ServiceContext
-from tests.running import Running
+from tests.running import Running, new_operation
 
 T = TypeVar("T")
 
@@ -38,17 +34,6 @@ class Elapsed:
 
     def read(self) -> float:
         return self.now_s
-
-
-def new_operation(in_transaction: bool = False) -> OperationContext:
-    """An operation that others can see."""
-    service = Running().service
-    service.describe_operation = lambda op: service.operations.begin(op, b"", "command", 0.0)
-    op = OperationContext(service, ClientInfo(1, "localhost:27017", "localhost:1"), "test")
-    op.command = SentCommand(COMMANDS["ping"])
-    if in_transaction:
-        op.session = IN_TRANSACTION
-    return op
 
 
 def registered(op: OperationContext) -> int:
