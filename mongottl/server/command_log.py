@@ -54,8 +54,8 @@ class CommandLog:
 
     def refused_statements(self, spec: CommandSpec, op: OperationContext) -> None:
         """Logs what can be done about the statements of a command that were refused."""
-        for place, advice in op.profile.statement_advice.items():
-            entry = op.profile.statement_errors[place]
+        for place, advice in op.profile.statement_errors.advice.items():
+            entry = op.profile.statement_errors.entries[place]
             assert isinstance(entry, dict)
             self.refused(Refusal(spec.name, op.used_namespace, int(str(entry["code"])), advice), op.client)
 

@@ -204,7 +204,7 @@ class Dispatcher:
     def _run(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bytes:
         service = self.service
         if service.profiler.attentive or service.observation is not None:
-            op.profile.began_s = service.clock.monotonic_s()
+            op.begin_profile()
         concern = self._admission.check(spec, request, generic, op)
         fail_point: FailCommand | None = None
         if service.fail_points.fails_commands():

@@ -76,9 +76,9 @@ class Replies:
         check_size(reply)
         if self._service.observation is not None:
             self._service.observation.record(spec.name, op.working_micros())
-            if op.profile.statement_errors:
+            if op.profile.statement_errors.entries:
                 _note_statement_errors(self._service.observation, spec, op)
-        if op.profile.statement_advice:
+        if op.profile.statement_errors.advice:
             self._lines.refused_statements(spec, op)
         profiler = self._service.profiler
         if op.profile.used_micros >= profiler.slow_micros or profiler.attentive:
@@ -170,12 +170,12 @@ class Replies:
 
 
 def _note_statement_errors(observation: Observation, spec: CommandSpec, op: OperationContext) -> None:
-    advice = op.profile.statement_advice
-    for place, entry in enumerate(op.profile.statement_errors):
+    errors = op.profile.statement_errors
+    for place, entry in enumerate(errors.entries):
         if isinstance(entry, dict) and isinstance(entry.get("code"), int):
             text = str(entry.get("errmsg", ""))
             observation.record_statement_error(
-                spec.name, op.used_namespace, int(entry["code"]), text, advice.get(place, "")
+                spec.name, op.used_namespace, int(entry["code"]), text, errors.advice.get(place, "")
             )
 
 

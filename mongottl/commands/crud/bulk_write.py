@@ -61,6 +61,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
+from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.oplog.statements import Executed
 from mongottl.security.privileges import INSERT, REMOVE, UPDATE, Need
@@ -272,12 +273,12 @@ def _run(
                     index += 1
                 end = index + write.count_new(index, end - index)
             if index < end:
-                op.note_statements(index, end)
+                begin_statements(op, index, end)
                 uuid = uuids[operation.namespace_index]
                 _insert(op, name, uuid, operations[index:end], index, request.ordered, outcome)
             index = end
         else:
-            op.note_statements(index, index + 1)
+            begin_statements(op, index, index + 1)
             try:
                 check_uuid_of(op, _NAMESPACE.command, uuids[operation.namespace_index], name)
                 if len(operations) > 1:

@@ -25,6 +25,7 @@ from mongottl.document.walk import find_field_at
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.write.modifying import (
     Selection,
@@ -142,7 +143,7 @@ def _run_deletes(
                 gate.admit(index)
             if len(statements) > 1:
                 op.begin_statement(request.statements[index], request.let)
-                op.note_statements(index, index + 1)
+                begin_statements(op, index, index + 1)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 deleted += deleted_by(executed)

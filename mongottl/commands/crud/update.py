@@ -29,6 +29,7 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.express import express_key, express_record
+from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.write.modifying import (
     Selection,
@@ -166,7 +167,7 @@ def _run_updates(
                 gate.admit(index)
             if len(statements) > 1:
                 op.begin_statement(request.statements[index], request.let)
-                op.note_statements(index, index + 1)
+                begin_statements(op, index, index + 1)
             executed = None if write is None else write.begin(index)
             if executed is not None:
                 result = result_of(executed)

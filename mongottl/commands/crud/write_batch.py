@@ -20,6 +20,7 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.statement_errors import StatementErrors
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 
 # Bytes of error messages and details in one reply, which the last one may exceed; and maximum bytes of one of them.
@@ -29,18 +30,16 @@ MAX_ONE_ERROR_BYTES: Final = 10 * 1024 * 1024
 _BEGINNING: Final = 1024
 
 
-class WriteErrors:
+class WriteErrors(StatementErrors):
     """The failed statements of a batch, which are those of its operation, too.
 
     interrupted: whether the operation is to end, so that no further statement is carried out.
     """
 
     def __init__(self, op: OperationContext) -> None:
+        super().__init__()
         self.interrupted = False
-        self.entries: list[Value] = []
-        op.profile.statement_errors = self.entries
-        self._advice: dict[int, str] = {}
-        op.profile.statement_advice = self._advice
+        op.profile.statement_errors = self
         self._size = 0
 
     def add(self, index: int, error: CommandError) -> Value:
@@ -63,7 +62,7 @@ class WriteErrors:
                 entry["errmsg"] = f"{error.message[:_BEGINNING]}..."
                 self._size += _BEGINNING
         if error.advice:
-            self._advice[len(self.entries)] = error.advice
+            self.advice[len(self.entries)] = error.advice
         self.entries.append(entry)
         return entry
 

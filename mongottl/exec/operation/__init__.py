@@ -4,6 +4,7 @@ context            OperationContext: state of one operation. Its parts, by who o
 sent_command       the client: its command as it was sent; session_statement: retryable write or transaction
 reading            what is read: read concern, snapshot, change stream; write_options: how documents are written
 time_limits        until when it runs; pace: records of one step; resources: memory, files, scripts; cost: request units
+statement_errors   the failed statements of a batch
 profile            what the profiler, the log and `top` read at its end
 transaction_unit   units of work in a transaction
 snapshot_reads     reads of one point in time

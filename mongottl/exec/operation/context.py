@@ -42,6 +42,7 @@ from mongottl.exec.running.steps import Wait
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.state.usage import LatencyGroup
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
+from mongottl.exec.unit.written import WrittenCounts
 from mongottl.security.accounts import Grants
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, Resource
@@ -273,15 +274,17 @@ class OperationContext(OperationState):
         the whole request. let: the variables that all of them share."""
         self.request_bytes = len(statement) + len(let)
 
-    def note_statements(self, first: int, end: int) -> None:
-        """Notes for the profiler that these statements of a batch begin, which are executed together."""
-        if self.service.profiler.attentive and self.profile.began_s:
-            self.profile.note_statements(first, end, self.service.clock.monotonic_s())
-
     def uses(self, collection: str) -> None:
         """Counts the command's time from now on as usage of this collection or view (`top`, latencyStats)."""
         self.used_namespace = f"{self.database}.{collection}"
         self.profile.used_since_s = self.service.clock.monotonic_s()
+
+    def begin_profile(self) -> None:
+        """Notes that the command begins, and counts what it writes."""
+        profile = self.profile
+        profile.began_s = self.service.clock.monotonic_s()
+        if self.service.profiler.attentive:
+            profile.written = self.recovery_unit.written = WrittenCounts()
 
     def elapsed_micros(self) -> int:
         """`OperationProfile.elapsed_micros` now."""

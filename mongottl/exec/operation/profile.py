@@ -3,22 +3,43 @@
 
     dispatch, `OperationContext.uses`   when it began
     express reads, plans                what it has read
-    batches of writes                   when statements began, which have failed
+    updates, units of work              how many documents they have matched and changed
+    batches of writes                   the same of each statement, and which have failed
     replies, at the end                 how long it took
 """
 
 from typing import Final
 
-from mongottl.document.types import Value
+from mongottl.exec.operation.statement_errors import NO_ERRORS, StatementErrors
 from mongottl.exec.state.query_stats import RunningQuery
+from mongottl.exec.unit.written import WrittenCounts
 
 MICROS_PER_S: Final = 1_000_000
-# Plans of one command that the profiler sums up.
+# Plans of one command, or of the statements of a batch that are executed together, that the profiler sums up.
 MAX_NOTED_PLANS: Final = 8
 _NO_PLANS: Final[list[object]] = []
-_NO_ERRORS: Final[list[Value]] = []
-_NO_ADVICE: Final[dict[int, str]] = {}
-_NO_RUNS: Final[list[tuple[int, int, int]]] = []
+
+
+class StatementRun:
+    """Statements of a batch that are executed together: one, or inserts into one collection.
+
+    first, end: the places of the first and after the last. began_micros: when they began, in microseconds of the
+    operation's work; micros: how long they have taken. summary, keys, documents: as in `PlanSummary`; no keys and
+    documents, -1, where these are not known.
+    """
+
+    def __init__(self, first: int, end: int, began_micros: int) -> None:
+        self.first: Final[int] = first
+        self.end: Final[int] = end
+        self.began_micros: Final[int] = began_micros
+        self.micros: int = 0
+        self.summary = ""
+        self.keys: int = -1
+        self.documents: int = -1
+        self.written = WrittenCounts()
+
+
+_NO_RUNS: Final[list[StatementRun]] = []
 
 
 class OperationProfile:
@@ -41,13 +62,11 @@ class OperationProfile:
         self.examined_before: tuple[int, int] | None = (0, 0)
         # The query that a getMore continues, if queries are recorded for `$queryStats`.
         self.running_query: RunningQuery | None = None
-        # The statements of a batch, as the places of the first and after the last of those that are executed together,
-        # and when they began, in microseconds of the operation's work.
-        self.statement_runs: list[tuple[int, int, int]] = _NO_RUNS
-        # The failed statements of a batch of writes, as `writeErrors` has them; and the `advice` of those that have
-        # one, by their place in that list.
-        self.statement_errors: list[Value] = _NO_ERRORS
-        self.statement_advice: dict[int, str] = _NO_ADVICE
+        # What it has written, None if nothing is profiled.
+        self.written: WrittenCounts | None = None
+        # The statements of a batch. While they are executed, what is noted here of reads and writes is theirs.
+        self.statement_runs: list[StatementRun] = _NO_RUNS
+        self.statement_errors: StatementErrors = NO_ERRORS
 
     def note_plan(self, plan: object) -> None:
         """Remembers a plan. Of very many, those of the statements of a batch, one too many is kept."""
@@ -56,11 +75,16 @@ class OperationProfile:
         elif len(self.plans) <= MAX_NOTED_PLANS:
             self.plans.append(plan)
 
-    def note_statements(self, first: int, end: int, now_s: float) -> None:
+    def note_run(self, run: StatementRun) -> None:
         """Notes that these statements of a batch begin."""
         if not self.statement_runs:
             self.statement_runs = []
-        self.statement_runs.append((first, end, self.working_micros(now_s)))
+        self.statement_runs.append(run)
+
+    def forget_reads(self) -> None:
+        """Called at the end of statements of a batch, for the next ones."""
+        self.plans = _NO_PLANS
+        self.lookups_by_id = self.found_by_id = 0
 
     def elapsed_micros(self, now_s: float) -> int:
         """Microseconds since the command began, or since it began to use its collection if that is all that is

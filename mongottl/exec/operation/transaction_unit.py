@@ -26,6 +26,7 @@ from mongottl.exec.sessions.snapshot_catalog import SnapshotCatalog
 from mongottl.exec.sessions.transactions import ABORTED, Transaction
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
+from mongottl.exec.unit.written import WrittenCounts
 from mongottl.storage.interface import EngineUnavailable, RecordStore, SortedDataInterface, WriteConflict
 from mongottl.storage.snapshot.write_set import WriteSet
 from mongottl.ttl.policy import NO_TTL
@@ -58,7 +59,7 @@ def enter(op: OperationContext, transaction: Transaction) -> None:
         )
     transaction.active_since_s = op.service.clock.monotonic_s()
     op.session = statement_of(transaction)
-    op.recovery_unit = TransactionRecoveryUnit(op.service, transaction)
+    op.recovery_unit = TransactionRecoveryUnit(op.service, transaction, op.profile.written)
     op.catalog = TransactionCatalog(op.service, transaction)
 
 
@@ -131,9 +132,10 @@ def abort_expired(service: ServiceContext) -> float:
 class TransactionRecoveryUnit(RecoveryUnit):
     """The reads and writes of one statement of a transaction."""
 
-    def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
+    def __init__(self, service: ServiceContext, transaction: Transaction, written: WrittenCounts | None) -> None:
         super().__init__(service)
         self._transaction = transaction
+        self.written = written
 
     def records(self, collection: Collection) -> RecordStore:
         self._service.engine.hold_still()
@@ -157,7 +159,9 @@ class TransactionRecoveryUnit(RecoveryUnit):
                 f"Cannot write to a time-series collection in a multi-document transaction: {collection.namespace}",
             )
         self._service.engine.hold_still()
-        return TransactionWriteUnit(self._service, collection, self._transaction)
+        unit = TransactionWriteUnit(self._service, collection, self._transaction)
+        unit.written = self.written
+        return unit
 
 
 class TransactionWriteUnit(WriteUnit):
@@ -183,8 +187,7 @@ class TransactionWriteUnit(WriteUnit):
 
     def commit(self) -> None:
         self._work.commit()
-        if self.meter is not None:
-            self.count(self.meter)
+        self.count()
         self._transaction.changes.extend(self.logged_changes())
 
 

@@ -9,6 +9,6 @@ change_stream, change_event, resume_token, split_event: change streams
 database_copy  a copy of the stored database, read piece by piece
 views        resolving, checking and defining views
 explain      the replies of `explain`; measured: pipelines that are executed for it
-plan_summary what the profiler and the log say about plans
+plan_summary what the profiler and the log say about plans; statement_runs: about the statements of a batch
 sizes        sizes of collections and indexes
 """

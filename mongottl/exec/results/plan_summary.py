@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mongottl.document.render import render_document
+from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.stage import PlanNode, PlanStage, SortStage
 
@@ -25,16 +26,23 @@ class PlanSummary(NamedTuple):
 
 def summarise(op: OperationContext, plans: list[object]) -> PlanSummary:
     """The scans of the plans, and what they have examined, by one walk over their stages."""
-    scans: dict[tuple[str, bytes | None], None] = {}
+    scans: dict[tuple[str, Value], None] = {}
     keys = documents = 0
     for node in _scans(op, plans):
         keys += total(node, "keysExamined")
         documents += total(node, "docsExamined")
         while node.inputs:
             node = node.inputs[0]
-        scans[node.stage, node.key_pattern()] = None
-    names = [name if pattern is None else f"{name} {render_document(pattern)}" for name, pattern in scans]
+        scans[node.stage, node.described().get("keyPattern")] = None
+    names = [_named(name, pattern) for name, pattern in scans]
     return PlanSummary(", ".join(names), keys, documents)
+
+
+def _named(stage: str, pattern: Value) -> str:
+    """A scan with its key pattern, which for an express stage is a text already."""
+    if isinstance(pattern, bytes):
+        return f"{stage} {render_document(pattern)}"
+    return f"{stage} {pattern}" if isinstance(pattern, str) else stage
 
 
 def examined_by(op: OperationContext, plans: list[object]) -> tuple[int, int]:

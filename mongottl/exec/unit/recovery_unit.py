@@ -23,6 +23,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.unit.write_unit import RecordingWriteUnit, WriteUnit
+from mongottl.exec.unit.written import WrittenCounts
 from mongottl.storage.interface import RecordStore, SortedDataInterface
 
 
@@ -39,12 +40,13 @@ def collection_dropped(collection: Collection) -> CommandError:
 class RecoveryUnit:
     """All reads and writes of one operation, or of one of the server's own tasks (reaper, index build).
 
-    retryable_write: the retryable write that the operation executes, or None.
+    retryable_write: the retryable write that the operation executes, or None. written: counts what is written, or None.
     """
 
     def __init__(self, service: ServiceContext) -> None:
         self._service = service
         self.retryable_write: RetryableWrite | None = None
+        self.written: WrittenCounts | None = None
 
     def records(self, collection: Collection) -> RecordStore:
         """The record store of a collection, as this operation sees it. QueryPlanKilled (175) if it was dropped."""
@@ -76,5 +78,8 @@ class RecoveryUnit:
         if collection.dropped:
             raise collection_dropped(collection)
         if service.history.recording or service.claims.any:
-            return RecordingWriteUnit(service, collection, work, self.retryable_write)
-        return WriteUnit(service, collection, collection.store, work, self.retryable_write)
+            unit: WriteUnit = RecordingWriteUnit(service, collection, work, self.retryable_write)
+        else:
+            unit = WriteUnit(service, collection, collection.store, work, self.retryable_write)
+        unit.written = self.written
+        return unit

@@ -7,7 +7,7 @@
         unit.record_inserted(rows)             what has changed, once for all that need it (`oplog.change`)
         unit.commit()                          `CommitLog.commit`
 
-    record_inserted │ record_updated │ delete ──► Change ──► oplog, meter, retryable write, wheel
+    record_inserted │ record_updated │ delete ──► Change ──► oplog, meter, profiler, retryable write, wheel
 
 A command may run long and yield between its units. So each unit has its own time: a document's lifetime begins when it
 is written, and `_ts` never becomes less than that of an earlier write of another client, unless the clock was set back.
@@ -26,6 +26,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.state.meter import Meter
+from mongottl.exec.unit.written import WrittenCounts
 from mongottl.oplog.change import Change, LoggedChange, logged
 from mongottl.storage.interface import (
     DiskFull,
@@ -50,7 +51,7 @@ class WriteUnit:
     changes: what it has done, at most one change of each kind. The first one is what its statement does; what an insert
     displaces from a capped collection comes after it.
     records: the collection's record store. work: where its writes go. retryable_write: whose statements it executes, or
-    None. meter: counts what is committed, or None.
+    None. meter, written: count what is committed, or None.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class WriteUnit:
         self.changes: list[Change] = []
         self.retryable_write = retryable_write
         self.meter: Meter | None = None
+        self.written: WrittenCounts | None = None
 
     def __enter__(self) -> "WriteUnit":
         self._work.__enter__()
@@ -163,8 +165,7 @@ class WriteUnit:
             raise self._without_room(error) from None
         if self.changes and not self.changes[0].expired:
             service.stacks.end_attempt()  # an expired document may be deleted by one that is given up
-        if self.meter is not None:
-            self.count(self.meter)
+        self.count()
 
     def _without_room(self, error: DiskFull) -> Exception:
         """What to raise for a unit that found no room: WriteConflict, so that it is repeated, if it only deletes and
@@ -183,9 +184,12 @@ class WriteUnit:
                 found.append(for_log)
         return found
 
-    def count(self, meter: Meter) -> None:
+    def count(self) -> None:
         """Counts what the unit's statement has changed. Purges of expired documents cost nothing."""
-        if not self.changes:
+        if self.written is not None:
+            self.written.add(self.changes)
+        meter = self.meter
+        if meter is None or not self.changes:
             return
         change = self.changes[0]
         if change.kind == INSERT:

@@ -248,10 +248,17 @@ def _store_update(
         update_record(op, collection, record, document, driver=driver)
     result.before = record[1]
     result.after = document
-    result.matched += 1
+    _note_matched(op, result, 1)
     if modified:
         result.modified += 1
         op.service.metrics.documents["updated"] += 1
+
+
+def _note_matched(op: OperationContext, result: UpdateResult, matched: int) -> None:
+    result.matched += matched
+    written = op.profile.written
+    if written is not None:
+        written.matched += matched
 
 
 def updated_document(match: MatchExpression | None, record: Record, driver: UpdateDriver) -> tuple[bytes, bool]:
@@ -361,7 +368,7 @@ def _update_together(
         if is_interruption(error):
             raise
         return False
-    result.matched += len(records)
+    _note_matched(op, result, len(records))
     result.modified += modified
     op.service.metrics.documents["updated"] += modified
     return True

@@ -10,6 +10,7 @@ from mongottl.document.walk import ElementCursor, get_value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.state.profiler import OFF
+from mongottl.exec.unit.written import WrittenCounts
 
 # Commands that are longer are stored and logged as text, which is cut off.
 _MAX_COMMAND_BYTES: Final = 50 * 1024
@@ -41,6 +42,28 @@ def described_client(op: OperationContext) -> dict[str, Value]:
         "allUsers": users,
         "user": "" if login is None else str(login.user),
     }
+
+
+def described_reads(keys: int, documents: int) -> dict[str, Value]:
+    """How many keys and documents were examined; nothing if that is not known, -1."""
+    return {"keysExamined": keys, "docsExamined": documents} if keys >= 0 else {}
+
+
+def described_writes(kind: str, written: WrittenCounts) -> dict[str, Value]:
+    """The numbers of documents that a write has changed. kind: insert, update or delete."""
+    if kind == "insert":
+        return {"ninserted": written.inserted}
+    if kind == "delete":
+        return {"ndeleted": written.deleted}
+    described: dict[str, Value] = {"nMatched": written.matched, "nModified": written.modified}
+    if written.inserted:
+        described["nUpserted"] = written.inserted
+    return described
+
+
+def described_time(micros: int, summary: str) -> dict[str, Value]:
+    """How long it has taken, and its plans unless there are none."""
+    return {"millis": micros // 1000, "planSummary": summary} if summary else {"millis": micros // 1000}
 
 
 def sent_documents(op: OperationContext, name: str) -> list[bytes]:

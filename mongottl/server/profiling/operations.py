@@ -23,7 +23,6 @@ from mongottl.document.render import render_logged
 from mongottl.document.types import STRING, Date, Int64, Value
 from mongottl.document.walk import ElementCursor, fields, get_value
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.profile import MAX_NOTED_PLANS
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.state.observation import SlowCommand
 from mongottl.exec.state.profiler import EVERYTHING, OFF, SLOW_ONLY
@@ -33,6 +32,9 @@ from mongottl.server.profiling.entries import (
     MAX_LOGGED_BYTES,
     TRUNCATED,
     described_client,
+    described_reads,
+    described_time,
+    described_writes,
     sent_documents,
     shortened_command,
     store,
@@ -57,10 +59,14 @@ def note_operation(service: ServiceContext, log: Log, spec: CommandSpec, op: Ope
     """Profiles a command that has ended, and logs it if it was slow, as the settings of its database say."""
     if not is_profiled(spec, op):
         return
+    if op.profile.statement_runs:
+        from mongottl.exec.results.statement_runs import end_statements  # imported with the first batch
+
+        end_statements(op)
     if op.profile.statement_runs and spec.name == "bulkWrite":
         from mongottl.server.profiling.bulk_writes import profile_runs  # imported with the first profiled bulkWrite
 
-        profile_runs(service, log, op, reply)
+        profile_runs(service, log, op)
     profiler = service.profiler
     settings = profiler.of(op.database)
     micros = op.working_micros()  # a change stream that waits for events is not slow
@@ -111,35 +117,46 @@ def _described(
     }
     body = spec.shown(op)
     statements = _statements(spec, op)
-    single = len(statements) <= 1
-    summary, examined = _plans(spec, op, single)
+    outcome: dict[str, Value] = {**_outcome(reply), "responseLength": len(reply), "protocol": "op_msg"}
     ending: dict[str, Value] = {
-        **examined,
-        **_counts(spec, reply, single),
-        **_outcome(reply),
-        "responseLength": len(reply),
-        "protocol": "op_msg",
-        "millis": micros // 1000,
         "ts": Date(service.clock.now_ms()),
         "client": op.client.host,
-        **({"planSummary": summary} if summary else {}),
         **described_client(op),
     }
-    if not statements:
-        yield _Entry(encode({**described, "command": shortened_command(_command(body)), **ending}), micros)
-    for statement, took_micros in zip(statements, _durations(op, len(statements), micros), strict=False):
-        ending["millis"] = took_micros // 1000
-        command = shortened_command(_statement(statement, body))
-        yield _Entry(encode({**described, "command": command, **ending}), took_micros)
+    kind = _kind_of_write(spec, op)
+    if op.profile.statement_runs and statements:
+        for run in op.profile.statement_runs:
+            described["command"] = shortened_command(_statement(statements[run.first], body))
+            numbers = {**described_reads(run.keys, run.documents), **described_writes(kind, run.written)}
+            time = described_time(run.micros, run.summary)
+            yield _Entry(encode({**described, **numbers, **outcome, **time, **ending}), run.micros)
+            op.give_way()
+        return
+    from mongottl.exec.results.statement_runs import summarise_reads  # imported with the first profiled operation
+
+    by_id = "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
+    summary, keys, documents = summarise_reads(op, by_id)
+    ending = {**outcome, **described_time(micros, summary), **ending}
+    if len(statements) <= 1:  # else none of them was executed, or nothing is profiled
+        ending = {**described_reads(keys, documents), **_written(op, kind, reply), **_returned(reply), **ending}
+    for command in [_statement(statement, body) for statement in statements] or [_command(body)]:
+        yield _Entry(encode({**described, "command": shortened_command(command), **ending}), micros)
         op.give_way()
 
 
-def _durations(op: OperationContext, statements: int, micros: int) -> list[int]:
-    """How long each statement has taken that was executed; that of the command for one alone."""
-    starts = [start for _, _, start in op.profile.statement_runs]
-    if not starts:
-        return [micros] * statements
-    return [end - start for start, end in itertools.pairwise([*starts, micros])]
+def _kind_of_write(spec: CommandSpec, op: OperationContext) -> str:
+    """insert, update or delete; empty for other commands, and for a bulkWrite, whose statements have their own."""
+    if spec.name == "findAndModify":
+        return "delete" if get_value(op.command.body, "remove") is True else "update"
+    return spec.counter if spec.counts_statements else ""
+
+
+def _written(op: OperationContext, kind: str, reply: bytes) -> dict[str, Value]:
+    """The numbers of documents that it has changed. A command that failed has them only if it has changed some."""
+    written = op.profile.written
+    if written is None or not kind or (get_value(reply, "ok") == 0.0 and not written.any):
+        return {}
+    return described_writes(kind, written)
 
 
 def _statements(spec: CommandSpec, op: OperationContext) -> list[bytes]:
@@ -173,43 +190,9 @@ def _command(body: bytes) -> bytes:
     return shown.finish()
 
 
-def _plans(spec: CommandSpec, op: OperationContext, single: bool) -> tuple[str, dict[str, Value]]:
-    """The `planSummary`, or an empty text, and `keysExamined` and `docsExamined`, but for those of `$lookup` and other
-    joins; without these if they are those of several statements, or not known."""
-    profile = op.profile
-    keys = documents = 0
-    if profile.plans:
-        from mongottl.exec.results.plan_summary import summarise  # imported with the first plan
-
-        summary, keys, documents = summarise(op, profile.plans)
-    elif profile.lookups_by_id:
-        summary = "IDHACK" if spec.counter == "command" else "EXPRESS_IXSCAN { _id: 1 }"
-    else:
-        return "", {}
-    before = profile.examined_before
-    if not single or before is None or len(profile.plans) > MAX_NOTED_PLANS:
-        return summary, {}
-    return summary, {
-        "keysExamined": keys - before[0] + profile.found_by_id,
-        "docsExamined": documents - before[1] + profile.found_by_id,
-    }
-
-
-def _counts(spec: CommandSpec, reply: bytes, single: bool) -> dict[str, Value]:
-    """The numbers of documents that MongoDB's profiler reports: those that the reply has."""
-    n = get_value(reply, "n")
-    modified = get_value(reply, "nModified")
+def _returned(reply: bytes) -> dict[str, Value]:
+    """How many documents the reply has, and whether its cursor has more."""
     counts: dict[str, Value] = {}
-    if spec.counter == "insert":
-        counts["ninserted"] = n
-    elif spec.counter == "delete" and single:
-        counts["ndeleted"] = n
-    elif spec.counter == "update" and single:
-        upserted = get_value(reply, "upserted")
-        counts["nMatched"] = 0 if isinstance(upserted, list) else n
-        counts["nModified"] = modified
-        if isinstance(upserted, list):
-            counts["nUpserted"] = len(upserted)
     cursor = get_value(reply, "cursor")
     if isinstance(cursor, bytes):
         identifier = get_value(cursor, "id")
@@ -222,7 +205,7 @@ def _counts(spec: CommandSpec, reply: bytes, single: bool) -> dict[str, Value]:
             counts["cursorExhausted"] = True
         if isinstance(batch, list):
             counts["nreturned"] = len(batch)
-    return {name: value for name, value in counts.items() if isinstance(value, int)}
+    return counts
 
 
 def _outcome(reply: bytes) -> dict[str, Value]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pymongo
 import pytest
+from bson import Int64
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
@@ -58,6 +59,7 @@ def test_every_operation_of_a_database_leaves_a_document(profiled: Database[Docu
     assert (second["nMatched"], second["nModified"], second["nUpserted"]) == (0, 0, 1)
     assert by_kind["remove"]["ndeleted"] == 2
     assert found[-2]["command"]["findAndModify"] == "c"
+    assert (found[-2]["nMatched"], found[-2]["nModified"]) == (1, 1)
     assert found[-1]["command"]["pipeline"] == [{"$count": "n"}]
     for entry in found:
         assert entry["ns"] in (f"{profiled.name}.c", f"{profiled.name}.$cmd")
@@ -65,6 +67,54 @@ def test_every_operation_of_a_database_leaves_a_document(profiled: Database[Docu
         assert isinstance(entry["millis"], int)
         assert entry["responseLength"] > 0
     assert profiled.command("collStats", "system.profile")["capped"] is True
+
+
+def written(entry: Documents) -> Documents:
+    names = ("ninserted", "nMatched", "nModified", "nUpserted", "ndeleted")
+    return {name: entry[name] for name in names if name in entry}
+
+
+def test_profiled_writes_count_the_documents_that_they_changed(profiled: Database[Documents]) -> None:
+    collection = profiled.c
+    collection.insert_one({"_id": 1, "n": 1})
+    collection.update_one({"_id": 1}, {"$set": {"n": 1}})
+    collection.find_one_and_update({"_id": 1}, {"$set": {"n": 1}})
+    collection.find_one_and_update({"_id": 2}, {"$set": {"n": 1}}, upsert=True)
+    collection.update_many({}, {"$inc": {"n": 1}})
+    collection.find_one_and_delete({"_id": 2})
+    collection.find_one_and_delete({"_id": 2})
+    with profiled.client.start_session() as session, session.start_transaction():
+        collection.insert_many([{"_id": 3}, {"_id": 4}], session=session)
+        collection.delete_many({"_id": {"$gte": 3}}, session=session)
+    assert [written(entry) for entry in entries(profiled, ns=f"{profiled.name}.c")] == [
+        {"ninserted": 1},
+        {"nMatched": 1, "nModified": 0},
+        {"nMatched": 1, "nModified": 0},
+        {"nMatched": 0, "nModified": 0, "nUpserted": 1},
+        {"nMatched": 2, "nModified": 2},
+        {"ndeleted": 1},
+        {"ndeleted": 0},
+        {"ninserted": 2},
+        {"ndeleted": 2},
+    ]
+
+
+def test_a_write_that_fails_midway_shows_what_it_has_changed(profiled: Database[Documents]) -> None:
+    profiled.c.insert_many([{"_id": 1, "n": 1}, {"_id": 2, "n": 1}])
+    profiled.c.create_index("n", unique=True, partialFilterExpression={"n": {"$gte": 2}})
+    with pytest.raises(pymongo.errors.WriteError):
+        profiled.c.update_many({}, {"$inc": {"n": 1}})
+    with pytest.raises(OperationFailure):
+        profiled.command("update", "c", updates=[{"q": {}, "u": [{"$bad": 1}], "multi": True}])
+    assert [written(entry) for entry in entries(profiled, op="update")] == [{"nMatched": 1, "nModified": 1}, {}]
+
+
+def test_documents_that_a_capped_collection_displaces_are_not_deleted_by_the_insert(
+    profiled: Database[Documents],
+) -> None:
+    profiled.create_collection("ring", capped=True, size=4096, max=2)
+    profiled.ring.insert_many([{"_id": n} for n in range(5)])
+    assert written(entries(profiled, op="insert")[0]) == {"ninserted": 5}
 
 
 def examined(entry: Documents) -> tuple[Any, ...]:
@@ -142,6 +192,49 @@ def test_a_bulk_of_updates_leaves_a_document_for_each(profiled: Database[Documen
     assert [entry["command"]["q"] for entry in entries(profiled, op="update")] == [{"_id": n} for n in range(3)]
 
 
+def test_each_statement_of_a_batch_has_its_own_plan_and_counts(unprofiled: Database[Documents]) -> None:
+    collection = unprofiled.c
+    collection.insert_many({"_id": n, "a": n} for n in range(10))
+    collection.create_index("a")
+    unprofiled.command("profile", 2)
+    collection.bulk_write(
+        [
+            pymongo.UpdateMany({"a": {"$lt": 3}}, {"$set": {"c": 1}}),
+            pymongo.UpdateOne({"_id": 1}, {"$set": {"c": 1}}),
+            pymongo.UpdateOne({"_id": 20}, {"$set": {"c": 1}}, upsert=True),
+            pymongo.DeleteOne({"_id": 2}),
+            pymongo.DeleteMany({"c": 1}),
+        ]
+    )
+    found = entries(unprofiled)
+    assert [written(entry) for entry in found] == [
+        {"nMatched": 3, "nModified": 3},
+        {"nMatched": 1, "nModified": 0},
+        {"nMatched": 0, "nModified": 0, "nUpserted": 1},
+        {"ndeleted": 1},
+        {"ndeleted": 3},
+    ]
+    assert [examined(entry)[:3] for entry in found] == [
+        ("IXSCAN { a: 1 }", 3, 3),
+        ("EXPRESS_IXSCAN { _id: 1 }", 1, 1),
+        ("EXPRESS_IXSCAN { _id: 1 }", 0, 0),
+        ("EXPRESS_IXSCAN { _id: 1 }", 1, 1),
+        ("COLLSCAN", 0, 10),
+    ]
+
+
+def test_a_batch_that_is_retried_has_written_nothing_more(profiled: Database[Documents]) -> None:
+    session = profiled.client.start_session()
+    request = {
+        "update": "c",
+        "updates": [{"q": {"_id": n}, "u": {"$set": {"n": 1}}, "upsert": True} for n in range(2)],
+        "txnNumber": Int64(1_000_000),
+    }
+    for _ in range(2):
+        assert profiled.command(request, session=session)["n"] == 2
+    assert [written(entry).get("nUpserted", 0) for entry in entries(profiled, op="update")] == [1, 1, 0, 0]
+
+
 def test_a_bulk_write_leaves_its_operations_in_the_databases_of_their_collections(
     client: Client, profiled: Database[Documents]
 ) -> None:
@@ -164,13 +257,19 @@ def test_a_bulk_write_leaves_its_operations_in_the_databases_of_their_collection
         *operations[3:6],
         {"insert": 0, "documents": [{"_id": 2}]},
     ]
-    names = ("ninserted", "nMatched", "nModified", "nUpserted", "ndeleted")
-    assert [{name: entry[name] for name in names if name in entry} for entry in found] == [
+    assert [written(entry) for entry in found] == [
         {"ninserted": 2},
         {"nMatched": 2, "nModified": 2},
         {"nMatched": 0, "nModified": 0, "nUpserted": 1},
         {"ndeleted": 1},
         {"ninserted": 0},
+    ]
+    assert [examined(entry)[:3] for entry in found] == [
+        (None, None, None),
+        ("COLLSCAN", 0, 2),
+        ("EXPRESS_IXSCAN { _id: 1 }", 0, 0),
+        ("EXPRESS_IXSCAN { _id: 1 }", 1, 1),
+        (None, None, None),
     ]
     assert {entry["ns"] for entry in found} == {own}
     assert all(isinstance(entry["millis"], int) for entry in found)
@@ -186,7 +285,7 @@ def test_a_bulk_write_is_profiled_with_the_filter_of_the_collections_database(
     request = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": f"{profiled.name}.c"}], "errorsOnly": True}
     client.admin.command(request)
     [entry] = entries(profiled, op="bulkWrite")
-    assert entry["command"] == operations[1] and "ndeleted" not in entry
+    assert (entry["command"], entry["ndeleted"]) == (operations[1], 1)  # whatever the reply has
 
 
 def test_statements_show_the_comment_of_their_command(profiled: Database[Documents]) -> None:

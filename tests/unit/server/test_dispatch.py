@@ -123,7 +123,7 @@ def test_each_profiled_statement_has_its_own_time(
     setup.run({"profile": level, "slowms": 100})
     changes: list[dict[str, Any]] = [{"$set": {"n": 1}}, {"$set": {"n": 1}}, {"$inc": {"_id": "x"}}, {"$set": {"n": 1}}]
     updates = [{"q": {"_id": number}, "u": change, "upsert": True} for number, change in enumerate(changes)]
-    pauses_s = [0.01, 0.51]  # before the second statement, and before the third
+    pauses_s = [0.01, 0.5, 0.01, 7.0]  # after the first statement, in the second, after it, while its plan is summed up
     updating = steps_of(setup.dispatcher.handle(setup.message({"update": "c", "updates": updates}), setup.client))
     for pause_s in pauses_s:
         next(updating)
