@@ -32,7 +32,10 @@ def pytest_configure() -> None:
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, _stay)
     from tests.on_store import is_wanted, serve_from_store
+    from tests.postgres import missing, wanted_version
 
+    if (is_wanted() or wanted_version()) and missing():
+        raise pytest.UsageError(missing())
     if is_wanted():
         serve_from_store()
 
@@ -44,5 +47,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     import mongottl
     from mongottl.build_info import describe_version
+    from tests.on_store import is_wanted
+    from tests.postgres import chosen, missing
 
-    return f"{describe_version()} from {Path(mongottl.__file__).parent}"
+    found = None if missing() else chosen()
+    store = f"PostgreSQL {found.major}" if found else "no PostgreSQL"
+    return f"{describe_version()} from {Path(mongottl.__file__).parent}; {store}{', for all servers' * is_wanted()}"

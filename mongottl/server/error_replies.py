@@ -17,7 +17,7 @@ from mongottl.errors import (
 )
 from mongottl.exec.operation.context import OperationContext
 from mongottl.server import transactions
-from mongottl.storage.interface import DiskFull, EngineUnavailable, StoreUnreachable, WriteConflict
+from mongottl.storage.interface import DiskFull, EngineUnavailable, StoreUnreachable, UnitLost, WriteConflict
 from mongottl.storage.snapshot.claims import SnapshotConflict
 from mongottl.storage.snapshot.history import SnapshotTooOld
 from mongottl.storage.snapshot.write_set import WriteSetTooLarge
@@ -33,7 +33,7 @@ def command_error(error: Exception) -> CommandError | None:
         return error
     if isinstance(error, DiskFull):
         return CommandError(ErrorCode.OutOfDiskSpace, f"storage engine: {error}")
-    if isinstance(error, StoreUnreachable):
+    if isinstance(error, (StoreUnreachable, UnitLost)):
         return CommandError(ErrorCode.HostUnreachable, f"the store does not answer: {error}")
     if isinstance(error, EngineUnavailable):
         return CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")

@@ -26,7 +26,7 @@ from mongottl.server.log import Log
 from mongottl.server.message_body import check_size
 from mongottl.server.profiling.operations import note_operation
 from mongottl.server.refusal_log import Refusal
-from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable, StoreUnreachable
+from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable, StoreUnreachable, UnitLost
 
 if TYPE_CHECKING:
     from mongottl.server.last_errors import LastErrors
@@ -126,11 +126,11 @@ class Replies:
             self._log.error("storage", "A stored record is damaged", command=name, error=str(error))
         elif isinstance(error, DiskFull):
             self._service.hooks.note_full_disk()
-        elif isinstance(error, StoreUnreachable):
+        elif isinstance(error, (StoreUnreachable, UnitLost)):
             self._log.warning("storage", "The store does not answer", command=name, error=str(error))
         elif isinstance(error, EngineUnavailable):
             self._log.error("storage", "The storage engine failed", command=name, error=str(error))
-        if isinstance(error, WRITE_CONFLICTS):
+        if isinstance(error, WRITE_CONFLICTS) and not isinstance(error, UnitLost):
             metrics.write_conflicts += 1
         if op is not None and op.session.transaction is not None:
             transactions.leave(self._service, op, None)

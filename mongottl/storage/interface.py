@@ -150,6 +150,10 @@ class WriteConflict(StorageError):
     """
 
 
+class UnitLost(WriteConflict):
+    """The store has lost a unit of work with the connection to it: nothing was done, and it may be done once more."""
+
+
 class EngineUnavailable(StorageError):
     """The engine cannot carry out the call now: disk full, I/O error, damaged file, closed."""
 

@@ -1,4 +1,7 @@
-"""A proxy before a PostgreSQL server, which cuts a connection before a unit's end has reached the server, or after."""
+"""A proxy before a PostgreSQL server, which cuts a connection before a unit's end has reached the server, or after.
+
+Every unit ends with a Sync; with `only_commits` those alone count that say COMMIT themselves.
+"""
 
 import socket
 import threading
@@ -9,6 +12,8 @@ from typing import Final
 _SYNC: Final = b"S\x00\x00\x00\x04"
 _READY: Final = b"Z\x00\x00\x00\x05I"
 _CHUNK: Final = 65536
+# Where the name of the statement that commits, or the server's word for it, is found in what ends a unit.
+_TAIL: Final = 256
 
 NEVER: Final = "never"
 BEFORE_COMMIT: Final = "before commit"
@@ -19,8 +24,9 @@ class CuttingProxy:
     """Takes connections to `port` and passes on what is sent. cut: at which end of the next unit the connections are
     cut; then it is NEVER again. refuses: whether new connections are closed at once."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, only_commits: bool = False) -> None:
         self._target = target
+        self._only_commits = only_commits
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.cut = NEVER
@@ -42,7 +48,11 @@ class CuttingProxy:
                 client.close()
                 continue
             server = socket.socket(socket.AF_UNIX)
-            server.connect(self._target)
+            try:
+                server.connect(self._target)
+            except OSError:  # it is away
+                close(client, server)
+                continue
             self._open += [client, server]
             threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
             threading.Thread(target=self._backward, args=(client, server), daemon=True).start()
@@ -51,7 +61,7 @@ class CuttingProxy:
         """Passes on what the client sends."""
         try:
             while data := client.recv(_CHUNK):
-                if self.cut == BEFORE_COMMIT and data.endswith(_SYNC):
+                if self.cut == BEFORE_COMMIT and data.endswith(_SYNC) and self._counts(data):
                     self._cut(client, server)
                     return
                 server.sendall(data)
@@ -63,13 +73,16 @@ class CuttingProxy:
         """Passes on what the server sends."""
         try:
             while data := server.recv(_CHUNK):
-                if self.cut == AFTER_COMMIT and data.endswith(_READY):
+                if self.cut == AFTER_COMMIT and data.endswith(_READY) and self._counts(data):
                     self._cut(client, server)
                     return
                 client.sendall(data)
         except OSError:
             pass
         close(client, server)
+
+    def _counts(self, end: bytes) -> bool:
+        return not self._only_commits or b"commit" in end[-_TAIL:].lower()
 
     def _cut(self, client: socket.socket, server: socket.socket) -> None:
         self.cut = NEVER

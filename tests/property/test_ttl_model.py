@@ -120,11 +120,15 @@ class TTLMachine(RuleBasedStateMachine):
         self.collection = self.client["db"]["documents"]
         # Far in the future: a restarted server begins at the real time, when nothing of this can be due yet.
         target_s = self.model.now_s + 4_000_000_000
-        self.server.clock.advance(target_s - self.server.clock.now().timestamp())
+        self.move_clock(target_s - self.server.clock.now().timestamp())
 
     def stop(self) -> None:
         self.client.close()
         self.context.__exit__(None, None, None)
+
+    def move_clock(self, seconds: float) -> None:
+        """Moves the server's clock, and returns when what has expired was purged, unless the reaper is held."""
+        self.server.clock.advance(seconds)
 
     def teardown(self) -> None:
         self.stop()
@@ -204,7 +208,7 @@ class TTLMachine(RuleBasedStateMachine):
             )
         self.model.default = default
         if not self.held:
-            self.server.clock.advance(0)
+            self.move_clock(0)
             self.model.purge()
 
     @precondition(lambda self: self.model.default != OFF)
@@ -216,7 +220,7 @@ class TTLMachine(RuleBasedStateMachine):
     @rule(seconds=SECONDS)
     def advance(self, seconds: int) -> None:
         self.model.now_s += seconds
-        self.server.clock.advance(seconds)
+        self.move_clock(seconds)
         if not self.held:
             self.model.purge()
 
@@ -225,7 +229,7 @@ class TTLMachine(RuleBasedStateMachine):
         self.client.admin.command({"setParameter": 1, "ttlMonitorEnabled": not held})
         self.held = held
         if not held:
-            self.server.clock.advance(0)
+            self.move_clock(0)
             self.model.purge()
 
     @rule()
@@ -328,7 +332,7 @@ class TTLMachine(RuleBasedStateMachine):
         self.start()
         self.held = False
         self.readings = []
-        self.server.clock.advance(0)
+        self.move_clock(0)
         self.model.purge()
 
     @invariant()

@@ -126,7 +126,8 @@ class Connection:
         """False if an unused connection was closed by the server. It may have said other things, which are read."""
         if self._pipeline.is_lost:
             return False
-        if self._waiter.has_input(self._fd):
+        # Again after what was read: it may be the reason for which the connection was closed right after.
+        while self._waiter.has_input(self._fd):
             try:
                 self._pg.consume_input()
             except PsycopgError:

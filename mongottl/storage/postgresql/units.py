@@ -26,6 +26,7 @@ from mongottl.storage.interface import (
     EngineUnavailable,
     StorageError,
     StoreUnreachable,
+    UnitLost,
     WriteConflict,
     WriteUnitOfWork,
 )
@@ -328,9 +329,9 @@ class PostgresUnits:
             unit.state = _FAILED
             if self._connection is None or self._connection.is_lost:
                 # Nothing of the group was committed, and can be done once more.
-                self._fail_group(WriteConflict(failure.message))
+                self._fail_group(UnitLost(failure.message))
                 if failure.kind in AWAY:
-                    raise WriteConflict(failure.message) from failure
+                    raise UnitLost(failure.message) from failure
             raise engine_error(failure) from failure
 
     def _exchange(self, calls: list[Call]) -> list[Answer]:
@@ -448,7 +449,7 @@ class PostgresUnits:
 
     def _abort(self, error: StorageError, can_repeat: bool) -> None:
         """Undoes the group, whose COMMIT has failed. can_repeat: whether its units can be done once more."""
-        self._fail_group(WriteConflict(str(error)) if can_repeat else error)
+        self._fail_group(UnitLost(str(error)) if can_repeat else error)
         connection = self._connection
         if connection is not None and self._begun and not connection.settle((_ROLLBACK, ())):
             connection.close()

@@ -5,8 +5,8 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
-from urllib.parse import quote
 
 import psycopg
 import pymongo
@@ -15,12 +15,16 @@ from pymongo.errors import PyMongoError
 
 import mongottl
 from tests import postgres
+from tests.postgres import OwnCluster
+from tests.postgresql.proxies import AFTER_COMMIT, BEFORE_COMMIT, CuttingProxy
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
 Client = pymongo.MongoClient[dict[str, Any]]
 WRITERS = 6
+HOST_UNREACHABLE = 6
+INDEX = {"key": {"n": 1}, "name": "n_1"}
 
 
 def is_ready(web_url: str) -> tuple[int, bytes]:
@@ -32,40 +36,11 @@ def is_ready(web_url: str) -> tuple[int, bytes]:
         return error.code, error.read().strip()
 
 
-class Cluster:
-    """A private PostgreSQL that tests stop and start."""
-
-    def __init__(self) -> None:
-        self.folder = postgres.Folder()
-        self.start()
-
-    def start(self) -> None:
-        self._running = postgres.start_cluster(self.folder.path)
-
-    def stop(self, mode: str = "immediate") -> None:
-        self._running.stop(mode)
-
-    @property
-    def store(self) -> str:
-        return f"postgresql://mongottl@/postgres?host={quote(self._running.run_folder)}"
-
-    def end_sessions(self) -> int:
-        """Ends all sessions but its own; how many."""
-        with psycopg.connect(self.store, autocommit=True) as connection:
-            found = connection.execute(
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                " WHERE application_name = 'mongottl' AND pid <> pg_backend_pid()"
-            ).fetchone()
-            assert found is not None
-            return int(found[0])
-
-
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    made = Cluster()
+def cluster() -> Iterator[OwnCluster]:
+    made = OwnCluster()
     yield made
-    made.stop()
-    made.folder.remove()
+    made.remove()
 
 
 class Writers:
@@ -159,7 +134,7 @@ class Writers:
             assert shop[name].count_documents({}) == shop[name].estimated_document_count()
 
 
-def test_writes_go_on_while_connections_are_ended(cluster: Cluster) -> None:
+def test_writes_go_on_while_connections_are_ended(cluster: OwnCluster) -> None:
     with mongottl.start_server(store=cluster.store) as server:
         writers = Writers(server.uri)
         for _ in range(6):
@@ -176,7 +151,7 @@ def test_writes_go_on_while_connections_are_ended(cluster: Cluster) -> None:
         writers.check(client)
 
 
-def test_writes_go_on_after_restarts_of_the_database(cluster: Cluster) -> None:
+def test_writes_go_on_after_restarts_of_the_database(cluster: OwnCluster) -> None:
     with (
         mongottl.start_server(store=cluster.store) as server,
         Client(server.uri) as client,
@@ -198,7 +173,7 @@ def test_writes_go_on_after_restarts_of_the_database(cluster: Cluster) -> None:
         writers.check(client)
 
 
-def test_a_database_that_is_away_is_an_error_that_drivers_repeat(cluster: Cluster) -> None:
+def test_a_database_that_is_away_is_an_error_that_drivers_repeat(cluster: OwnCluster) -> None:
     with (
         mongottl.start_server(store=cluster.store, web_port=0) as server,
         Client(server.uri, retryReads=False) as client,
@@ -220,7 +195,29 @@ def test_a_database_that_is_away_is_an_error_that_drivers_repeat(cluster: Cluste
         assert is_ready(server.web_url) == (200, b"ok")
 
 
-def test_a_server_that_has_lost_the_database_to_another_one_writes_nothing(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    "command", [{"create": "made"}, {"createIndexes": "keys", "indexes": [INDEX]}, {"drop": "keys"}]
+)
+@pytest.mark.parametrize("when", [BEFORE_COMMIT, AFTER_COMMIT])
+def test_a_change_of_the_catalog_is_cut_off(cluster: OwnCluster, command: dict[str, Any], when: str) -> None:
+    """Before its commit: nothing is done, and the client is told so. After it: it is found out that all was done."""
+    proxy = CuttingProxy(f"{cluster.run_folder}/.s.PGSQL.5432", only_commits=True)
+    with (
+        closing(proxy),
+        mongottl.start_server(store=f"postgresql://mongottl@127.0.0.1:{proxy.port}/postgres") as server,
+        Client(server.uri) as client,
+    ):
+        shop = client.shop
+        shop.keys.insert_one({"_id": 1})
+        proxy.cut = when
+        reply = shop.command(command, check=False)
+        assert proxy.cuts == 1
+        assert reply.get("code") == (HOST_UNREACHABLE if when == BEFORE_COMMIT else None)
+        assert shop.command(command)["ok"] == 1
+        assert shop.keys.count_documents({}) == ("drop" not in command)
+
+
+def test_a_server_that_has_lost_the_database_to_another_one_writes_nothing(cluster: OwnCluster) -> None:
     with mongottl.start_server(store=cluster.store) as first, Client(first.uri) as client:
         client.shop.keys.insert_one({"_id": 1})
         with psycopg.connect(cluster.store, autocommit=True) as connection:
