@@ -10,6 +10,7 @@ from mongottl.storage.interface import (
     NO_BYTE_LIMIT,
     DueEntry,
     ExpiryIndex,
+    Isolation,
     KeyEntry,
     KeyRange,
     NewRecord,
@@ -30,6 +31,10 @@ class LeastEngine(StorageEngine):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         return self._kept.unit_of_work()
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._kept.isolation
 
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self._kept.set_commit_listener(listener)

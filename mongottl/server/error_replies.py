@@ -17,10 +17,16 @@ from mongottl.errors import (
 )
 from mongottl.exec.operation.context import OperationContext
 from mongottl.server import transactions
-from mongottl.storage.interface import DiskFull, EngineUnavailable, StoreUnreachable, UnitLost, WriteConflict
-from mongottl.storage.snapshot.claims import SnapshotConflict
-from mongottl.storage.snapshot.history import SnapshotTooOld
-from mongottl.storage.snapshot.write_set import WriteSetTooLarge
+from mongottl.storage.interface import (
+    DiskFull,
+    EngineUnavailable,
+    SnapshotConflict,
+    SnapshotTooOld,
+    StoreUnreachable,
+    TransactionTooLarge,
+    UnitLost,
+    WriteConflict,
+)
 from mongottl.versions import ERROR_LABEL
 
 # What a write raises that meets another one.
@@ -39,7 +45,7 @@ def command_error(error: Exception) -> CommandError | None:
         return CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
     if isinstance(error, SnapshotTooOld):
         return CommandError(ErrorCode.SnapshotTooOld, str(error))
-    if isinstance(error, WriteSetTooLarge):
+    if isinstance(error, TransactionTooLarge):
         return CommandError(ErrorCode.TransactionTooLarge, str(error))
     if isinstance(error, WRITE_CONFLICTS):
         return CommandError(ErrorCode.WriteConflict, f"{error}; please retry your operation")

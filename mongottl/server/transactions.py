@@ -199,7 +199,7 @@ def await_users(op: OperationContext, request: Any) -> None:
             if not users:
                 break
             signal = Signal()
-            users[0].write_set.on_release(signal.notify)
+            users[0].data.on_release(signal.notify)
             op.waits_for = signal
             op.check_interrupt()
             service.stacks.wait(Wait(seconds_to_look(op), signal))

@@ -24,6 +24,7 @@ from mongottl.storage.interface import (
     DueEntry,
     ExpiryIndex,
     FetchedEntry,
+    Isolation,
     KeyEntry,
     KeyRange,
     NewRecord,
@@ -182,6 +183,10 @@ class ForwardingEngine(StorageEngine):
 
     def ping(self) -> None:
         self.inner.ping()
+
+    @property
+    def isolation(self) -> Isolation:
+        return self.inner.isolation
 
     def hold_still(self) -> None:
         self.inner.hold_still()

@@ -7,7 +7,8 @@ bytes, an instant is a whole number of seconds that the caller computed.
     StorageEngine ──┬── RecordStore          record id → (document, _ts, ttl), and two expiry indexes over _ts and ttl
                     ├── SortedDataInterface  (key, record id) in order; unique or not
                     ├── catalog entries      name → bytes
-                    └── WriteUnitOfWork      all writes of one operation, or none
+                    ├── WriteUnitOfWork      all writes of one operation, or none
+                    └── Isolation            snapshots, and transactions of several statements
 
 Every call takes and returns whole batches, so that an engine behind a network can answer it in one round trip, and no
 call keeps a statement open: to continue a scan, pass it the last position that it returned, even if others have
@@ -30,6 +31,9 @@ outside, and inside one they see its writes. `contract.ContractEngine` asserts a
     StorageError
     ├── DuplicateKey         a unique sorted data has the key for another record
     ├── WriteConflict        a record has changed since it was read: roll back and repeat the operation
+    ├── SnapshotConflict     what a transaction writes was written by others after its snapshot: abort it
+    ├── SnapshotTooOld       a snapshot is read that the engine has given up
+    ├── TransactionTooLarge  a transaction has written more than the engine keeps for one
     └── EngineUnavailable    disk full, I/O error, damage found while running, closed
     OSError
     └── DataDirectoryError   at opening: in use, newer format, damaged, not ours; the directory is left as it was
@@ -152,6 +156,52 @@ class WriteConflict(StorageError):
 
 class UnitLost(WriteConflict):
     """The store has lost a unit of work with the connection to it: nothing was done, and it may be done once more."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ClaimOwner:
+    """Who has written what others want to write: a transaction, until it ends. released: whether it has ended.
+
+    look_s: after how many seconds a write that waits for it is tried again in any case, for an engine that does not
+    know whose the write is that it has met; 0.0 if only its end counts.
+    """
+
+    def __init__(self) -> None:
+        self.released = False
+        self.look_s = 0.0
+        self._release_actions: list[Callable[[], None]] = []
+
+    def on_release(self, action: Callable[[], None]) -> None:
+        """Calls `action` when the transaction ends."""
+        self._release_actions.append(action)
+
+    def _run_release_actions(self) -> None:
+        actions = self._release_actions
+        self._release_actions = []
+        for action in actions:
+            action()
+
+
+class ClaimedByTransaction(WriteConflict):
+    """A plain write meets a record or unique key that an open transaction has written: wait until that has ended, read
+    again and repeat the write. owner: the transaction."""
+
+    def __init__(self, owner: ClaimOwner) -> None:
+        super().__init__("written by a transaction that has not ended")
+        self.owner = owner
+
+
+class SnapshotConflict(StorageError):
+    """What a transaction wants to write was written by another after its snapshot, or is claimed by another
+    transaction. The transaction must be aborted; its client may begin it again."""
+
+
+class SnapshotTooOld(StorageError):
+    """A snapshot is read that the engine has given up, or that was closed."""
+
+
+class TransactionTooLarge(StorageError):
+    """A transaction has written more than the engine keeps for one."""
 
 
 class EngineUnavailable(StorageError):
@@ -483,6 +533,205 @@ class SortedDataInterface(ABC):
             after = entries[-1]
 
 
+class OpenSnapshot(ABC):
+    """The data as of one moment, until it is closed. too_old: whether the engine has given it up."""
+
+    @property
+    @abstractmethod
+    def too_old(self) -> bool:
+        raise NotImplementedError
+
+    @abstractmethod
+    def records_at(self, store: RecordStore) -> RecordStore:
+        """A record store of the engine as it was then, for reads. SnapshotTooOld, here or when it is read."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def entries_at(self, data: SortedDataInterface) -> SortedDataInterface:
+        """A sorted data of the engine as it was then, for reads; it fetches from record stores of `records_at`.
+
+        SnapshotTooOld, here or when it is read."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it; may be called again. Does not wait."""
+        raise NotImplementedError
+
+
+class KeptWrites(ABC):
+    """What a transaction has written to a record store and its indexes, and the engine gets only when it commits.
+
+    deleted: as the engine has them. old: what is replaced by `replacing`, likewise. inserted: without ids yet.
+    All within `OpenTransaction.final_unit`; `load` comes first.
+    """
+
+    deleted: list[Record]
+    old: list[Record]
+    replacing: list[Record]
+    inserted: list[NewRecord]
+
+    @abstractmethod
+    def load(self) -> None:
+        """Reads what is deleted and replaced. SnapshotConflict if it is gone."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def remove_entries(self, data: SortedDataInterface) -> None:
+        """Removes the entries that the transaction has removed."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def write_records(self) -> list[Record]:
+        """Deletes, replaces and inserts the records; those that were written, with their ids."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def insert_entries(self, data: SortedDataInterface) -> None:
+        """Inserts the entries that the transaction has added, after `write_records`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def entries(self, data: SortedDataInterface) -> SortedDataInterface:
+        """A sorted data of the engine for other entries that this commit inserts or removes."""
+        raise NotImplementedError
+
+
+class OpenTransaction(ClaimOwner):
+    """A transaction of several statements: it reads what was committed when it began, and what it has written itself.
+
+        with transaction.statement() as unit:      the writes of one statement: all of them, or none
+            transaction.own_records(store).insert_records(rows)
+            transaction.own_entries(data).insert(entries)
+            unit.commit()
+        …
+        with transaction.final_unit(engine) as unit:
+            …                                      `kept_writes` of each record store, and what else belongs to it
+            unit.commit()
+        transaction.committed()
+        transaction.release()                      also without a commit: then nothing of it remains
+
+    What it has written nobody else sees before, and nobody else can write. Writes raise SnapshotConflict, and
+    TransactionTooLarge.
+
+    too_old: whether the engine has given up its snapshot. has_written: whether anything would be committed.
+    """
+
+    @property
+    @abstractmethod
+    def too_old(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def has_written(self) -> bool:
+        raise NotImplementedError
+
+    @abstractmethod
+    def statement(self) -> WriteUnitOfWork:
+        """A unit of work for the writes of one statement, which is undone alone. An engine may wait here."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def records_view(self, store: RecordStore) -> RecordStore:
+        """A record store of the engine as the transaction sees it, for reads."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def entries_view(self, data: SortedDataInterface) -> SortedDataInterface:
+        """A sorted data of the engine as the transaction sees it, for reads; it fetches from `records_view`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def own_records(self, store: RecordStore) -> RecordStore:
+        """A record store of the engine for a statement that writes."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def own_entries(self, data: SortedDataInterface, complete: bool = True) -> SortedDataInterface:
+        """A sorted data of the engine for a statement that writes. complete: whether it has the entries of all records;
+        unique keys are not checked if not."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def final_unit(self, engine: "StorageEngine") -> WriteUnitOfWork:
+        """The unit of work that commits the transaction, with whatever else is written in it. An engine may wait here.
+
+        engine: that of the stores, which may be one that wraps this one.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def kept_writes(self, store: RecordStore) -> KeptWrites | None:
+        """Within the final unit: what it has written to a record store and its indexes if the engine does not have it
+        yet; None if it has, or if nothing was written there."""
+        raise NotImplementedError
+
+    def committed(self) -> None:
+        """Called once after the commit of the final unit."""
+        return
+
+    @abstractmethod
+    def release(self) -> None:
+        """Ends the transaction, of which nothing remains unless it was committed. May be called again; every other use
+        is refused from then on. Does not wait."""
+        raise NotImplementedError
+
+
+class WatchedWrites(ABC):
+    """The stores of the engine for a plain write while `Isolation.watches_writes`.
+
+    Writes raise ClaimedByTransaction for what an open transaction has written.
+    """
+
+    @abstractmethod
+    def records(self, store: RecordStore) -> RecordStore:
+        raise NotImplementedError
+
+    @abstractmethod
+    def entries(self, data: SortedDataInterface) -> SortedDataInterface:
+        raise NotImplementedError
+
+    @abstractmethod
+    def committed(self) -> None:
+        """Called after the commit of the unit of work in which they were written."""
+        raise NotImplementedError
+
+
+class Isolation(ABC):
+    """Snapshots and transactions of one engine.
+
+    Engines whose units of work run one after the other get theirs from `snapshot.isolation`.
+    """
+
+    @abstractmethod
+    def open_snapshot(self) -> OpenSnapshot:
+        """A snapshot of the present. An engine may wait here, or when it is read first."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def begin_transaction(self) -> OpenTransaction:
+        """A transaction with a snapshot of the present, or of its first read. Does not wait."""
+        raise NotImplementedError
+
+    @property
+    def watches_writes(self) -> bool:
+        """Whether plain writes must go through `watch`."""
+        return False
+
+    def watch(self) -> WatchedWrites:
+        """For the writes of one plain unit of work."""
+        raise RuntimeError("plain writes are not watched")
+
+    def is_claimed(self, ident: str, record_id: int) -> bool:
+        """Whether an open transaction is known to have written this record of a record store."""
+        return False
+
+    def count_claimed(self, ident: str) -> int:
+        """How many records of a record store open transactions are known to have written."""
+        return 0
+
+
 class SavedState:
     """All that an engine has at one time: what `save_state` returns and `restore_state` brings back."""
 
@@ -521,6 +770,12 @@ class StorageEngine(ABC):
     def unit_of_work(self) -> WriteUnitOfWork:
         """A new unit of work, which begins when its block is entered. An engine that must wait before one can begin
         waits here, never where the block is entered."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def isolation(self) -> Isolation:
+        """Snapshots and transactions; the same object each time."""
         raise NotImplementedError
 
     def ping(self) -> None:

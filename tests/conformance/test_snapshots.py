@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
     NO_BYTE_LIMIT,
+    ClaimedByTransaction,
     DuplicateKey,
     ExpiryIndex,
     FetchedEntry,
@@ -33,16 +34,20 @@ from mongottl.storage.interface import (
     NewRecord,
     Record,
     RecordStore,
+    SnapshotConflict,
+    SnapshotTooOld,
     SortedDataInterface,
     StorageEngine,
     StorageError,
+    TransactionTooLarge,
     WriteConflict,
 )
-from mongottl.storage.snapshot.claims import ClaimedByTransaction, Claims, SnapshotConflict
-from mongottl.storage.snapshot.history import CommitImages, History, Snapshot, SnapshotTooOld
+from mongottl.storage.snapshot.claims import Claims
+from mongottl.storage.snapshot.history import CommitImages, History, Snapshot
+from mongottl.storage.snapshot.patches import FIRST_PROVISIONAL_ID
 from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
 from mongottl.storage.snapshot.views import PatchedRecords, records_at
-from mongottl.storage.snapshot.write_set import FIRST_PROVISIONAL_ID, WriteSet, WriteSetTooLarge
+from mongottl.storage.snapshot.write_set import WriteSet
 
 DATA = {"by_parts": False, "by_head": True, "loose": True}
 HIGH = b"\xff"
@@ -845,7 +850,7 @@ def test_a_statement_that_makes_a_write_set_too_large_is_undone(engine: StorageE
         unit.commit()
     before = patches(own), own.bytes
     undone: list[int] = []
-    with pytest.raises(WriteSetTooLarge), own.statement() as unit:
+    with pytest.raises(TransactionTooLarge), own.statement() as unit:
         unit.on_rollback(lambda: undone.append(1))
         unit.on_rollback(lambda: undone.append(2))
         unit.on_commit(lambda: undone.append(3))

@@ -42,6 +42,7 @@ from mongottl.server.log import Log
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import NO_BYTE_LIMIT, StorageEngine
 from mongottl.storage.opening import open_engine
+from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.wire.messages import OpMsg
 from tests.oplog_replay import Replay
 from tests.simulation.interventions import (
@@ -328,8 +329,10 @@ class Disturbed:
         service = self.service
         assert not len(service.cursors) or ("getMore" in self._command and self.reply is None), "a cursor is left"
         assert not service.operations.all(), "an operation is left"
-        assert not len(service.transactions) and not service.claims.any, "a transaction is left"
-        assert not service.history.open_snapshots or len(service.snapshots), "a snapshot is left"
+        isolation = service.isolation
+        assert isinstance(isolation, PatchIsolation)
+        assert not len(service.transactions) and not isolation.claims.any, "a transaction is left"
+        assert not isolation.history.open_snapshots or len(service.snapshots), "a snapshot is left"
         assert not service.exclusive and not service.fsync_locks and not service.restoring, "a lock is left"
         assert service.metrics.queued_writers == 0
         assert not any(session.busy for session in service.sessions.all()), "a session is busy"

@@ -47,6 +47,8 @@ from mongottl.server.message_traits import may_write
 from mongottl.storage.data_folder import DATABASE_NAME
 from mongottl.storage.interface import EngineUnavailable, KeyRange, StorageEngine, WriteConflict
 from mongottl.storage.opening import open_engine
+from mongottl.storage.snapshot.claims import Claims
+from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.ttl.policy import NO_TTL, is_expired
@@ -490,7 +492,7 @@ class World:
             await self._end_turn(0.0)
         self.elapsed.jump(TRANSACTION_LIFETIME_S + 1)
         abort_expired(self.service)
-        assert not len(self.service.transactions) and not self.service.claims.any
+        assert not len(self.service.transactions) and not self.claims.any
         self.check_purge()
         self.clock.advance(3_000_000_000)
         self.aged(self.instants())
@@ -503,6 +505,12 @@ class World:
         await self._end_tasks()
 
     # What must hold at any time
+
+    @property
+    def claims(self) -> Claims:
+        isolation = self.service.isolation
+        assert isinstance(isolation, PatchIsolation)
+        return isolation.claims
 
     def check_everything(self) -> None:
         """Indexes and records agree exactly; counters are exact; memory and the stored catalog agree."""
@@ -548,7 +556,7 @@ class World:
 
     def _expired_claimed(self, collection: Collection) -> int:
         """How many expired documents the reaper leaves, because open transactions have written them."""
-        claims = self.service.claims
+        claims = self.claims
         if not claims.any:
             return 0
         default_s = collection.default_ttl_s

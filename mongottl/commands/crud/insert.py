@@ -25,8 +25,7 @@ from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
-from mongottl.storage.interface import DuplicateKey, WriteConflict
-from mongottl.storage.snapshot.claims import ClaimedByTransaction
+from mongottl.storage.interface import ClaimedByTransaction, DuplicateKey, WriteConflict
 
 # Documents of one unit of work, and their bytes; the last document may exceed them. Other clients run between two.
 INSERT_CHUNK: Final = 500

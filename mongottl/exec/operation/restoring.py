@@ -76,10 +76,9 @@ RESTORED: Final = frozenset(
 )
 ENDED: Final = frozenset(
     {
-        "claims",  # of the transactions
         "cursors",
         "exclusive",  # of the commands that have ended
-        "history",  # of the snapshots
+        "isolation",  # of the transactions and snapshots
         "operations",
         "oplog",
         "sessions",  # what they remember of writes; the sessions themselves go on

@@ -20,7 +20,6 @@ from mongottl.exec.sessions.snapshots import KeptSnapshot
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.storage.interface import RecordStore, SortedDataInterface
-from mongottl.storage.snapshot.views import entries_at, records_at
 
 
 def enter(op: OperationContext, at: Timestamp | None) -> None:
@@ -37,7 +36,9 @@ def enter(op: OperationContext, at: Timestamp | None) -> None:
                 ErrorCode.InvalidOptions,
                 "readConcern atClusterTime value must not be greater than the current clusterTime",
             )
-        kept = service.snapshots.keep(written if at is None else at, service.history.open(), service.catalog.version)
+        kept = service.snapshots.keep(
+            written if at is None else at, service.isolation.open_snapshot(), service.catalog.version
+        )
     use(op, kept, kept.at)
 
 
@@ -71,11 +72,11 @@ class SnapshotRecoveryUnit(RecoveryUnit):
 
     def records(self, collection: Collection) -> RecordStore:
         self._service.engine.hold_still()
-        return records_at(collection.store, self._snapshot)
+        return self._snapshot.records_at(collection.store)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
         self._service.engine.hold_still()
-        return entries_at(entry.sorted_data, self._snapshot)
+        return self._snapshot.entries_at(entry.sorted_data)
 
     def write(self, collection: Collection) -> WriteUnit:
         raise RuntimeError("a write with read concern snapshot")

@@ -4,7 +4,7 @@
                                └────────► abort(service, transaction), or `write.commit`
 
 Reads give what was committed when the transaction began, with its own writes; TTL is judged by each statement's own
-time. Writes are put in the transaction's write set. A collection that it creates is in no database until the commit.
+time. Writes belong to the transaction of the engine. A collection that it creates is in no database until the commit.
 """
 
 from collections.abc import Sequence
@@ -28,15 +28,14 @@ from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
 from mongottl.storage.interface import EngineUnavailable, RecordStore, SortedDataInterface, WriteConflict
-from mongottl.storage.snapshot.write_set import WriteSet
 from mongottl.ttl.policy import NO_TTL
 
 
 def begin(service: ServiceContext, session_key: bytes, number: int) -> Transaction:
     """A new transaction of a session that has none in progress, with a snapshot of the present."""
     now_s = service.clock.monotonic_s()
-    write_set = WriteSet(service.history.open(), service.claims)
-    transaction = Transaction(session_key, number, write_set, service.catalog.version, now_s)
+    data = service.isolation.begin_transaction()
+    transaction = Transaction(session_key, number, data, service.catalog.version, now_s)
     transaction.started_ms = service.clock.now_ms()
     transaction.read_at = service.cluster_clock.operation_time
     transaction.deadline_s = now_s + service.transaction_lifetime_s
@@ -52,7 +51,7 @@ def begin(service: ServiceContext, session_key: bytes, number: int) -> Transacti
 
 def enter(op: OperationContext, transaction: Transaction) -> None:
     """Makes an operation a statement of a transaction. SnapshotTooOld (239)."""
-    if transaction.write_set.snapshot.too_old:
+    if transaction.data.too_old:
         raise CommandError(
             ErrorCode.SnapshotTooOld,
             "the snapshot of the transaction is older than the history of changes, which is bounded in memory",
@@ -97,8 +96,7 @@ def abort_open(service: ServiceContext, session_key: bytes) -> None:
 def release(service: ServiceContext, transaction: Transaction) -> None:
     """Frees what an ended transaction holds: cursors, claims, snapshot. What waits for it goes on."""
     service.cursors.close_where_transaction(transaction)
-    write_set = transaction.write_set
-    write_set.release()
+    transaction.data.release()
     for collection in transaction.collections.values():
         if not collection.dropped and (collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes):
             # The reaper has passed over what the transaction had written.
@@ -139,11 +137,11 @@ class TransactionRecoveryUnit(RecoveryUnit):
 
     def records(self, collection: Collection) -> RecordStore:
         self._service.engine.hold_still()
-        return self._transaction.write_set.records_view(collection.store)
+        return self._transaction.data.records_view(collection.store)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
         self._service.engine.hold_still()
-        return self._transaction.write_set.entries_view(entry.sorted_data)
+        return self._transaction.data.entries_view(entry.sorted_data)
 
     def write(self, collection: Collection) -> WriteUnit:
         """OperationNotSupportedInTransaction (263) for a capped or time series collection."""
@@ -165,19 +163,19 @@ class TransactionRecoveryUnit(RecoveryUnit):
 
 
 class TransactionWriteUnit(WriteUnit):
-    """A unit of work of a statement: it commits into the write set of its transaction."""
+    """A unit of work of a statement: it commits into its transaction."""
 
     def __init__(self, service: ServiceContext, collection: Collection, transaction: Transaction) -> None:
-        write_set = transaction.write_set
-        super().__init__(service, collection, write_set.own_records(collection.store), write_set.statement())
-        self._write_set = write_set
+        data = transaction.data
+        super().__init__(service, collection, data.own_records(collection.store), data.statement())
+        self._data = data
         self._transaction = transaction
         if collection.number not in transaction.ready_indexes:
             ready = [index.ident for index in collection.writable_indexes if index.ready]
             transaction.ready_indexes[collection.number] = frozenset(ready)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
-        return self._write_set.own_entries(entry.sorted_data, entry.ready)
+        return self._data.own_entries(entry.sorted_data, entry.ready)
 
     def record_multikey_change(self, index: CollectionIndex) -> None:
         """Recorded at once, whether or not the transaction commits: an index may be taken for multikey in vain."""
@@ -240,7 +238,7 @@ class TransactionCatalog(SnapshotCatalog):
         """OperationNotSupportedInTransaction (263) for a collection that the transaction has not created, or that has
         documents ("Create Collections and Indexes in a Transaction")."""
         kind = "" if collection.pending else "existing"
-        if collection.pending and self._transaction.write_set.records_view(collection.store).count():
+        if collection.pending and self._transaction.data.records_view(collection.store).count():
             kind = "non-empty"
         if kind:
             raise CommandError(

@@ -36,8 +36,7 @@ from mongottl.query.pipeline.run_context import MergeRequest
 from mongottl.query.update import UpdateDriver, parse_pipeline_update
 from mongottl.query.update.driver import check_storable
 from mongottl.query.update.nodes import compare_components
-from mongottl.storage.interface import DuplicateKey, Record, WriteConflict
-from mongottl.storage.snapshot.claims import ClaimedByTransaction
+from mongottl.storage.interface import ClaimedByTransaction, DuplicateKey, Record, WriteConflict
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 # What one call of `stamp_output` writes again: a few milliseconds' work.
@@ -202,7 +201,7 @@ def publish_output(op: OperationContext, database: str, temporary: str, name: st
     """
     user = op.service.transactions.user_of(f"{database}.{name}")
     if user is not None:
-        raise ClaimedByTransaction(user.write_set)
+        raise ClaimedByTransaction(user.data)
     made = _temporary(op, database, temporary)
     target = op.catalog.lookup(database, name, time_series=True)
     if target is None:

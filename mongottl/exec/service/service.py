@@ -48,9 +48,7 @@ from mongottl.oplog.rows import OplogRows
 from mongottl.query.memory import MemoryBudget
 from mongottl.query.timestamps import TimestampClock
 from mongottl.security.accounts import Accounts
-from mongottl.storage.interface import StorageEngine
-from mongottl.storage.snapshot.claims import Claims
-from mongottl.storage.snapshot.history import History
+from mongottl.storage.interface import Isolation, StorageEngine
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 MS_PER_S: Final = 1000
@@ -103,8 +101,7 @@ class ServiceContext:
         self.operation_memory = MemoryBudget(operation_bytes)
         engine.set_cache_bytes(config.cache_memory_mb << 20 or memory_bytes // _CACHE_SHARE)
         # Snapshots and transactions.
-        self.history = History()
-        self.claims = Claims()
+        self.isolation: Isolation = engine.isolation
         self.snapshots = SnapshotRegistry()
         self.transactions = TransactionRegistry()
         self.transaction_lifetime_s = TRANSACTION_LIFETIME_S

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mongottl.document.types import Timestamp
-from mongottl.storage.snapshot.history import Snapshot
+from mongottl.storage.interface import OpenSnapshot
 
 # mongod's default of minSnapshotHistoryWindowInSeconds.
 KEPT_S: Final = 300.0
@@ -15,7 +15,7 @@ class KeptSnapshot:
     last_used_s: monotonic time. closed: whether it was given up.
     """
 
-    def __init__(self, at: Timestamp, snapshot: Snapshot, catalog_version: int) -> None:
+    def __init__(self, at: Timestamp, snapshot: OpenSnapshot, catalog_version: int) -> None:
         self.at: Final = at
         self.snapshot: Final = snapshot
         self.catalog_version: Final = catalog_version
@@ -36,7 +36,7 @@ class SnapshotRegistry:
         """The snapshot that was taken at a cluster time."""
         return self._kept.get((at.time, at.inc))
 
-    def keep(self, at: Timestamp, snapshot: Snapshot, catalog_version: int) -> KeptSnapshot:
+    def keep(self, at: Timestamp, snapshot: OpenSnapshot, catalog_version: int) -> KeptSnapshot:
         """Keeps a new snapshot; the one of this time that is kept already if there is one, and closes the new one."""
         known = self.find(at)
         if known is not None and not known.snapshot.too_old and known.catalog_version == catalog_version:

@@ -14,7 +14,7 @@ from mongottl.document.types import Timestamp
 from mongottl.exec.running.signal import Signal
 from mongottl.exec.sessions.sessions import SessionRegistry
 from mongottl.oplog.change import LoggedChange
-from mongottl.storage.snapshot.write_set import WriteSet
+from mongottl.storage.interface import OpenTransaction
 
 IN_PROGRESS: Final = 0
 COMMITTED: Final = 1
@@ -24,7 +24,7 @@ TRANSACTION_LIFETIME_S: Final = 60.0
 
 
 class Transaction:
-    """One transaction of a session. write_set: its snapshot and its writes.
+    """One transaction of a session. data: the engine's transaction, its snapshot and its writes.
 
     catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
     ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
@@ -39,11 +39,11 @@ class Transaction:
     """
 
     def __init__(
-        self, session_key: bytes, number: int, write_set: WriteSet, catalog_version: int, now_s: float
+        self, session_key: bytes, number: int, data: OpenTransaction, catalog_version: int, now_s: float
     ) -> None:
         self.session_key: Final = session_key
         self.number: Final = number
-        self.write_set: Final = write_set
+        self.data: Final = data
         self.catalog_version: Final = catalog_version
         self.started_s: Final = now_s
         self.started_ms = 0

@@ -22,7 +22,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
-from mongottl.exec.unit.write_unit import RecordingWriteUnit, WriteUnit
+from mongottl.exec.unit.write_unit import WatchedWriteUnit, WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
 from mongottl.storage.interface import RecordStore, SortedDataInterface
 
@@ -77,8 +77,8 @@ class RecoveryUnit:
         work = service.engine.unit_of_work()
         if collection.dropped:
             raise collection_dropped(collection)
-        if service.history.recording or service.claims.any:
-            unit: WriteUnit = RecordingWriteUnit(service, collection, work, self.retryable_write)
+        if service.isolation.watches_writes:
+            unit: WriteUnit = WatchedWriteUnit(service, collection, work, self.retryable_write)
         else:
             unit = WriteUnit(service, collection, collection.store, work, self.retryable_write)
         unit.written = self.written

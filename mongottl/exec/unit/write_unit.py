@@ -37,8 +37,6 @@ from mongottl.storage.interface import (
     WriteConflict,
     WriteUnitOfWork,
 )
-from mongottl.storage.snapshot.history import CommitImages
-from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 if TYPE_CHECKING:
@@ -211,8 +209,8 @@ class WriteUnit:
         write.note(self.changes[0])
 
 
-class RecordingWriteUnit(WriteUnit):
-    """A unit of work while snapshots are open: its commit leaves before-images for them.
+class WatchedWriteUnit(WriteUnit):
+    """A unit of work while snapshots or transactions are open that have to know of it.
 
     ClaimedByTransaction for a record or unique key that an open transaction has written.
     """
@@ -224,18 +222,17 @@ class RecordingWriteUnit(WriteUnit):
         work: WriteUnitOfWork,
         retryable_write: RetryableWrite | None,
     ) -> None:
-        self._images = CommitImages()
-        records = RecordingRecords(collection.store, self._images, service.claims)
-        super().__init__(service, collection, records, work, retryable_write)
+        self._watched = service.isolation.watch()
+        super().__init__(service, collection, self._watched.records(collection.store), work, retryable_write)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
         if not entry.ready:
             return entry.sorted_data  # no snapshot or transaction reads it
-        return RecordingEntries(entry.sorted_data, self._images, self.service.claims)
+        return self._watched.entries(entry.sorted_data)
 
     def commit(self) -> None:
         super().commit()
-        self.service.history.append(self._images)
+        self._watched.committed()
 
 
 def living_now(service: ServiceContext, collection: Collection, records: list[Record]) -> list[Record]:

@@ -37,13 +37,13 @@ from mongottl.storage.interface import (
     EngineUnavailable,
     ExpiryIndex,
     FetchedEntry,
+    Isolation,
     KeyRange,
     Record,
     RecordStore,
     SortedDataInterface,
     WriteConflict,
 )
-from mongottl.storage.snapshot.claims import Claims
 from mongottl.ttl.policy import (
     NO_CUTOFF_S,
     NO_TTL,
@@ -201,7 +201,7 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
                 with_numbers = service.dialect.numbers_are_dates
                 try:
                     records = _due_records(
-                        recovery_unit, collection, service.clock.now_ms(), service.claims, with_numbers
+                        recovery_unit, collection, service.clock.now_ms(), service.isolation, with_numbers
                     )
                 except DamagedRecord as error:
                     service.hooks.log_damaged_record(error)
@@ -289,7 +289,7 @@ def _still_due(service: ServiceContext, collection: Collection, ident: str, reco
     return [
         record
         for record in {record[0]: record for record in records}.values()
-        if service.claims.record_owner(ident, record[0]) is None and _is_due(collection, record, now_ms, with_numbers)
+        if not service.isolation.is_claimed(ident, record[0]) and _is_due(collection, record, now_ms, with_numbers)
     ]
 
 
@@ -315,7 +315,7 @@ def _delete_batch(unit: WriteUnit, records: list[Record]) -> None:
 
 
 def _due_records(
-    unit: RecoveryUnit, collection: Collection, now_ms: int, claims: Claims, with_numbers: bool
+    unit: RecoveryUnit, collection: Collection, now_ms: int, isolation: Isolation, with_numbers: bool
 ) -> list[Record]:
     """A batch of records that are expired now, by the policy or by a date-field TTL index; empty if there are none.
 
@@ -324,7 +324,7 @@ def _due_records(
     """
     damaged: DamagedRecord | None = None
     try:
-        records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S, claims)
+        records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S, isolation)
         if records:
             return records
     except DamagedRecord as error:
@@ -333,7 +333,7 @@ def _due_records(
         if not index.ready:
             continue
         try:
-            records = _due_by_date(unit, collection, index, now_ms, claims, with_numbers)
+            records = _due_by_date(unit, collection, index, now_ms, isolation, with_numbers)
             if records:
                 return records
         except DamagedRecord as error:
@@ -344,12 +344,12 @@ def _due_records(
 
 
 def due_by_policy(
-    stored: RecordStore, collection: Collection, now_s: int, claims: Claims | None = None
+    stored: RecordStore, collection: Collection, now_s: int, isolation: Isolation | None = None
 ) -> list[Record]:
     """A batch of records that are expired by the policy; empty if there are none. DamagedRecord if only damaged ones
     are.
 
-    claims: of transactions, whose records are left out.
+    isolation: with the transactions whose records are left out.
     """
     default = collection.default_ttl_s
     if default == NO_TTL:
@@ -359,12 +359,12 @@ def due_by_policy(
     cutoff_s = default_cutoff_s(default, now_s)
     if cutoff_s != NO_CUTOFF_S:
         try:
-            records = _unclaimed_batch(partial(stored.due, ExpiryIndex.BY_DEFAULT, cutoff_s), stored, claims)
+            records = _unclaimed_batch(partial(stored.due, ExpiryIndex.BY_DEFAULT, cutoff_s), stored, isolation)
         except DamagedRecord as error:
             damaged = error
     own_s = own_cutoff_s(default, now_s)
     if not records and own_s != NO_CUTOFF_S:
-        records = _unclaimed_batch(partial(stored.due, ExpiryIndex.BY_OWN, own_s), stored, claims)
+        records = _unclaimed_batch(partial(stored.due, ExpiryIndex.BY_OWN, own_s), stored, isolation)
     if not records and damaged is not None:
         raise damaged
     # The expiry indexes only find candidates; the policy decides.
@@ -372,20 +372,20 @@ def due_by_policy(
 
 
 def _unclaimed_batch(
-    first_due: Callable[[int, int], list[Record]], stored: RecordStore, claims: Claims | None
+    first_due: Callable[[int, int], list[Record]], stored: RecordStore, isolation: Isolation | None
 ) -> list[Record]:
     """A batch of due records that no open transaction has written; empty if there are none.
 
     first_due: gives the first records within a limit on their number and one on their bytes. The second is raised for
     as long as all of them are claimed, so that the others are found after them.
     """
-    claimed = 0 if claims is None else claims.count_records(stored.ident)
-    if claims is None or claimed == 0:
+    claimed = 0 if isolation is None else isolation.count_claimed(stored.ident)
+    if isolation is None or claimed == 0:
         return first_due(PURGE_BATCH, PURGE_BYTES)
     max_bytes = PURGE_BYTES
     while True:
         found = first_due(PURGE_BATCH + claimed, max_bytes)
-        unclaimed = [record for record in found if claims.record_owner(stored.ident, record[0]) is None]
+        unclaimed = [record for record in found if not isolation.is_claimed(stored.ident, record[0])]
         if unclaimed or max_bytes == NO_BYTE_LIMIT:
             return unclaimed[:PURGE_BATCH]
         # An engine may return less than the limit allows; only a read without a limit proves that no others exist.
@@ -393,16 +393,21 @@ def _unclaimed_batch(
 
 
 def _due_by_date(
-    unit: RecoveryUnit, collection: Collection, index: CollectionIndex, now_ms: int, claims: Claims, with_numbers: bool
+    unit: RecoveryUnit,
+    collection: Collection,
+    index: CollectionIndex,
+    now_ms: int,
+    isolation: Isolation,
+    with_numbers: bool,
 ) -> list[Record]:
     """A batch of records that are due by a date-field TTL index. with_numbers: see `date_due_ms`."""
     expire_after_s = index.descriptor.expire_after_s
     assert expire_after_s is not None
     cutoff_ms = now_ms - expire_after_s * _MS_PER_S
-    found = _due_between(unit, collection, index, Date(INT64_MIN), Date(cutoff_ms), claims)
+    found = _due_between(unit, collection, index, Date(INT64_MIN), Date(cutoff_ms), isolation)
     if found or not with_numbers:
         return found
-    return _due_between(unit, collection, index, float(INT64_MIN), Int64(cutoff_ms), claims, now_ms)
+    return _due_between(unit, collection, index, float(INT64_MIN), Int64(cutoff_ms), isolation, now_ms)
 
 
 def _due_between(
@@ -411,7 +416,7 @@ def _due_between(
     index: CollectionIndex,
     first: Value,
     last: Value,
-    claims: Claims,
+    isolation: Isolation,
     numbers_at_ms: int | None = None,
 ) -> list[Record]:
     """A batch of records with a key of the index from `first` to `last`, in ascending order, both inclusive. Damaged
@@ -439,7 +444,7 @@ def _due_between(
                 due_ms = date_due_ms(index, document, with_numbers=True)
                 if due_ms is None or due_ms > numbers_at_ms:
                     continue
-            if claims.record_owner(stored.ident, rid) is None:
+            if not isolation.is_claimed(stored.ident, rid):
                 found[rid] = (rid, document, ts_s, ttl_s)
     if not found and damaged is not None:
         raise damaged

@@ -5,15 +5,15 @@ from typing import Final
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.signal import Signal
-from mongottl.storage.interface import WriteConflict
-from mongottl.storage.snapshot.claims import ClaimedByTransaction
+from mongottl.storage.interface import ClaimedByTransaction, WriteConflict
 
 # How often the wait looks whether the transaction has outlived its time.
 _LOOK_S: Final = 1.0
 
 
 def await_transaction(op: OperationContext, conflict: WriteConflict) -> None:
-    """After a ClaimedByTransaction: waits until that transaction has ended. Returns at once after other conflicts.
+    """After a ClaimedByTransaction: waits until that transaction has ended, or for its `look_s`. Returns at once after
+    other conflicts.
 
     The caller then reads again and repeats its write. MaxTimeMSExpired (50), Interrupted (11601).
     """
@@ -31,7 +31,10 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> None:
             op.check_interrupt()
             abort_expired(op.service)
             if not owner.released:
-                op.wait(seconds_to_look(op), signal)
+                seconds = seconds_to_look(op)
+                op.wait(seconds if owner.look_s == 0.0 else min(seconds, owner.look_s), signal)
+            if owner.look_s != 0.0:
+                break  # the write is tried again: the engine may not know of the end
     finally:
         metrics.queued_writers -= 1
         op.waits_for = None

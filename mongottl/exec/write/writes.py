@@ -36,13 +36,13 @@ from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_
 from mongottl.exec.write.validation import all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
 from mongottl.storage.interface import (
+    ClaimedByTransaction,
     DuplicateKey,
     NewRecord,
     Record,
     SortedDataInterface,
     WriteConflict,
 )
-from mongottl.storage.snapshot.claims import ClaimedByTransaction
 from mongottl.ttl.policy import meaningful_ttl_s
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from mongottl.storage.interface import (
     DataDirectoryError,
+    Isolation,
     RecordStore,
     SavedState,
     SortedDataInterface,
@@ -19,6 +20,7 @@ from mongottl.storage.memory.records import MemoryRecordStore, RecordContents
 from mongottl.storage.memory.sorted_data import MemorySortedData, SortedContents
 from mongottl.storage.memory.units import MemoryUnits, Undo
 from mongottl.storage.opening import storage_engine
+from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
 
@@ -38,6 +40,7 @@ class MemoryState(SavedState):
 class MemoryEngine(StorageEngine):
     def __init__(self) -> None:
         self.name = "memory"
+        self._isolation = PatchIsolation()
         self._units = MemoryUnits()
         self._records: dict[str, MemoryRecordStore] = {}
         self._sorted: dict[str, MemorySortedData] = {}
@@ -47,6 +50,10 @@ class MemoryEngine(StorageEngine):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         return EngineUnitOfWork(self._units)
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._isolation
 
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self._units.commit_listener = listener

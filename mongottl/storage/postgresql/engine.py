@@ -15,6 +15,7 @@ from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.storage.interface import (
     DataDirectoryError,
     EngineUnavailable,
+    Isolation,
     RecordStore,
     SortedDataInterface,
     StorageEngine,
@@ -33,6 +34,7 @@ from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
 from mongottl.storage.postgresql.units import AWAY, Counters, PostgresUnits, Row, engine_error
+from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
@@ -97,6 +99,7 @@ class PostgresEngine(StorageEngine, Access):
 
     def __init__(self, address: Address, schema: str = _SCHEMA, at_close: Callable[[], None] | None = None) -> None:
         self.name = "postgresql"
+        self._isolation = PatchIsolation()
         self._address: Final = address
         self._settings: Final = SessionSettings(schema, lock_timeout_ms=0)
         self._closed = False
@@ -218,6 +221,10 @@ class PostgresEngine(StorageEngine, Access):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         return self.units.new_unit()
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._isolation
 
     def ping(self) -> None:
         try:

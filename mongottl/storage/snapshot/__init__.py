@@ -4,6 +4,8 @@
     Snapshot   the data as of one commit: the engine's present, patched back by the history
     WriteSet   what one transaction has written: patched over its snapshot, carried out by one unit of work
 
-An engine knows nothing of them. While no snapshot is open nothing is recorded, so nothing is paid. See architecture
+    PatchIsolation   these as an engine's isolation
+
+An engine has only to offer it. While no snapshot is open nothing is recorded, so nothing is paid. See architecture
 decision 13.
 """

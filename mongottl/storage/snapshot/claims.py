@@ -5,36 +5,9 @@ fails (SnapshotConflict); a plain write meets ClaimedByTransaction, waits until 
 again.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from mongottl.storage.interface import StorageError, WriteConflict
-
-
-class ClaimOwner:
-    """Who claims: a transaction's write set. released: whether the transaction has ended."""
-
-    def __init__(self) -> None:
-        self.released = False
-        self._release_actions: list[Callable[[], None]] = []
-
-    def on_release(self, action: Callable[[], None]) -> None:
-        """Calls `action` when the transaction ends."""
-        self._release_actions.append(action)
-
-
-class SnapshotConflict(StorageError):
-    """What a transaction wants to write was written by another after its snapshot, or is claimed by another
-    transaction. The transaction must be aborted; its client may begin it again."""
-
-
-class ClaimedByTransaction(WriteConflict):
-    """A plain write meets a record or unique key that an open transaction has written: wait until that has ended, read
-    again and repeat the write. owner: the write set of the transaction."""
-
-    def __init__(self, owner: ClaimOwner) -> None:
-        super().__init__("written by a transaction that has not ended")
-        self.owner = owner
+from mongottl.storage.interface import ClaimedByTransaction, ClaimOwner, SnapshotConflict
 
 
 class Claims:

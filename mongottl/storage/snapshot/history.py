@@ -14,7 +14,7 @@ snapshots are open. The images are bounded in memory: when they exceed the bound
 from bisect import bisect_right
 from typing import Final
 
-from mongottl.storage.interface import KeyEntry, Record, StorageError
+from mongottl.storage.interface import KeyEntry, Record, SnapshotTooOld
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
 
 MAX_HISTORY_BYTES: Final = 256 * 1024 * 1024
@@ -25,10 +25,6 @@ _OVERHEAD_BYTES: Final = 160
 RecordImage = tuple[int, int, Record | None]
 # (number of the commit, entry, whether it was there before that commit).
 EntryImage = tuple[int, KeyEntry, bool]
-
-
-class SnapshotTooOld(StorageError):
-    """A snapshot is read after the history has dropped the images that it needs, or after it was closed."""
 
 
 def _record_commit(image: RecordImage) -> int:
@@ -68,7 +64,7 @@ class Snapshot:
     bound. closed: whether it was ended; reading it then raises SnapshotTooOld as well, also in a command under way."""
 
     def __init__(self, history: "History", number: int) -> None:
-        self._history = history
+        self.history: Final = history
         self.number: Final = number
         self.too_old = False
         self.closed = False
@@ -82,7 +78,7 @@ class Snapshot:
 
         SnapshotTooOld."""
         self._check_readable()
-        history = self._history
+        history = self.history
         log = history.record_logs.get(ident)
         if log is None:
             return self._records.get(ident)
@@ -103,7 +99,7 @@ class Snapshot:
 
         SnapshotTooOld."""
         self._check_readable()
-        history = self._history
+        history = self.history
         log = history.entry_logs.get(ident)
         if log is None:
             return self._entries.get(ident)
@@ -133,7 +129,7 @@ class Snapshot:
     def close(self) -> None:
         """Ends the snapshot; may be called again."""
         self.closed = True
-        self._history.close(self)
+        self.history.close(self)
         self.forget()
 
     def forget(self) -> None:

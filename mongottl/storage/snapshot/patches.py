@@ -5,6 +5,9 @@ from typing import Final
 
 from mongottl.storage.interface import KeyEntry, Record
 
+# Ids of records that transactions have inserted begin here; an engine never comes so far.
+FIRST_PROVISIONAL_ID: Final = 1 << 61
+
 
 class RecordPatch:
     """Records by id that a view has instead of its base's. images: the record of an id, or None if the view has none.

@@ -6,7 +6,10 @@
         own.own_entries(data).insert(entries)
         unit.commit()
     …
-    own.release()                          after the engine has been given what is in `records` and `entries`, or not
+    with own.final_unit(engine) as unit:   the engine is given what is in `records` and `entries` (`replay`)
+        …
+    own.committed()
+    own.release()
 
 Inserted records get provisional ids, above every id of an engine and in the order of insertion; the commit exchanges
 them for the engine's own.
@@ -19,32 +22,31 @@ from typing import Final
 from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.storage.interface import (
     DuplicateKey,
+    KeptWrites,
     KeyEntry,
     NewRecord,
+    OpenTransaction,
     Record,
     RecordStore,
+    SnapshotConflict,
     SortedDataInterface,
-    StorageError,
+    StorageEngine,
+    TransactionTooLarge,
     WriteConflict,
     WriteUnitOfWork,
 )
-from mongottl.storage.snapshot.claims import ClaimOwner, Claims, SnapshotConflict
-from mongottl.storage.snapshot.history import Snapshot
-from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
+from mongottl.storage.snapshot.claims import Claims
+from mongottl.storage.snapshot.history import CommitImages, Snapshot
+from mongottl.storage.snapshot.patches import FIRST_PROVISIONAL_ID, EntryPatch, RecordPatch
+from mongottl.storage.snapshot.replay import ReplayedWrites
 from mongottl.storage.snapshot.views import PatchedEntries, PatchedRecords, entries_at, records_at
 
-# Ids of records that transactions have inserted begin here; an engine never comes so far.
-FIRST_PROVISIONAL_ID: Final = 1 << 61
 MAX_WRITE_SET_BYTES: Final = 256 * 1024 * 1024
 # Memory of a written record or entry in addition to its document or key.
 _OVERHEAD_BYTES: Final = 200
 
 
-class WriteSetTooLarge(StorageError):
-    """The writes of a transaction exceed what it may hold in memory."""
-
-
-class WriteSet(ClaimOwner):
+class WriteSet(OpenTransaction):
     """What one transaction has written so far. records, entries: the patches by ident.
 
     stores, sorted_data: the engine's, of these idents. released: whether the transaction has ended.
@@ -67,6 +69,16 @@ class WriteSet(ClaimOwner):
         self._record_undo: list[tuple[RecordPatch, int, bool, Record | None]] = []
         self._entry_undo: list[tuple[EntryPatch, KeyEntry, bool, bool]] = []
         self._bytes_before: int = 0
+        # Of the commit. Only other snapshots need them, but then the history must number this commit.
+        self._images = CommitImages()
+
+    @property
+    def too_old(self) -> bool:
+        return self.snapshot.too_old
+
+    @property
+    def has_written(self) -> bool:
+        return self.bytes > 0
 
     def _require_open(self) -> None:
         if self.released:
@@ -135,14 +147,14 @@ class WriteSet(ClaimOwner):
         self._claimed_keys.append((ident, key))
 
     def put_record(self, patch: RecordPatch, record_id: int, image: Record | None) -> None:
-        """Sets a record of the transaction; None deletes it. WriteSetTooLarge."""
+        """Sets a record of the transaction; None deletes it. TransactionTooLarge."""
         self._require_open()
         self._record_undo.append((patch, record_id, record_id in patch.images, patch.images.get(record_id)))
         patch.add(record_id, image)
         self._grow(0 if image is None else len(image[1]))
 
     def put_entry(self, patch: EntryPatch, entry: KeyEntry, present: bool) -> None:
-        """Adds or removes an entry of the transaction. WriteSetTooLarge."""
+        """Adds or removes an entry of the transaction. TransactionTooLarge."""
         self._require_open()
         self._entry_undo.append((patch, entry, entry in patch.images, patch.images.get(entry, False)))
         patch.add(entry, present)
@@ -151,7 +163,7 @@ class WriteSet(ClaimOwner):
     def _grow(self, size: int) -> None:
         self.bytes += size + _OVERHEAD_BYTES
         if self.bytes > self._max_bytes:
-            raise WriteSetTooLarge(f"the writes of a transaction exceed {self._max_bytes >> 20} MiB")
+            raise TransactionTooLarge(f"the writes of a transaction exceed {self._max_bytes >> 20} MiB")
 
     def begin_statement(self) -> None:
         self._bytes_before = self.bytes
@@ -176,9 +188,20 @@ class WriteSet(ClaimOwner):
         self.bytes = self._bytes_before
         self.keep_statement()
 
+    def final_unit(self, engine: StorageEngine) -> WriteUnitOfWork:
+        return engine.unit_of_work()
+
+    def kept_writes(self, store: RecordStore) -> KeptWrites | None:
+        patch = self.records.get(store.ident)
+        if patch is None or not patch.order:
+            return None
+        images = self._images if self.snapshot.history.open_snapshots > 1 else None
+        return ReplayedWrites(store, patch, self.entries, images)
+
+    def committed(self) -> None:
+        self.snapshot.history.append(self._images)
+
     def release(self) -> None:
-        """Ends the transaction: its claims, its snapshot and what it holds in memory. May be called again; every other
-        use is refused from then on."""
         if self.released:
             return
         self.released = True
@@ -190,10 +213,7 @@ class WriteSet(ClaimOwner):
         self.entries.clear()
         self.stores.clear()
         self.sorted_data.clear()
-        actions = self._release_actions
-        self._release_actions = []
-        for action in actions:
-            action()
+        self._run_release_actions()
 
 
 class OwnRecords(PatchedRecords):

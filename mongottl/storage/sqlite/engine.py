@@ -15,8 +15,9 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 from mongottl.storage.data_folder import sync_file
-from mongottl.storage.interface import RecordStore, SortedDataInterface, StorageEngine, WriteUnitOfWork
+from mongottl.storage.interface import Isolation, RecordStore, SortedDataInterface, StorageEngine, WriteUnitOfWork
 from mongottl.storage.opening import storage_engine
+from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.sqlite.connection import SqliteConnection, engine_error
 from mongottl.storage.sqlite.copying import copy_database
 from mongottl.storage.sqlite.database import NO_VACUUM, PAGE_BYTES, connect, create_schema
@@ -48,6 +49,7 @@ class SqliteEngine(StorageEngine):
         without: frozenset[int] = frozenset(),
     ) -> None:
         self.name = "sqlite"
+        self._isolation = PatchIsolation()
         self._closed = False
         self._folder: Folder | None = None
         if directory is not None:
@@ -73,6 +75,10 @@ class SqliteEngine(StorageEngine):
             if (connection.commit_count >= maintenance.next_look or connection.disk_full) and not connection.in_unit():
                 maintenance.look()
         return EngineUnitOfWork(connection)
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._isolation
 
     @property
     def disk_full(self) -> bool:

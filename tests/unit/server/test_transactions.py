@@ -23,6 +23,7 @@ from mongottl.exec.write.expiry import PURGE_BYTES, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.opening import open_engine
+from mongottl.storage.snapshot.write_set import WriteSet
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times
 from tests.simulation.faults import FaultyEngine
@@ -74,7 +75,7 @@ class Setup:
     def ended(self) -> bool:
         """Whether nothing of a transaction is left: none is open, nothing is claimed, no snapshot is kept."""
         service = self.service
-        return not (len(service.transactions) or service.claims.any or service.history.recording)
+        return not (len(service.transactions) or service.isolation.watches_writes)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -149,7 +150,8 @@ def test_an_ended_transaction_keeps_no_memory(setup: Setup) -> None:
         transaction = setup.service.transactions.latest(KEY)
         assert transaction is not None
         assert setup.run({name: 1}, **statement(number), **{"$db": "admin"})["ok"] == 1
-        write_set = transaction.write_set
+        write_set = transaction.data
+        assert isinstance(write_set, WriteSet)
         assert not (transaction.collections or transaction.pending or transaction.ready_indexes or transaction.changes)
         assert not (write_set.records or write_set.entries or write_set.stores or write_set.sorted_data)
         assert setup.ended
@@ -162,7 +164,7 @@ def test_a_write_set_refuses_to_be_used_after_its_transaction(setup: Setup, use:
     transaction = setup.service.transactions.latest(KEY)
     collection = setup.service.catalog.lookup("test", "c")
     assert transaction is not None and collection is not None
-    write_set = transaction.write_set
+    write_set = transaction.data
     writing = write_set.own_records(collection.store)
     setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})
     stores = {"records": (collection.store,), "entries": (collection.indexes[0].sorted_data,), "statement": ()}
@@ -176,7 +178,7 @@ def test_an_abort_does_not_depend_on_storage() -> None:
     """The stores of a collection that it has created are dropped later if storage fails."""
     setup = Setup("memory", 1.0)
     setup.run({"insert": "made", "documents": [{"_id": 1}]}, **start(1))
-    assert setup.service.claims.any and len(setup.service.transactions) == 1
+    assert setup.service.isolation.watches_writes and len(setup.service.transactions) == 1
     setup.engine.armed = True
     assert setup.run({"abortTransaction": 1}, **statement(1), **{"$db": "admin"})["ok"]
     assert setup.engine.failures and setup.ended

@@ -13,7 +13,6 @@ from mongottl.document.interrupt import (
     may_leave,
     set_check,
 )
-from mongottl.storage.snapshot.write_set import WriteSet
 from tests.running import Running
 
 
@@ -57,7 +56,7 @@ def test_units_of_work_are_not_left() -> None:
 
 def test_statements_of_transactions_are_not_left() -> None:
     service = Running().service
-    own = WriteSet(service.history.open(), service.claims)
+    own = service.isolation.begin_transaction()
     with own.statement():
         assert begin_evaluation()
         assert not may_leave()
