@@ -6,6 +6,7 @@ it is the newest one that is here.
 
 import os
 import shutil
+import subprocess
 import tempfile
 from functools import cache
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ from urllib.parse import quote
 
 from mongottl.storage.postgresql.binaries import Binaries, all_binaries
 from mongottl.storage.postgresql.local_cluster import DATABASE, USER, LocalCluster, start_local_cluster
+from tests.waiting import PATIENCE_S
 
 # Nothing of a test has to survive the machine's end. Small, since several runs of tests may share a machine.
 QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "60"}
@@ -75,7 +77,22 @@ class OwnCluster:
 
     @property
     def store(self) -> str:
-        return f"postgresql://{USER}@/{DATABASE}?host={quote(self.run_folder)}"
+        return self.store_in(DATABASE)
+
+    def store_in(self, database: str) -> str:
+        """The URI of another database of it."""
+        return f"postgresql://{USER}@/{database}?host={quote(self.run_folder)}"
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs one of PostgreSQL's programs for clients, such as pg_dump."""
+        binaries = chosen()
+        assert binaries is not None, missing()
+        libraries = {"LD_LIBRARY_PATH": binaries.libraries} if binaries.libraries else {}
+        command = [binaries.program(program), *arguments]
+        done = subprocess.run(
+            command, env={**os.environ, **libraries}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
+        assert done.returncode == 0, done.stderr
 
     @property
     def run_folder(self) -> str:

@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S
 
 DOCUMENTS = documents()
 EVERYTHING = "".join(DOCUMENTS.values())
-# Options of other programs: cargo, Node, Jest, Vitest, Mocha, curl, dotnet, Docker, MongoDB's tools.
+# Options of other programs: cargo, Node, Jest, Vitest, Mocha, curl, dotnet, Docker, MongoDB's tools, PostgreSQL's.
 ELSEWHERE = {
     "--build-arg",
     "--tag",
@@ -58,6 +58,11 @@ ELSEWHERE = {
     "--preserveUUID",
     "--oplog",
     "--oplogReplay",
+    "--dbname",
+    "--schema",
+    "--exit-on-error",
+    "--analyze-only",
+    "--no-owner",
 }
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
