@@ -13,10 +13,13 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
+
+import trio._core._run as trio_scheduler
 
 from mongottl.build_info import is_compiled
 
@@ -36,6 +39,20 @@ def seeds(default: str) -> list[int]:
 
 def turns(default: int) -> int:
     return int(os.environ.get("MONGOTTL_SIMULATION_TURNS", default))
+
+
+@contextmanager
+def scheduled_by(seed: int) -> Iterator[None]:
+    """Has trio choose the order of tasks by the seed: of those that can run at once it takes every second time the last
+    one first, by a generator of its own, so that runs of one seed would differ. It has no public setting for that."""
+    trio_scheduler._r.seed(seed)
+    usual = trio_scheduler._ALLOW_DETERMINISTIC_SCHEDULING
+    trio_scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        trio_scheduler._ALLOW_DETERMINISTIC_SCHEDULING = usual  # type: ignore[misc]
+        trio_scheduler._r.seed()
 
 
 class Outcome:

@@ -27,7 +27,7 @@ from tests.simulation.clients import (
     ttl_tuner,
     writer,
 )
-from tests.simulation.seeds import MANY, MANY_SUSPENDING, run_seeds, seeds, turns
+from tests.simulation.seeds import MANY, MANY_SUSPENDING, run_seeds, scheduled_by, seeds, turns
 from tests.simulation.streams import Follower
 from tests.simulation.world import Client, Request, World
 
@@ -55,7 +55,8 @@ def opener() -> Client:
 def simulate(seed: int, folder: Path, turns: int, suspends: bool = False) -> Stage:
     """One run. Whether storage fails in it, and whether the server crashes, depends on the seed."""
     elapsed = trio.testing.MockClock()
-    return trio.run(_simulate, seed, folder, turns, elapsed, suspends, clock=elapsed)
+    with scheduled_by(seed):
+        return trio.run(_simulate, seed, folder, turns, elapsed, suspends, clock=elapsed)
 
 
 async def _simulate(seed: int, folder: Path, turns: int, elapsed: trio.testing.MockClock, suspends: bool) -> Stage:

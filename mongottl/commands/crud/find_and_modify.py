@@ -31,7 +31,7 @@ from mongottl.commands.request_fields import (
 )
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
-from mongottl.document.types import MISSING, Value
+from mongottl.document.types import MISSING, NULL, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -48,7 +48,7 @@ from mongottl.exec.write.modifying import (
 from mongottl.exec.write.writes import delete_batch
 from mongottl.oplog.statements import AFTER, BEFORE, DELETED, NO_IMAGE, Executed
 from mongottl.query.context import ParseContext
-from mongottl.query.match import MatchDetails, MatchExpression, parse_match
+from mongottl.query.match import MatchDetails, MatchExpression, parse_match, simple_id_filter
 from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
@@ -83,6 +83,15 @@ def _find_and_modify_needs(op: OperationContext, request: FindAndModifyRequest) 
     return write_needs(op.database, request.collection, actions, request.bypass)
 
 
+def _modifies_one_record(op: OperationContext, request: FindAndModifyRequest) -> bool:
+    """Whether a findAndModify is expected to take the express path, and so to need no stack. Not in `config` and
+    `local`: see `server.waits`."""
+    if request.upsert or op.database == "config" or op.database == "local":
+        return False
+    type_code = simple_id_filter(request.query)[0]
+    return type_code != 0 and type_code != NULL
+
+
 @command(
     "findAndModify",
     FindAndModifyRequest,
@@ -95,6 +104,7 @@ def _find_and_modify_needs(op: OperationContext, request: FindAndModifyRequest) 
     raw_data=True,
     latency="writes",
     in_transaction=True,
+    is_prompt=_modifies_one_record,
 )
 def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Reply:
     """The reply's `value` is the document before the change, or after it with `new`; null if nothing matched.
@@ -129,6 +139,7 @@ def find_and_modify(op: OperationContext, request: FindAndModifyRequest) -> Repl
         reply = _modify_by_id(op, collection, request, record, driver, projection)
         if reply is not None:
             return reply
+    op.service.stacks.require()
     selection = _parse_selection(request, collection, context)
     return _modify(op, request, executed, selection, driver, projection, context)
 

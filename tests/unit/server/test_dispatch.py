@@ -649,6 +649,10 @@ def update_of(query: dict[str, Any], **options: Any) -> dict[str, Any]:
         ({"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}, False),
         ({"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 0}]}, True),
         ({"delete": "c", "deletes": [{"q": {"_id": 1, "a": 1}, "limit": 1}]}, True),
+        ({"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"a": 1}}}, False),
+        ({"findAndModify": "c", "query": {"_id": 1}, "remove": True}, False),
+        ({"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"a": 1}}, "upsert": True}, True),
+        ({"findAndModify": "c", "query": {"a": 1}, "sort": {"_id": 1}, "remove": True}, True),
     ],
 )
 def test_commands_get_a_stack_only_if_they_may_wait_or_take_long(
@@ -784,3 +788,27 @@ def test_an_attempted_write_deletes_an_expired_document_that_is_in_its_way(
     assert had_stack == [False]
     assert setup.run({"find": "c"})["cursor"]["firstBatch"] == [{"_id": 2, "u": 1}]
     assert setup.run({**command, **RETRYABLE})["retriedStmtIds"] == [0]
+
+
+def test_an_attempted_find_and_modify_gets_a_stack_where_it_does_not_go_by_the_key_alone(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.run({"insert": "c", "documents": [{"_id": 1, "a": 1}]})
+    had_stack = note_stacks(setup, monkeypatch, "findAndModify")
+    command = {"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"a": 1}}, "new": True}
+    assert setup.run({**command, "hint": {"_id": 1}, **RETRYABLE})["value"] == {"_id": 1, "a": 2}
+    assert setup.run({**command, "hint": {"_id": 1}, **RETRYABLE})["value"] == {"_id": 1, "a": 2}  # a retry
+    assert had_stack == [False, True] * 2
+    assert setup.run({"serverStatus": 1})["metrics"]["commands"]["findAndModify"]["total"] == 2
+
+
+def test_an_attempted_find_and_modify_is_not_repeated_for_the_sake_of_its_projection(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.run({"insert": "c", "documents": [{"_id": 1, "a": 1}]})
+    had_stack = note_stacks(setup, monkeypatch, "findAndModify", takes_long=True)
+    summed = {"$sum": {"$map": {"input": {"$range": [0, 20_000]}, "in": {"$add": ["$$this", 1]}}}}
+    command = {"findAndModify": "c", "query": {"_id": 1}, "update": {"$inc": {"a": 1}}, "fields": {"sum": summed}}
+    assert setup.run({**command, "new": True})["value"] == {"_id": 1, "sum": 200_010_000}
+    assert had_stack.count(False) == 1
+    assert setup.run({"find": "c"})["cursor"]["firstBatch"] == [{"_id": 1, "a": 2}]
