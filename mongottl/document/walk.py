@@ -357,4 +357,6 @@ def count_fields(buf: bytes, start: i64) -> i64:
         if type_code == 0:
             return count
         count += 1
+        if count % 16 == 0:
+            give_way()
         pos = skip_value(buf, type_code, cstring_end(buf, pos + 1) + 1)

@@ -20,6 +20,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.profile import MAX_NOTED_PLANS
 from mongottl.exec.plan.described_shape import Shaper
 from mongottl.exec.plan.shape import query_shape_hash
+from mongottl.exec.results.cursors import cursor_of
 from mongottl.exec.results.plan_summary import examined_by, has_sort_stage
 from mongottl.exec.state.query_stats import RunningQuery
 from mongottl.query.pipeline import traits_of
@@ -48,10 +49,11 @@ def note_query(spec: CommandSpec, op: OperationContext, reply: bytes, micros: in
     query = op.profile.running_query if spec.name == "getMore" else _begin(spec, op)
     if query is None:
         return
-    cursor = get_value(reply, "cursor")
-    cursor_id = get_value(cursor, "id") if isinstance(cursor, bytes) else 0
-    query.add(micros, _returned(reply, cursor), _examined(op), op.service.clock.now_ms())
-    open_cursor = op.service.cursors.find(cursor_id) if isinstance(cursor_id, int) and cursor_id else None
+    cursor = cursor_of(reply)
+    # Without a cursor: the document with the values of a distinct, or with the number of a count.
+    returned = 1 if cursor is None or cursor.returned is None else cursor.returned
+    query.add(micros, returned, _examined(op), op.service.clock.now_ms())
+    open_cursor = op.service.cursors.find(cursor.identifier) if cursor is not None and cursor.identifier else None
     if open_cursor is None or op.reading.follows_changes:
         query.end()
     if open_cursor is not None:
@@ -115,15 +117,6 @@ def _collection_type(op: OperationContext) -> str:
     if not isinstance(found, Collection):
         return "view"
     return "collection" if found.time_series is None else "timeseries"
-
-
-def _returned(reply: bytes, cursor: Value) -> int:
-    if isinstance(cursor, bytes):
-        for name in ("firstBatch", "nextBatch"):
-            batch = get_value(cursor, name)
-            if isinstance(batch, list):
-                return len(batch)
-    return 1  # the document with the values of a distinct, or with the number of a count
 
 
 def _examined(op: OperationContext) -> tuple[int, int]:

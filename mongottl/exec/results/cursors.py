@@ -7,13 +7,13 @@ pages: sources remember a position.
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.dialect import Dialect
 from mongottl.document.build import ArrayBuilder, ArraySize
-from mongottl.document.types import MAX_DOCUMENT_BYTES, RawArray
-from mongottl.document.walk import first_field_name
+from mongottl.document.types import ARRAY, DOCUMENT, INT64, MAX_DOCUMENT_BYTES, RawArray
+from mongottl.document.walk import count_fields, decode_value, find_field, find_field_at, first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.pace import MAX_STEP_RECORDS
@@ -97,6 +97,29 @@ class Page:
         self._size.add(size)
         self.count += 1
         return True
+
+
+class ReplyCursor(NamedTuple):
+    """identifier: 0 for a cursor that has come to its end. returned: how many documents the batch has; None without."""
+
+    identifier: int
+    returned: int | None
+
+
+def cursor_of(reply: bytes) -> ReplyCursor | None:
+    """What a reply says of its cursor, if it has one. Its documents are counted where they are: a batch of 16 MB takes
+    longer to decode than to make."""
+    kind, cursor = find_field(reply, b"cursor")
+    if kind != DOCUMENT:
+        return None
+    kind, place = find_field_at(reply, cursor, b"id")
+    identifier = decode_value(reply, kind, place) if kind == INT64 else 0
+    assert isinstance(identifier, int)
+    for name in (b"firstBatch", b"nextBatch"):
+        kind, batch = find_field_at(reply, cursor, name)
+        if kind == ARRAY:
+            return ReplyCursor(int(identifier), int(count_fields(reply, batch)))
+    return ReplyCursor(int(identifier), None)
 
 
 def too_large(document: bytes, advice: str = "") -> CommandError:

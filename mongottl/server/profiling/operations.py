@@ -192,19 +192,17 @@ def _command(body: bytes) -> bytes:
 
 def _returned(reply: bytes) -> dict[str, Value]:
     """How many documents the reply has, and whether its cursor has more."""
+    from mongottl.exec.results.cursors import cursor_of  # imported with the first operation that is noted
+
     counts: dict[str, Value] = {}
-    cursor = get_value(reply, "cursor")
-    if isinstance(cursor, bytes):
-        identifier = get_value(cursor, "id")
-        batch = get_value(cursor, "firstBatch")
-        if not isinstance(batch, list):
-            batch = get_value(cursor, "nextBatch")
-        if isinstance(identifier, int) and identifier:
-            counts["cursorid"] = Int64(identifier)
+    cursor = cursor_of(reply)
+    if cursor is not None:
+        if cursor.identifier:
+            counts["cursorid"] = Int64(cursor.identifier)
         else:
             counts["cursorExhausted"] = True
-        if isinstance(batch, list):
-            counts["nreturned"] = len(batch)
+        if cursor.returned is not None:
+            counts["nreturned"] = cursor.returned
     return counts
 
 

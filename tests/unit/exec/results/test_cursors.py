@@ -1,12 +1,15 @@
 """Cursors and writes with other commands between their steps."""
 
+import tracemalloc
 from typing import Any
 
+import bson
 import pytest
 from bson import Int64
 
 from mongottl.clock import Clock, VirtualClock
 from mongottl.errors import CommandError
+from mongottl.exec.results.cursors import ReplyCursor, cursor_of
 from tests.running import Document, Running
 
 
@@ -183,3 +186,25 @@ def test_very_many_idle_cursors_are_closed_in_parts(running: Running) -> None:
     assert len(running.service.cursors) == 44
     assert not running.service.cursors.close_idle(after_s)
     assert len(running.service.cursors) == 0
+
+
+def test_a_reply_gives_its_cursor_and_number_of_documents() -> None:
+    documents = [{"_id": n, "firstBatch": [1, 2]} for n in range(40)]
+    opened = {"cursor": {"firstBatch": documents, "id": Int64(7 << 40), "ns": "d.c"}, "ok": 1.0}
+    assert cursor_of(bson.encode(opened)) == ReplyCursor(7 << 40, 40)
+    last = {"cursor": {"nextBatch": [], "id": Int64(0), "ns": "d.c"}, "ok": 1.0}
+    assert cursor_of(bson.encode(last)) == ReplyCursor(0, 0)
+    assert cursor_of(bson.encode({"cursor": {"id": Int64(3)}})) == ReplyCursor(3, None)
+    assert cursor_of(bson.encode({"cursor": {}})) == ReplyCursor(0, None)
+    assert cursor_of(bson.encode({"n": 1, "ok": 1.0, "firstBatch": []})) is None
+    assert cursor_of(bson.encode({"cursor": "no document", "ok": 1.0})) is None
+
+
+def test_the_documents_of_a_reply_are_counted_without_being_decoded() -> None:
+    reply = bson.encode({"cursor": {"id": Int64(0), "nextBatch": [{"a": "x" * 100}] * 10_000}})
+    tracemalloc.start()
+    try:
+        assert cursor_of(reply) == ReplyCursor(0, 10_000)
+        assert tracemalloc.get_traced_memory()[1] < len(reply) // 10
+    finally:
+        tracemalloc.stop()
