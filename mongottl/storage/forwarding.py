@@ -46,6 +46,7 @@ class ForwardingRecords(RecordStore):
         self.ident = inner.ident
         self.is_log = inner.is_log
         self.on_pages = inner.on_pages
+        self.takes_due = inner.takes_due
         self.inner: Final = inner
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
@@ -88,6 +89,11 @@ class ForwardingRecords(RecordStore):
 
     def due(self, index: ExpiryIndex, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT) -> list[Record]:
         return self.inner.due(index, until_s, limit, max_bytes)
+
+    def take_due(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> list[Record]:
+        return self.inner.take_due(index, after, until_s, limit, max_bytes)
 
     def count_due(self, index: ExpiryIndex, until_s: int) -> int:
         return self.inner.count_due(index, until_s)

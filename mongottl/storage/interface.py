@@ -287,11 +287,13 @@ class RecordStore(ABC):
     is_log: whether the engine keeps more in its rows than records (`StorageEngine.create_record_store`).
     on_pages: whether records with ids near to each other are on the same pages of a file, so that many are deleted
     faster in the order of their ids than in that of an expiry index.
+    takes_due: whether `take_due` is one step of the engine, so that many records are purged at once by it.
     """
 
     ident: str
     is_log: bool = False
     on_pages: bool = False
+    takes_due: bool = False
 
     @abstractmethod
     def insert_records(self, records: list[NewRecord]) -> list[int]:
@@ -377,6 +379,18 @@ class RecordStore(ABC):
         """
         entries = self.due_entries(index, FIRST_DUE, until_s, limit)
         return self.find_records([record_id for _, record_id in entries], max_bytes)[0] if entries else []
+
+    def take_due(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> list[Record]:
+        """Deletes the first records of an expiry index after the entry `after`, up to the second `until_s`, inclusive,
+        and returns them in the order of the index. Those that others have locked are passed over: so there may be more
+        if fewer than `limit`, or none, are given.
+        """
+        entries = self.due_entries(index, after, until_s, limit)
+        records = self.find_records([record_id for _, record_id in entries], max_bytes)[0] if entries else []
+        self.delete_records(records)
+        return records
 
     def count_due(self, index: ExpiryIndex, until_s: int) -> int:
         """How many records `due` would give without a limit; the time it takes grows with them."""

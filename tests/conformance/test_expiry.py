@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mongottl.storage.interface import FIRST_DUE, ExpiryIndex, NewRecord, RecordStore, StorageEngine
+from mongottl.storage.interface import FIRST_DUE, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore, StorageEngine
 
 Opener = Callable[[], StorageEngine]
 
@@ -157,3 +157,49 @@ def test_counting_many_records_of_few_seconds_in_parts(engine: StorageEngine) ->
     assert counted(store, BY_DEFAULT, 2, 500) == [500, 500, 500, 0]
     for last in range(8):
         assert sum(counted(store, BY_OWN, last, 77)) == store.count_due(BY_OWN, last)
+
+
+def taken(
+    engine: StorageEngine, store: RecordStore, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
+) -> list[Record]:
+    with engine.unit_of_work() as unit:
+        records = store.take_due(index, after, until_s, limit)
+        unit.commit()
+    return records
+
+
+def test_due_records_are_taken_in_the_order_of_their_index(engine: StorageEngine) -> None:
+    store = filled(engine)
+    assert taken(engine, store, BY_DEFAULT, FIRST_DUE, 49, 10) == []
+    assert taken(engine, store, BY_DEFAULT, FIRST_DUE, 100, 2) == [(3, b"3", 50, 0), (1, b"1", 100, 0)]
+    assert taken(engine, store, BY_OWN, (3, 8), 200, 10) == [(2, b"2", 90, 20), (7, b"7", 10, 100)]
+    assert (store.count(), store.size_bytes()) == (4, 4)
+    assert ids(store.scan(0, 10)[0]) == [4, 5, 6, 8]
+    assert ids(taken(engine, store, BY_DEFAULT, (100, 1), 100, 10)) == [6]
+    assert ids(taken(engine, store, BY_OWN, FIRST_DUE, 201, 10)) == [8, 4]
+    assert ids(store.scan(0, 10)[0]) == [5]
+    assert store.count_due(BY_DEFAULT, 10**12) == store.count_due(BY_OWN, 10**12) == 0
+
+
+def test_taken_records_are_limited_by_their_bytes(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        store.insert_records([(b"x" * 100, 5, 0) for _ in range(10)])
+        unit.commit()
+    with engine.unit_of_work() as unit:
+        # The one that reaches the limit is the last.
+        assert ids(store.take_due(BY_DEFAULT, FIRST_DUE, 5, 10, 200)) == [1, 2]
+        assert ids(store.take_due(BY_DEFAULT, FIRST_DUE, 5, 10, 201)) == [3, 4, 5]
+        assert ids(store.take_due(BY_DEFAULT, FIRST_DUE, 5, 10, 1)) == [6]
+        assert ids(store.take_due(BY_DEFAULT, (5, 7), 5, 10, 1)) == [8]
+        unit.commit()
+    assert ids(store.scan(0, 10)[0]) == [7, 9, 10]
+
+
+def test_taken_records_are_back_after_a_rollback(engine: StorageEngine) -> None:
+    store = filled(engine)
+    with engine.unit_of_work():
+        assert ids(store.take_due(BY_OWN, FIRST_DUE, 201, 10)) == [8, 2, 7, 4]
+        assert store.count() == 4
+    assert (store.count(), store.size_bytes()) == (8, 8)
+    assert ids(store.due(BY_OWN, 201, 10)) == [8, 2, 7, 4]

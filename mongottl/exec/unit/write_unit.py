@@ -141,15 +141,22 @@ class WriteUnit:
         An index under construction has no entries of records that its build has not read yet: their keys are not
         generated, because that may fail.
         """
-        collection = self.collection
         try:
-            for index in collection.writable_indexes:
-                covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
-                self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
+            self._remove_entries(records)
             self.records.delete_records(records)
         except DiskFull as error:
             raise self._without_room(error) from None
         self._record_deleted(records, expired)
+
+    def delete_entries_of(self, expired: list[Record]) -> None:
+        """Deletes the index entries of expired records that `RecordStore.take_due` has deleted in this unit."""
+        self._remove_entries(expired)
+        self._record_deleted(expired, True)
+
+    def _remove_entries(self, records: list[Record]) -> None:
+        for index in self.collection.writable_indexes:
+            covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
+            self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
 
     def commit(self) -> None:
         """Commits, and counts what was changed. WriteConflict: all is rolled back."""

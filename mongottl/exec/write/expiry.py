@@ -30,6 +30,7 @@ from mongottl.exec.service.stored_clock import keep_clock
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
+from mongottl.exec.write.taking import NOT_TAKEN, Taking
 from mongottl.storage.interface import (
     FIRST_DUE,
     NO_BYTE_LIMIT,
@@ -181,14 +182,26 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
     deleted = 0
     backlog: list[int] = []
     done = 0
+    taking = Taking(service, recovery_unit, ahead)
     while True:
         collection = service.catalog.by_number(number)
         if collection is None or _must_end(service):
             return deleted
+        at_once = taking.take(collection)
+        if at_once > 0:
+            collection.purges += 1
+            deleted += at_once
+            service.stacks.give_way()
+            continue
+        if taking.has_locked:
+            service.expiry.wheel.arm(number, service.now_s() + 1)  # to look again
+            service.hooks.wake_reaper()
         from_backlog = done < len(backlog)
         records: list[Record] = []
         begun = done
         with Undivided():  # what is due when it is read is deleted before others can change that
+            if collection.dropped:  # while an engine has waited here
+                return deleted
             if from_backlog:
                 try:
                     stored = recovery_unit.records(collection)
@@ -201,7 +214,12 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
                 with_numbers = service.dialect.numbers_are_dates
                 try:
                     records = _due_records(
-                        recovery_unit, collection, service.clock.now_ms(), service.isolation, with_numbers
+                        recovery_unit,
+                        collection,
+                        service.clock.now_ms(),
+                        service.isolation,
+                        with_numbers,
+                        by_policy=at_once == NOT_TAKEN,
                     )
                 except DamagedRecord as error:
                     service.hooks.log_damaged_record(error)
@@ -315,18 +333,20 @@ def _delete_batch(unit: WriteUnit, records: list[Record]) -> None:
 
 
 def _due_records(
-    unit: RecoveryUnit, collection: Collection, now_ms: int, isolation: Isolation, with_numbers: bool
+    unit: RecoveryUnit, collection: Collection, now_ms: int, isolation: Isolation, with_numbers: bool, by_policy: bool
 ) -> list[Record]:
     """A batch of records that are expired now, by the policy or by a date-field TTL index; empty if there are none.
+    by_policy: whether those by the policy are looked for.
 
     What open transactions have written is left out; their end arms the wheel again. Damaged records are left out, too;
     DamagedRecord if no others are due.
     """
     damaged: DamagedRecord | None = None
     try:
-        records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S, isolation)
-        if records:
-            return records
+        if by_policy:
+            records = due_by_policy(unit.records(collection), collection, now_ms // _MS_PER_S, isolation)
+            if records:
+                return records
     except DamagedRecord as error:
         damaged = error
     for index in collection.date_ttl_indexes:

@@ -23,6 +23,7 @@ class ContractRecordStore(RecordStore):
         self.ident = inner.ident
         self.is_log = inner.is_log
         self.on_pages = inner.on_pages
+        self.takes_due = inner.takes_due
         self.inner = inner
         self.engine = engine
         self.dropped = False
@@ -236,6 +237,24 @@ class ContractRecordStore(RecordStore):
             assert index.holds(record) and due_second(record) <= until_s, "due: a record is not due"
         order = [(due_second(record), record[0]) for record in records]
         assert order == sorted(set(order)), "due: out of order"
+        return records
+
+    def take_due(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> list[Record]:
+        self._require("take_due", True)
+        assert limit > 0 and max_bytes > 0
+        max_bytes = self.engine.batch_bytes(max_bytes)
+        entries = self.inner.due_entries(index, after, until_s, limit)
+        expected, _ = self.inner.find_records([record_id for _, record_id in entries], max_bytes)
+        count, size = self.inner.count(), self.inner.size_bytes()
+        with Allowed("take_due"):
+            records = self.inner.take_due(index, after, until_s, limit, max_bytes)
+        check_bytes("take_due", [record[1] for record in records], max_bytes)
+        assert records == expected, "take_due: not the first ones that are due"
+        taken = sum([len(record[1]) for record in records])
+        assert (self.inner.count(), self.inner.size_bytes()) == (count - len(records), size - taken)
+        assert not self.inner.find_records([record[0] for record in records])[0], "take_due: a record is still there"
         return records
 
     def count_due(self, index: ExpiryIndex, until_s: int) -> int:

@@ -1,6 +1,7 @@
 """Record stores in the table `records`: one row for each record, under the number of its store."""
 
 from hashlib import sha256
+from operator import itemgetter
 from typing import Final
 
 from mongottl.storage.interface import (
@@ -126,12 +127,32 @@ def _due(name: str, index: ExpiryIndex, columns: str) -> Statement:
 _DUE_ENTRIES: Final = {index: _due("due_entries", index, f"{_DUE_SECOND[index]}, rid") for index in ExpiryIndex}
 
 
+def _take(index: ExpiryIndex) -> Statement:
+    second = _DUE_SECOND[index]
+    return Statement(
+        f"take_due_{index.value}",
+        # By their places in the table, which is much faster than by their ids. Of more than `$6` bytes some are locked,
+        # and not deleted.
+        "WITH due AS MATERIALIZED (SELECT ctid, octet_length(doc) AS size FROM records"
+        f" WHERE store = $1 AND {_HELD[index]} AND ({second}, rid) > ($2, $3) AND {second} <= $4"
+        f" ORDER BY store, {second}, rid LIMIT $5 FOR UPDATE SKIP LOCKED), sized AS (SELECT ctid, coalesce(sum(size)"
+        " OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size FROM due)"
+        " DELETE FROM records WHERE ctid = ANY (ARRAY(SELECT ctid FROM sized WHERE size < $6))"
+        " RETURNING rid, doc, ts, ttl",
+        (INT4, INT8, INT8, INT8, INT8, INT8),
+    )
+
+
+_TAKE: Final = {index: _take(index) for index in ExpiryIndex}
+
+
 class PostgresRecordStore(RecordStore):
     """counters: the committed ones."""
 
     def __init__(self, access: Access, ident: str, counters: Counters, is_log: bool) -> None:
         self.ident = ident
         self.is_log = is_log
+        self.takes_due = True
         self.counters: Final = counters
         self.store_id: Final = counters.store
         self._access: Final = access
@@ -275,6 +296,29 @@ class PostgresRecordStore(RecordStore):
             _DUE_ENTRIES[index], self._store, int8(after[0]), int8(after[1]), int8(until_s), int8(limit)
         )
         return rows
+
+    def take_due(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> list[Record]:
+        units = self._access.units
+        units.require_unit()
+        place = (self._store, int8(after[0]), int8(after[1]), int8(until_s))
+        records: list[Record] = units.ask(_TAKE[index], *place, int8(limit), int8(max_bytes))
+        if records:
+            # They come in the order of their places in the table.
+            records.sort(key=_BY_SECOND if index is ExpiryIndex.BY_DEFAULT else _by_due_second)
+            counters = units.change(self.counters)
+            counters.count -= len(records)
+            counters.size -= sum([len(record[1]) for record in records])
+        return records
+
+
+# The order of the expiry indexes.
+_BY_SECOND: Final = itemgetter(2, 0)
+
+
+def _by_due_second(record: Record) -> DueEntry:
+    return record[2] + record[3], record[0]
 
 
 def _compared(document: bytes) -> bytes:

@@ -72,9 +72,11 @@ class _Statements:
         )
         self.remove = Statement(
             f"remove_{table}",
-            f"DELETE FROM {table} e USING unnest($2, $3, $4) AS u (key, hash, rid)"
-            # `ANY` keeps PostgreSQL from reading all entries of the store where it knows nothing of the table yet.
-            " WHERE e.store = $1 AND e.key = ANY ($2) AND e.key = u.key AND e.hash = u.hash AND e.rid = u.rid",
+            # `OFFSET 0` has PostgreSQL look up each of them also where it knows nothing of the table yet. They are
+            # known by their places in the table, since no entry is ever changed.
+            f"DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT e.ctid FROM unnest($2, $3, $4) AS u (key, hash, rid)"
+            f" CROSS JOIN LATERAL (SELECT ctid FROM {table} WHERE store = $1 AND key = u.key AND hash = u.hash"
+            " AND rid = u.rid OFFSET 0) AS e))",
             (INT4, BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY),
         )
         self.remove_one = Statement(

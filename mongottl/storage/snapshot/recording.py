@@ -3,7 +3,16 @@
 from typing import Final
 
 from mongottl.storage.forwarding import ForwardingEntries, ForwardingRecords
-from mongottl.storage.interface import KeyEntry, NewRecord, Record, RecordStore, SortedDataInterface
+from mongottl.storage.interface import (
+    NO_BYTE_LIMIT,
+    DueEntry,
+    ExpiryIndex,
+    KeyEntry,
+    NewRecord,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+)
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import CommitImages
 
@@ -16,6 +25,7 @@ class RecordingRecords(ForwardingRecords):
 
     def __init__(self, store: RecordStore, images: CommitImages, claims: Claims | None) -> None:
         super().__init__(store)
+        self.takes_due = False
         self._images: Final = images
         self._claims: Final = claims
 
@@ -45,6 +55,11 @@ class RecordingRecords(ForwardingRecords):
     def delete_record(self, record: Record) -> None:
         self._note([record])
         self.inner.delete_record(record)
+
+    def take_due(
+        self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT
+    ) -> list[Record]:
+        return RecordStore.take_due(self, index, after, until_s, limit, max_bytes)
 
     def _note(self, records: list[Record]) -> None:
         """Records are given as they are stored, else the engine refuses the write and the unit is rolled back."""

@@ -11,6 +11,7 @@ import mongottl
 from mongottl.storage.interface import DataDirectoryError
 from tests import postgres
 from tests.on_store import PREFIX, with_schema
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -143,3 +144,31 @@ def _insert_all(keys: Any, number: int, won: list[int]) -> None:
             assert error.code == 11000
         else:
             won.append(key)
+
+
+def test_a_purge_passes_over_what_others_have_locked(store: str) -> None:
+    import psycopg
+
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        carts = client.shop.carts
+        client.admin.command("freezeClock", False)
+        carts.create_index("_ts", expireAfterSeconds=100)
+        carts.insert_many([{"_id": n} for n in range(1000)])
+        carts.insert_many([{"_id": f"own-{n}", "ttl": 50} for n in range(1000)])
+        carts.insert_one({"_id": "stays", "ttl": -1})
+        place, _, schema = store.rpartition("schema=")
+        with psycopg.connect(place.rstrip("?&")) as other:
+            some = f'SELECT 1 FROM "{schema}".records WHERE rid IN (500, 1500) FOR UPDATE'
+            assert len(other.execute(some).fetchall()) == 2
+            assert client.admin.command("advanceClock", 100)["ttlDeleted"] == 1998
+            assert carts.count_documents({}) == 1
+            assert stored_expired(client) == 2
+            other.rollback()
+        until(lambda: stored_expired(client) == 0)
+        assert [cart["_id"] for cart in carts.find()] == ["stays"]
+        assert client.shop.command("validate", "carts", full=True)["valid"]
+
+
+def stored_expired(client: Client) -> int:
+    """How many expired documents are not purged yet."""
+    return int(client.admin.command("serverStatus")["mongottl"]["expiredNotPurged"])
