@@ -19,9 +19,11 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.sent_command import SentCommand
 from mongottl.exec.operation.session_statement import IN_TRANSACTION
+from mongottl.exec.operation.transaction_unit import enter
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.transactions import Transaction
 from mongottl.exec.write.expiry import reap_due
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine
@@ -85,13 +87,18 @@ class Running:
         """A new command, at the instant that it is now."""
         return OperationContext(self.service, self.client, database)
 
-    def start(self, command: Document, database: str = "test", max_time_ms: int = 0) -> Document | Steps[Document]:
-        """What a command's function gives: a reply, or the steps that end with one."""
+    def start(
+        self, command: Document, database: str = "test", max_time_ms: int = 0, transaction: Transaction | None = None
+    ) -> Document | Steps[Document]:
+        """What a command's function gives: a reply, or the steps that end with one. transaction: whose statement it
+        is."""
         body = self.encoded(command)
         spec = COMMANDS[next(iter(command))]
         generic = GenericArguments()
         request = spec.request._make(spec.parser.parse(body, [], generic))
         op = self.op(database)
+        if transaction is not None:
+            enter(op, transaction)
         op.command = generic.sent_command()
         op.set_request_bytes(max(len(body), self.least_request_bytes))
         if max_time_ms and spec.counter == "getmore":

@@ -27,18 +27,20 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     was dropped; DuplicateKeyError (11000) for an index that became ready meanwhile.
     """
     catalog = service.catalog
-    for collection in transaction.pending.values():
-        if catalog.find(collection.database, collection.name) is not None:
-            raise SnapshotConflict("a collection of the transaction was created by others")
-        if catalog.database_spelled_otherwise(collection.database) is not None:
-            raise SnapshotConflict("a database that differs from one of the transaction in case only was created")
-    commit = _Commit(service, transaction)
-    session = service.sessions.find(transaction.session_key)
-    note: RetryableWrite | None = None
-    if session is not None and (transaction.data.has_written or transaction.pending):
-        note = service.sessions.begin_write(session, transaction.number)
-    now_ms = service.clock.now_ms()
-    with transaction.data.final_unit(service.engine) as work:
+    # An engine may wait here, and others change what is looked at below.
+    unit = transaction.data.final_unit(service.engine)
+    with unit as work:
+        for collection in transaction.pending.values():
+            if catalog.find(collection.database, collection.name) is not None:
+                raise SnapshotConflict("a collection of the transaction was created by others")
+            if catalog.database_spelled_otherwise(collection.database) is not None:
+                raise SnapshotConflict("a database that differs from one of the transaction in case only was created")
+        commit = _Commit(service, transaction)
+        session = service.sessions.find(transaction.session_key)
+        note: RetryableWrite | None = None
+        if session is not None and (transaction.data.has_written or transaction.pending):
+            note = service.sessions.begin_write(session, transaction.number)
+        now_ms = service.clock.now_ms()
         for collection in transaction.pending.values():
             catalog.publish(collection, work)
         for collection in transaction.collections.values():
