@@ -270,6 +270,26 @@ class SuspendingSortedData(ForwardingEntries):
             "scan_fetch", empty, lambda: self.inner.scan_fetch(stored, key_range, after, limit, max_bytes), records
         )
 
+    def scan_fetch_ranges(
+        self,
+        records: RecordStore,
+        key_ranges: list[KeyRange],
+        after: KeyEntry | None,
+        limit: int,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], int, bool]:
+        stored = self.inner_records(records)
+        empty: tuple[list[FetchedEntry], int, bool] = ([], len(key_ranges), False)
+        return self._read(
+            "scan_fetch_ranges",
+            empty,
+            lambda: self.inner.scan_fetch_ranges(stored, key_ranges, after, limit, max_bytes),
+            records,
+        )
+
+    def first_with_entries(self, key_ranges: list[KeyRange]) -> int:
+        return self._read("first_with_entries", -1, lambda: self.inner.first_with_entries(key_ranges))
+
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         stored = self.inner_records(records)
         return self._read("fetch_exact", None, lambda: self.inner.fetch_exact(stored, key), records)

@@ -148,6 +148,23 @@ class ForwardingEntries(SortedDataInterface):
     ) -> tuple[list[FetchedEntry], bool]:
         return self.inner.scan_fetch(self.inner_records(records), key_range, after, limit, max_bytes)
 
+    @property
+    def ranges_at_once(self) -> int:
+        return self.inner.ranges_at_once
+
+    def scan_fetch_ranges(
+        self,
+        records: RecordStore,
+        key_ranges: list[KeyRange],
+        after: KeyEntry | None,
+        limit: int,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], int, bool]:
+        return self.inner.scan_fetch_ranges(self.inner_records(records), key_ranges, after, limit, max_bytes)
+
+    def first_with_entries(self, key_ranges: list[KeyRange]) -> int:
+        return self.inner.first_with_entries(key_ranges)
+
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         return self.inner.fetch_exact(self.inner_records(records), key)
 

@@ -69,6 +69,8 @@ FetchedEntry = tuple[bytes, int, bytes, int, int]
 MAX_RECORD_ID: Final = (1 << 63) - 1
 # `max_bytes` of reads that only their number of records limits.
 NO_BYTE_LIMIT: Final = (1 << 62) - 1
+# Ranges of sorted data that are scanned at once where each costs a seek only.
+RANGES_AT_ONCE: Final = 32
 # Before every entry of an expiry index: the position at which reading or counting one begins.
 FIRST_DUE: Final = (-(1 << 62), 0)
 # After the second of every entry of an expiry index.
@@ -505,6 +507,50 @@ class SortedDataInterface(ABC):
             if fetched or not more:
                 return fetched, more
             after = entries[-1]
+
+    @property
+    def ranges_at_once(self) -> int:
+        """How many ranges `scan_fetch_ranges` may be given: each costs a seek, also if it is empty."""
+        return RANGES_AT_ONCE
+
+    def scan_fetch_ranges(
+        self,
+        records: RecordStore,
+        key_ranges: list[KeyRange],
+        after: KeyEntry | None,
+        limit: int,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], int, bool]:
+        """What `scan_fetch` returns of several ranges in one direction, one after the other, in one round trip.
+
+        after: an entry of the first range, or None. limit, max_bytes: of all ranges together. The second value: how
+        many ranges were read to their end; the third: whether the last entry is one of the range after these, in which
+        there may be more.
+        """
+        found: list[FetchedEntry] = []
+        done = 0
+        for key_range in key_ranges:
+            rows, more = self.scan_fetch(records, key_range, after, limit - len(found), max_bytes)
+            if found:
+                found.extend(rows)
+            else:
+                found = rows
+            if more:
+                return found, done, True
+            done += 1
+            after = None
+            for row in rows:
+                max_bytes -= len(row[2])
+            if len(found) >= limit or max_bytes <= 0:
+                break
+        return found, done, False
+
+    def first_with_entries(self, key_ranges: list[KeyRange]) -> int:
+        """The place of the first of these ranges that has an entry; -1 if none has."""
+        for place, key_range in enumerate(key_ranges):
+            if self.scan(key_range, None, 1)[0]:
+                return place
+        return -1
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         """The record that a unique sorted data has for `key`, or None; used to find a document by its `_id`."""

@@ -6,9 +6,9 @@ import re
 from tests.architecture.test_imports import PACKAGE
 
 # Method and the place of its `max_bytes` among the arguments. `scan` is that of record stores.
-LIMITED = {"scan": 3, "scan of keys": 3, "scan_fetch": 4, "due": 3, "find_records": 1}
+LIMITED = {"scan": 3, "scan of keys": 3, "scan_fetch": 4, "scan_fetch_ranges": 4, "due": 3, "find_records": 1}
 # The place of `limit`: a read of one record needs no other limit.
-LIMIT_AT = {"scan": 1, "scan of keys": 2, "scan_fetch": 3, "due": 2}
+LIMIT_AT = {"scan": 1, "scan of keys": 2, "scan_fetch": 3, "scan_fetch_ranges": 3, "due": 2}
 
 
 def are_records(receiver: str) -> bool:

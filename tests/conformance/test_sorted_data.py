@@ -4,6 +4,7 @@ import pytest
 
 from mongottl.storage.interface import (
     DuplicateKey,
+    FetchedEntry,
     KeyEntry,
     KeyRange,
     RecordStore,
@@ -228,6 +229,46 @@ def test_scan_fetch_is_scan_with_records(engine: StorageEngine, unique: bool, fo
         count += len(entries)
     assert count == 12
     assert data.scan_fetch(store, KeyRange(b"03", b"15", forward), after, 5)[0] == []
+
+
+def long_key(number: int) -> bytes:
+    """A key of which some begin alike and are longer than what an index of PostgreSQL takes."""
+    return b"%02d" % (number // 3) + (b"x" * 3000 + b"%d" % number if number % 3 else b"")
+
+
+@KINDS
+@pytest.mark.parametrize("forward", [True, False])
+@pytest.mark.parametrize("limit", [1, 4, 1000])
+@pytest.mark.parametrize("max_bytes", [1, 25, 100_000])
+def test_ranges_are_scanned_one_after_the_other(
+    engine: StorageEngine, unique: bool, forward: bool, limit: int, max_bytes: int
+) -> None:
+    with engine.unit_of_work() as unit:
+        store = engine.create_record_store("records")
+        data = engine.create_sorted_data("index", unique)
+        ids = store.insert_records([(b"document %d" % n, n, 0) for n in range(60)])
+        data.insert([(long_key(n if unique else n // 2), record_id) for n, record_id in enumerate(ids)])
+        unit.commit()
+    bounds = [(0, 1), (2, 9), (9, 9), (9, 10), (12, 13), (30, 31), (40, 58), (70, 80)]
+    ranges = [KeyRange(long_key(low), long_key(high) + b"\0" * (low == high), forward) for low, high in bounds]
+    if not forward:
+        ranges.reverse()
+    expected = [row for each in ranges for row in data.scan_fetch(store, each, None, 1000)[0]]
+    assert len(expected) > 20
+    assert data.first_with_entries(ranges) == next(n for n, each in enumerate(ranges) if data.scan(each, None, 1)[0])
+    assert data.first_with_entries([KeyRange(long_key(70), long_key(80)), KeyRange(b"a", b"b")]) == -1
+    found: list[FetchedEntry] = []
+    place = 0
+    after: KeyEntry | None = None
+    while place < len(ranges):
+        rows, done, more = data.scan_fetch_ranges(store, ranges[place:], after, limit, max_bytes)
+        assert len(rows) <= limit
+        assert sum(len(row[2]) for row in rows[:-1]) < max_bytes
+        assert rows or place + done == len(ranges)
+        found += rows
+        place += done
+        after = rows[-1][:2] if more else None
+    assert found == expected
 
 
 def test_fetch_exact_finds_one_record_or_none(engine: StorageEngine) -> None:

@@ -90,6 +90,29 @@ class MeteredEntries(ForwardingEntries):
         self._meter.load(records.collection, [row[1:] for row in rows])
         return rows, more
 
+    def scan_fetch_ranges(
+        self,
+        records: RecordStore,
+        key_ranges: list[KeyRange],
+        after: KeyEntry | None,
+        limit: int,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], int, bool]:
+        assert isinstance(records, MeteredRecords)
+        rows, done, more = self.inner.scan_fetch_ranges(records.inner, key_ranges, after, limit, max_bytes)
+        self._search(done + 1 if more else done)
+        self._meter.load(records.collection, [row[1:] for row in rows])
+        return rows, done, more
+
+    def first_with_entries(self, key_ranges: list[KeyRange]) -> int:
+        place = self.inner.first_with_entries(key_ranges)
+        self._search(place + 1 if place >= 0 else len(key_ranges))
+        return place
+
+    def _search(self, times: int) -> None:
+        for _ in range(times):
+            self._meter.search(self.ident)
+
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, MeteredRecords)
         record = self.inner.fetch_exact(records.inner, key)

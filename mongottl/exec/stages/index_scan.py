@@ -328,31 +328,24 @@ class IndexScan(IndexStage):
         self._before = at.copy()
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
-        size = self._size
-        found: list[FetchedEntry] = []
-        visits = 0
-        room_bytes = self._batch_bytes
         generation = self._collection.generation
-        while range_index < last and len(found) < size and visits < MAX_RANGES_PER_CALL and room_bytes > 0:
-            rows, more = data.scan_fetch(store, ranges[range_index], at.after, size - len(found), room_bytes)
-            visits += 1
-            if self._collection.generation != generation:
-                break  # others have run: what was read may be of an index that has got arrays, and is read again
-            if found:
-                found.extend(rows)
-            else:
-                found = rows
-            if more:
-                entry = rows[-1]
-                at.after = (entry[0], entry[1])
-                break
-            range_index += 1
+        found: list[FetchedEntry]
+        if last - range_index == 1:
+            found, more = data.scan_fetch(store, ranges[range_index], at.after, self._size, self._batch_bytes)
+            done = 0 if more else 1
+        else:
+            part = ranges[range_index : range_index + data.ranges_at_once]
+            found, done, more = data.scan_fetch_ranges(store, part, at.after, self._size, self._batch_bytes)
+        if self._collection.generation != generation:
+            found = []  # others have run: this may be of an index that has got arrays, and is read again
+        elif more:
+            entry = found[-1]
+            at.after = (entry[0], entry[1])
+            at.index = range_index + done
+        else:
             at.after = None
-            if range_index < last:
-                for row in rows:
-                    room_bytes -= len(row[2])
-        at.index = range_index
-        self._seeks += visits
+            at.index = range_index + done
+        self._seeks += done + 1 if more else done
         self.examined += len(found)
         if self.keyed:
             found = [(key, rid, self.with_key(document, key), ts, ttl) for key, rid, document, ts, ttl in found]

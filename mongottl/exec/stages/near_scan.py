@@ -25,7 +25,6 @@ from mongottl.exec.stages.stage import (
     BATCH,
     BATCH_BYTES,
     FIRST_BATCH,
-    MAX_RANGES_PER_CALL,
     PlanNode,
     PlanStage,
     check_index,
@@ -231,8 +230,7 @@ class NearStage(PlanStage):
 
     def _has_keys(self, unit: RecoveryUnit, reach: float) -> bool:
         ranges = self._key_ranges(self._places.nearness.ranges(reach))
-        data = unit.index(self._index)
-        return any(data.scan(key_range, None, 1)[0] for key_range in ranges)
+        return unit.index(self._index).first_with_entries(ranges) >= 0
 
     def _key_ranges(self, cells: list[CellRange]) -> list[KeyRange]:
         places = self._places
@@ -257,26 +255,16 @@ class NearStage(PlanStage):
 
     def _read_some(self, op: OperationContext) -> None:
         unit = op.recovery_unit
-        room = self._size
-        room_bytes = BATCH_BYTES
-        visits = 0
         started_s = op.service.monotonic_s()
-        while self._range_index < len(self._ranges) and room > 0 and room_bytes > 0 and visits < MAX_RANGES_PER_CALL:
-            key_range = self._ranges[self._range_index]
-            rows, more = unit.index(self._index).scan_fetch(
-                unit.records(self._collection), key_range, self._after, room, room_bytes
-            )
-            visits += 1
-            self.examined += len(rows)
-            if more:
-                self._after = (rows[-1][0], rows[-1][1])
-            else:
-                self._range_index += 1
-                self._after = None
-            room -= len(rows)
-            for row in rows:
-                room_bytes -= len(row[2])
-            self._take(op, rows)
+        data = unit.index(self._index)
+        part = self._ranges[self._range_index : self._range_index + data.ranges_at_once]
+        rows, done, more = data.scan_fetch_ranges(
+            unit.records(self._collection), part, self._after, self._size, BATCH_BYTES
+        )
+        self.examined += len(rows)
+        self._range_index += done
+        self._after = (rows[-1][0], rows[-1][1]) if more else None
+        self._take(op, rows)
         self._size = next_batch_size(op, self._size, started_s)
 
     def _take(self, op: OperationContext, rows: list[FetchedEntry]) -> None:

@@ -156,6 +156,49 @@ class ContractSortedData(SortedDataInterface):
             assert store.find_record(record_id) == (record_id, document, ts, ttl)
         return fetched, more
 
+    @property
+    def ranges_at_once(self) -> int:
+        return self.inner.ranges_at_once
+
+    def scan_fetch_ranges(
+        self,
+        records: RecordStore,
+        key_ranges: list[KeyRange],
+        after: KeyEntry | None,
+        limit: int,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], int, bool]:
+        method = "scan_fetch_ranges"
+        assert 1 <= len(key_ranges) <= self.ranges_at_once, f"{method}: too many ranges, or none"
+        assert len({key_range.forward for key_range in key_ranges}) == 1, f"{method}: two directions"
+        for number, key_range in enumerate(key_ranges):
+            given = self._bytes_of_range(method, key_range, None if number else after, limit, max_bytes)
+        max_bytes = given
+        store = self._own_store(method, records)
+        with Allowed(method):
+            fetched, done, more = self.inner.scan_fetch_ranges(store, key_ranges, after, limit, max_bytes)
+        reached = check_bytes(method, [row[2] for row in fetched], max_bytes) or len(fetched) == limit
+        assert 0 <= done <= len(key_ranges) - (1 if more else 0), f"{method}: more ranges than there are"
+        assert fetched or not more, f"{method}: no record, but more to come"
+        assert reached or done == len(key_ranges), f"{method}: no limit was reached"
+        expected: list[FetchedEntry] = []
+        for number, key_range in enumerate(key_ranges[: done + (1 if more else 0)]):
+            left = len(fetched) - len(expected) if number == done else limit + 1
+            begin = None if number else after
+            expected += self.inner.scan_fetch(store, key_range, begin, left)[0]
+        assert fetched == expected, f"{method}: other entries than those of the ranges"
+        return fetched, done, more
+
+    def first_with_entries(self, key_ranges: list[KeyRange]) -> int:
+        self._require("first_with_entries", False)
+        for key_range in key_ranges:
+            check_range("first_with_entries", key_range, None, 1)
+        with Allowed("first_with_entries"):
+            place = self.inner.first_with_entries(key_ranges)
+        filled = [bool(self.inner.scan(key_range, None, 1)[0]) for key_range in key_ranges]
+        assert place == (filled.index(True) if True in filled else -1)
+        return place
+
     def _own_store(self, method: str, records: RecordStore) -> RecordStore:
         assert isinstance(records, ContractRecordStore), f"{method}: a record store of another engine"
         assert records.engine is self.engine, f"{method}: a record store of another engine"

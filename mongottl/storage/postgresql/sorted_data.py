@@ -35,6 +35,9 @@ from mongottl.storage.postgresql.statements import (
 
 _TABLES: Final = {False: "entries", True: "unique_entries"}
 _PLACES: Final = (BYTEA, BYTEA, INT8)
+_RANGES: Final = (BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY, BYTEA_ARRAY)
+# Ranges that one statement scans.
+_RANGES_AT_ONCE: Final = 1000
 
 
 def divided(key: bytes) -> tuple[bytes, bytes, bytes]:
@@ -102,7 +105,17 @@ class _Statements:
         self.count = Statement(
             f"count_{table}", f"SELECT count(*) FROM {table} e WHERE {within}", (INT4, BYTEA, BYTEA, BYTEA, BYTEA)
         )
+        # Ranges by their places; a range begins after an entry, since of the first one some may be read already.
+        ranges = "unnest($2, $3, $4, $5, $6) WITH ORDINALITY AS u (key, tail, rid, end_key, end_tail, place)"
+        self.first = Statement(
+            f"first_{table}",
+            f"SELECT u.place FROM {ranges} WHERE EXISTS (SELECT FROM {table} e WHERE e.store = $1"
+            " AND (e.key, e.tail, e.rid) > (u.key, u.tail, u.rid) AND (e.key, e.tail) < (u.end_key, u.end_tail)"
+            " OFFSET 0) ORDER BY u.place LIMIT 1",
+            (INT4, *_RANGES),
+        )
         self.scan: dict[bool, Statement] = {}
+        self.scan_fetch_ranges: dict[bool, Statement] = {}
         self.scan_fetch: dict[bool, Statement] = {}
         for forward, compared, order in ((True, ">", "ASC"), (False, "<", "DESC")):
             end = "(e.key, e.tail) < ($5, $6)" if forward else "(e.key, e.tail) >= ($5, $6)"
@@ -123,9 +136,43 @@ class _Statements:
                 f" LEFT {_RECORD.format(8)} ON true) AS found WHERE size < $9 ORDER BY place",
                 (*types, INT4, INT8),
             )
+            end = (
+                "(e.key, e.tail) < (u.end_key, u.end_tail)" if forward else "(e.key, e.tail) >= (u.end_key, u.end_tail)"
+            )
+            inner = (
+                f"SELECT * FROM {table} e WHERE e.store = $1 AND (e.key, e.tail, e.rid) {compared}"
+                f" (u.key, u.tail, u.rid) AND {end} {ordered} LIMIT $7"
+            )
+            each = f"e.place, e.key {order}, e.tail {order}, e.rid {order}"
+            self.scan_fetch_ranges[forward] = Statement(
+                f"scan_fetch_ranges_{table}_{int(forward)}",
+                "SELECT key, rid, doc, ts, ttl, place FROM (SELECT e.key || e.tail AS key, e.rid, r.doc, r.ts, r.ttl,"
+                f" e.place, row_number() OVER (ORDER BY {each}) AS number, coalesce(sum(octet_length(r.doc))"
+                f" OVER (ORDER BY {each} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size FROM"
+                f" (SELECT u.place, e.key, e.tail, e.rid FROM {ranges} CROSS JOIN LATERAL ({inner}) AS e"
+                f" ORDER BY u.place, e.key {order}, e.tail {order}, e.rid {order} LIMIT $7) AS e"
+                f" LEFT {_RECORD.format(8)} ON true) AS found WHERE size < $9 ORDER BY number",
+                (INT4, *_RANGES, INT8, INT4, INT8),
+            )
 
 
 _STATEMENTS: Final = {unique: _Statements(unique) for unique in (False, True)}
+
+
+def _ranges(key_ranges: list[KeyRange], after: KeyEntry | None) -> tuple[bytes, ...]:
+    """The parameters that say where ranges in one direction begin, the first one after an entry, and where they end."""
+    begins = [(each.low if each.forward else each.high, 0) for each in key_ranges]
+    if after is not None:
+        begins[0] = after
+    ends = [divided(each.high if each.forward else each.low) for each in key_ranges]
+    parts = [divided(key) for key, _ in begins]
+    return (
+        bytea_array([part[0] for part in parts]),
+        bytea_array([part[2] for part in parts]),
+        int8_array([record_id for _, record_id in begins]),
+        bytea_array([end[0] for end in ends]),
+        bytea_array([end[2] for end in ends]),
+    )
 
 
 class PostgresSortedData(SortedDataInterface):
@@ -258,6 +305,45 @@ class PostgresSortedData(SortedDataInterface):
             if found or not more:
                 return found, more
             after = (rows[-1][0], rows[-1][1])  # none of these has a record
+
+    @property
+    def ranges_at_once(self) -> int:
+        return _RANGES_AT_ONCE
+
+    def scan_fetch_ranges(
+        self,
+        records: RecordStore,
+        key_ranges: list[KeyRange],
+        after: KeyEntry | None,
+        limit: int,
+        max_bytes: int = NO_BYTE_LIMIT,
+    ) -> tuple[list[FetchedEntry], int, bool]:
+        assert isinstance(records, PostgresRecordStore)
+        done = 0
+        while True:
+            rows = self._access.read(
+                self._statements.scan_fetch_ranges[key_ranges[0].forward],
+                self._store,
+                *_ranges(key_ranges[done:], after),
+                int8(limit),
+                int4(records.store_id),
+                int8(max_bytes),
+            )
+            found: list[FetchedEntry] = [row[:5] for row in rows if row[2] is not None]
+            if len(rows) < limit and sum([len(entry[2]) for entry in found]) < max_bytes:
+                return found, len(key_ranges), False
+            done += rows[-1][5] - 1
+            if found:
+                return found, done, True
+            after = (rows[-1][0], rows[-1][1])  # none of these has a record
+
+    def first_with_entries(self, key_ranges: list[KeyRange]) -> int:
+        for done in range(0, len(key_ranges), _RANGES_AT_ONCE):
+            part = [KeyRange(each.low, each.high) for each in key_ranges[done : done + _RANGES_AT_ONCE]]
+            rows = self._access.read(self._statements.first, self._store, *_ranges(part, None))
+            if rows:
+                return done + int(rows[0][0]) - 1
+        return -1
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, PostgresRecordStore)
