@@ -33,7 +33,7 @@ def summarise(op: OperationContext, plans: list[object]) -> PlanSummary:
         documents += total(node, "docsExamined")
         while node.inputs:
             node = node.inputs[0]
-        scans[node.stage, node.described().get("keyPattern")] = None
+        scans[node.stage, node.key_pattern()] = None
     names = [_named(name, pattern) for name, pattern in scans]
     return PlanSummary(", ".join(names), keys, documents)
 

@@ -82,7 +82,7 @@ class IndexScanNode(PlanNode):
         self._forward = forward
         self.added_details: dict[str, Value] = {}
 
-    def key_pattern(self) -> bytes:
+    def key_pattern(self) -> Value:
         return encode({part.path.dotted: part.direction for part in self._bounds.components})
 
     def described(self) -> dict[str, Value]:

@@ -70,10 +70,10 @@ class PlanNode:
         self.counters = StageCounters() if counters is None else counters
         self.filter = filter
 
-    def key_pattern(self) -> bytes | None:
-        """The key pattern of the index that the stage scans, if it scans one."""
-        pattern = self._details.get("keyPattern")
-        return pattern if isinstance(pattern, bytes) else None
+    def key_pattern(self) -> Value:
+        """The key pattern of the index that the stage scans, if it scans one: a document, or that of an express stage as
+        its text. Without the other plan fields, which may take long to describe."""
+        return self._details.get("keyPattern")
 
     def described_filter(self) -> dict[str, Value]:
         """`{"filter": …}`, or nothing."""
