@@ -71,8 +71,8 @@ class PlanNode:
         self.filter = filter
 
     def key_pattern(self) -> Value:
-        """The key pattern of the index that the stage scans, if it scans one: a document, or that of an express stage as
-        its text. Without the other plan fields, which may take long to describe."""
+        """The key pattern of the index that the stage scans, if it scans one: a document, or the text of one for an
+        express stage. Without the other plan fields, which may take long to describe."""
         return self._details.get("keyPattern")
 
     def described_filter(self) -> dict[str, Value]:
