@@ -38,7 +38,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.match.where import test_ahead
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, Record
+from mongottl.storage.interface import MAX_RECORD_ID, RANGES_AT_ONCE, FetchedEntry, Record
 from mongottl.ttl.policy import NO_TTL
 
 
@@ -334,7 +334,9 @@ class IndexScan(IndexStage):
             found, more = data.scan_fetch(store, ranges[range_index], at.after, self._size, self._batch_bytes)
             done = 0 if more else 1
         else:
-            part = ranges[range_index : range_index + data.ranges_at_once]
+            # Mostly a range is a value that a few documents have: more of them than fill the batch are sent in vain.
+            at_once = min(data.ranges_at_once, max(RANGES_AT_ONCE, 2 * self._size))
+            part = ranges[range_index : range_index + at_once]
             found, done, more = data.scan_fetch_ranges(store, part, at.after, self._size, self._batch_bytes)
         if self._collection.generation != generation:
             found = []  # others have run: this may be of an index that has got arrays, and is read again

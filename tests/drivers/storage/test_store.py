@@ -1,6 +1,7 @@
 """Servers that keep their data in PostgreSQL (`--store`): restarts, and clients that write at the same time."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pymongo
@@ -9,6 +10,8 @@ from pymongo.errors import OperationFailure
 
 import mongottl
 from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.postgresql.pool import ConnectionPool
+from mongottl.storage.postgresql.statements import Answer, Call
 from tests import postgres
 from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
@@ -172,3 +175,26 @@ def test_a_purge_passes_over_what_others_have_locked(store: str) -> None:
 def stored_expired(client: Client) -> int:
     """How many expired documents are not purged yet."""
     return int(client.admin.command("serverStatus")["mongottl"]["expiredNotPurged"])
+
+
+def test_many_ranges_of_an_index_take_few_round_trips(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[object] = []
+    read = ConnectionPool.read
+
+    def counted(pool: ConnectionPool, calls: Sequence[Call], until_s: float = 0.0) -> list[Answer]:
+        reads.append(calls)
+        return read(pool, calls, until_s)
+
+    monkeypatch.setattr(ConnectionPool, "read", counted)
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        places = client.shop.places
+        places.create_index("n")
+        places.create_index([("at", "2dsphere")])
+        places.insert_many([{"n": n, "at": [n % 180, n % 89]} for n in range(2000)])
+        reads.clear()
+        assert len(list(places.find({"n": {"$in": list(range(0, 2000, 2))}}))) == 1000
+        assert len(reads) < 60
+        reads.clear()
+        near = {"$near": {"$geometry": {"type": "Point", "coordinates": [3, 3]}}}
+        assert [place["n"] for place in places.find({"at": near}).limit(1)] == [3]
+        assert len(reads) < 60
