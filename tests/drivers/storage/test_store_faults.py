@@ -109,7 +109,9 @@ class Writers:
             session.with_transaction(transfer)
 
     def wait_for_some(self, count: int = 20) -> None:
-        """Returns when so many more writes were acknowledged."""
+        """Returns when so many more writes were acknowledged from now on."""
+        while self.acknowledged.acquire(blocking=False):
+            pass
         for _ in range(count):
             assert self.acknowledged.acquire(timeout=PATIENCE_S), "writes do not go on"
 
