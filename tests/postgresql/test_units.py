@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, StorageError, WriteConflict
+from mongottl.storage.interface import DuplicateKey, EngineUnavailable, StorageEngine, StorageError, WriteConflict
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.failures import StoreFailure
@@ -216,3 +216,20 @@ def test_units_that_are_rolled_back_instead_of_committed_have_failed(engine: Pos
     assert store.count() == 0
     insert(engine)
     assert store.count() == 1
+
+
+def test_a_refused_attempt_undoes_nothing_else(engine: PostgresEngine) -> None:
+    with engine.unit_of_work() as unit:
+        unique = engine.create_sorted_data("unique", True)
+        unique.insert([(b"a", 1), (b"b", 2)])
+        unit.commit()
+    records = engine.record_store("records")
+    with engine.unit_of_work() as unit:
+        records.insert_records([(b"one", 1, 0), (b"two", 1, 0)])
+        with pytest.raises(DuplicateKey) as refused:
+            unique.insert([(b"c", 3), (b"b", 4), (b"d", 5)])
+        assert (refused.value.key, refused.value.existing_record_id, refused.value.position) == (b"b", 2, 1)
+        unique.insert([(b"c", 3), (b"b", 2), (b"d", 5)])  # one is there already, for the same record
+        unit.commit()
+    assert [record[1] for record in records.scan(0, 9)[0]] == [b"one", b"two"]
+    assert unique.find_exact([b"a", b"b", b"c", b"d"]) == [(b"a", 1), (b"b", 2), (b"c", 3), (b"d", 5)]

@@ -136,7 +136,7 @@ def int4_array(values: list[int]) -> bytes:
     return _ARRAY_HEAD(1, 0, INT4, count, 1) + struct.pack(f"!{2 * count}i", *fields)
 
 
-def bytea_array(values: list[Parameter]) -> bytes:
+def bytea_array(values: list[bytes] | list[Parameter]) -> bytes:
     """A parameter of type BYTEA_ARRAY; None is NULL."""
     return _bytes_array(values, BYTEA)
 

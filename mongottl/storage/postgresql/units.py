@@ -31,7 +31,17 @@ from mongottl.storage.interface import (
     WriteUnitOfWork,
 )
 from mongottl.storage.postgresql.connection import Connection
-from mongottl.storage.postgresql.failures import BUSY, CONFLICT, FULL, GONE, LOCKED, READ_ONLY, UNEXPECTED, StoreFailure
+from mongottl.storage.postgresql.failures import (
+    BUSY,
+    CONFLICT,
+    DUPLICATE,
+    FULL,
+    GONE,
+    LOCKED,
+    READ_ONLY,
+    UNEXPECTED,
+    StoreFailure,
+)
 from mongottl.storage.postgresql.statements import INT4, INT8, Answer, Call, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
 
@@ -43,6 +53,9 @@ _ROLLBACK: Final = Statement("rollback_unit", "ROLLBACK")
 _SAVEPOINT: Final = Statement("savepoint", "SAVEPOINT unit")
 _RELEASE: Final = Statement("release", "RELEASE SAVEPOINT unit")
 _UNDO: Final = Statement("undo", "ROLLBACK TO SAVEPOINT unit")
+_ATTEMPT: Final = Statement("attempt", "SAVEPOINT attempt")
+_END_ATTEMPT: Final = Statement("end_attempt", "RELEASE SAVEPOINT attempt")
+_UNDO_ATTEMPT: Final = Statement("undo_attempt", "ROLLBACK TO SAVEPOINT attempt")
 _COUNTERS: Final = Statement(
     "counters", "UPDATE stores SET next_id = $2, n = $3, bytes = $4 WHERE id = $1", (INT4, INT8, INT8, INT8)
 )
@@ -67,6 +80,10 @@ _UNDONE: Final = 5
 
 # Kinds of failures of a database that does not answer.
 AWAY: Final = frozenset({GONE, READ_ONLY, BUSY})
+
+
+class _Refused(Exception):
+    """A unique index has a key that is written."""
 
 
 def engine_error(failure: StoreFailure) -> StorageError:
@@ -318,14 +335,29 @@ class PostgresUnits:
         """The rows of a call within the unit, after all that it has written."""
         return self._send([(statement, values)])[-1].rows()
 
-    def _send(self, calls: list[Call]) -> list[Answer]:
-        """Sends what is kept, and calls of the unit that is open."""
+    def attempt(self, statement: Statement, *values: Parameter) -> bool:
+        """Carries out a write of the unit, after all that it has written. False if a unique index has a key of it: then
+        nothing of this write is done, and the unit goes on."""
+        self.require_unit()
+        begun = len(self._kept) if self._begun else len(self._kept) + 1
+        try:
+            self._send([(_ATTEMPT, ()), (statement, values), (_END_ATTEMPT, ())], refused=begun + 1)
+            return True
+        except _Refused:
+            self._send([(_UNDO_ATTEMPT, ()), (_END_ATTEMPT, ())])
+            return False
+
+    def _send(self, calls: list[Call], refused: int = -1) -> list[Answer]:
+        """Sends what is kept, and calls of the unit that is open. refused: the call, among all that are sent, which may
+        fail by a unique index: _Refused."""
         unit = self._open
         assert unit is not None
         unit.is_sent = True
         try:
             return self._exchange(calls)
         except StoreFailure as failure:
+            if failure.kind == DUPLICATE and failure.call == refused:
+                raise _Refused from None
             unit.state = _FAILED
             if self._connection is None or self._connection.is_lost:
                 # Nothing of the group was committed, and can be done once more.
