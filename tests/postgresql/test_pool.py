@@ -126,7 +126,8 @@ def test_a_unit_that_ends_its_own_session_is_repeated_in_vain(open_pool: Opener)
     itself = Statement("itself", "SELECT pg_terminate_backend(pg_backend_pid())")
     with pytest.raises(StoreFailure) as caught:
         pool.write([itself.with_()])
-    assert (caught.value.kind, caught.value.sqlstate, caught.value.may_be_committed) == (GONE, "57P01", False)
+    assert (caught.value.kind, caught.value.may_be_committed) == (GONE, False)
+    assert caught.value.sqlstate in ("57P01", "")  # the last attempt may have had no time to connect
     assert 0 < pool.statistics()["repeated"] < 20
 
 
