@@ -67,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
         "--server-args", default="", metavar="ARGS", help="further options for the mongottl started here"
     )
     parser.add_argument("--durable", action="store_true", help="start mongottl with a --data-dir for every workload")
+    parser.add_argument(
+        "--store",
+        action="store_true",
+        help="run mongottl on a private PostgreSQL, and compare it with mongottl on a --data-dir; pings during each"
+        " workload. For FerretDB on PostgreSQL: --peer ferretdb-postgresql",
+    )
     parser.add_argument("--pin", action="store_true", help="keep servers on one core and the client on another")
     return parser
 
@@ -90,15 +96,21 @@ def _launchers(options: argparse.Namespace) -> list[Launcher]:
         if options.server:
             launchers.append(RunningLauncher("mongottl", options.server, options.server_pid))
         else:
-            launchers.append(
-                MongottlLauncher(
-                    options.python,
-                    from_source=options.from_source,
-                    durable=options.durable,
-                    arguments=shlex.split(options.server_args),
-                    core=core,
+            kinds = [("mongottl", False)]
+            if options.store:
+                kinds = [(report.STORE, True), ("mongottl-folder", False)]
+            for name, on_postgresql in kinds:
+                launchers.append(
+                    MongottlLauncher(
+                        options.python,
+                        name=name,
+                        from_source=options.from_source,
+                        durable=options.durable or options.store,
+                        on_postgresql=on_postgresql,
+                        arguments=shlex.split(options.server_args),
+                        core=core,
+                    )
                 )
-            )
     for revision in options.against:
         commit = builds.commit_id(revision)
         launchers.append(
@@ -106,6 +118,7 @@ def _launchers(options: argparse.Namespace) -> list[Launcher]:
                 builds.installed(commit),
                 name=f"mongottl@{commit}",
                 durable=options.durable,
+                on_postgresql=options.store,
                 arguments=shlex.split(options.server_args),
                 core=core,
             )
@@ -135,7 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         workloads = chosen_workloads(options.workload)
         if options.list:
             for workload in workloads:
-                goals = f" (goal: {', '.join(map(str, workload.goals))})" if workload.goals else ""
+                chosen = workload.store_goals if options.store else workload.goals
+                goals = f" (goal: {', '.join(map(str, chosen))})" if chosen else ""
                 print(f"{workload.name:26} {workload.help}{goals}")
             return 0
         launchers = _launchers(options)
@@ -151,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # Unwinds, and so stops the servers started here.
     results: list[Result] = []
     try:
-        results = run(launchers, workloads, options.seconds, options.scale, options.rounds, _show)
+        results = run(launchers, workloads, options.seconds, options.scale, options.rounds, _show, options.store)
     finally:
         if options.json:
             settings = {
@@ -159,6 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "scale": options.scale,
                 "rounds": options.rounds,
                 "durable": options.durable,
+                "store": options.store,
                 "pinned": options.pin,
             }
             options.json.write_text(report.as_json(results, settings, servers))

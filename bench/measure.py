@@ -111,20 +111,29 @@ def reset_peak(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Reading:
-    """The figures of one interval: elapsed and CPU times in seconds, peak memory in bytes; None if unknown."""
+    """The figures of one interval: elapsed and CPU times in seconds, peak memory in bytes; None if unknown.
+
+    server_cpu_s: with that of the database which keeps the server's data. database_cpu_s: that alone; None without one.
+    """
 
     elapsed_s: float
     server_cpu_s: float | None
     client_cpu_s: float
     peak_bytes: int | None
+    database_cpu_s: float | None = None
 
 
 class Meter:
-    """Reads the clocks of the server (None: its process is unknown) and of this process, the client."""
+    """Reads the clocks of the server (None: its process is unknown) and of this process, the client.
 
-    def __init__(self, pid: int | None) -> None:
+    database_pid: of a database that keeps the server's data, None if there is none.
+    """
+
+    def __init__(self, pid: int | None, database_pid: int | None = None) -> None:
         self._pid = pid
+        self._database_pid = database_pid
         self._server_cpu_s = 0.0
+        self._database_cpu_s = 0.0
         self._client_cpu_s = 0.0
         self._started_s = 0.0
 
@@ -132,6 +141,8 @@ class Meter:
         if self._pid is not None:
             reset_peak(self._pid)
             self._server_cpu_s = cpu_seconds(self._pid)
+        if self._database_pid is not None:
+            self._database_cpu_s = cpu_seconds(self._database_pid)
         self._client_cpu_s = time.process_time()
         self._started_s = time.perf_counter()
 
@@ -145,7 +156,11 @@ class Meter:
         if self._pid is None:
             return Reading(elapsed_s, None, client_cpu_s, None)
         server_cpu_s = cpu_seconds(self._pid) - self._server_cpu_s
-        return Reading(elapsed_s, server_cpu_s, client_cpu_s, memory_bytes(self._pid, "VmHWM"))
+        database_cpu_s: float | None = None
+        if self._database_pid is not None:
+            database_cpu_s = cpu_seconds(self._database_pid) - self._database_cpu_s
+            server_cpu_s += database_cpu_s
+        return Reading(elapsed_s, server_cpu_s, client_cpu_s, memory_bytes(self._pid, "VmHWM"), database_cpu_s)
 
 
 @dataclass(frozen=True)
@@ -153,7 +168,8 @@ class Result:
     """One workload on one server. Figures that make no sense for a workload are None.
 
     unit: what `per_s` and `cpu_us` count: "op" or "doc".
-    cpu_us: server CPU per unit, in microseconds. p50_ms, p99_ms: of whole commands, as the client saw them.
+    cpu_us: server CPU per unit, in microseconds, with that of a database that keeps its data. p50_ms, p99_ms: of whole
+        commands, as the client saw them.
     client_share: CPU the client used per second of the run; near 1 the client may be the bottleneck, and `per_s` says
         less about the server than `cpu_us` does.
     extra: figures of this workload alone, by name with unit.

@@ -15,6 +15,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
+
+from mongottl.storage.postgresql.local_cluster import DATABASE, USER
 
 FERRETDB_VERSION = "v1.24.0"
 MONGO_JAVA_SERVER_VERSION = "1.47.0"
@@ -97,12 +100,21 @@ def _install_ferretdb(folder: Path) -> None:
 def _ferretdb_command(folder: Path, port: int, scratch: Path) -> list[str]:
     data = scratch / "data"
     data.mkdir()
+    # In files, as by default: its in-memory mode has only one connection, so that concurrent updates wait for each
+    # other.
+    return _ferretdb(folder, port, scratch, ["--handler=sqlite", f"--sqlite-url=file:{data}/"])
+
+
+def _ferretdb_postgresql_command(folder: Path, port: int, scratch: Path) -> list[str]:
+    """On the private PostgreSQL in `scratch`/postgresql, reached by its socket as mongottl reaches its own."""
+    url = f"postgres://{USER}@/{DATABASE}?host={quote(str(scratch / 'postgresql/run'))}"
+    return _ferretdb(folder, port, scratch, ["--handler=postgresql", f"--postgresql-url={url}"])
+
+
+def _ferretdb(folder: Path, port: int, scratch: Path, storage: list[str]) -> list[str]:
     return [
         str(folder / "ferretdb"),
-        "--handler=sqlite",
-        # In files, as by default: its in-memory mode has only one connection, so that concurrent updates wait for each
-        # other.
-        f"--sqlite-url=file:{data}/",
+        *storage,
         f"--listen-addr=127.0.0.1:{port}",
         f"--state-dir={scratch}",
         "--telemetry=disable",
@@ -128,13 +140,18 @@ def _install_mongomock(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Peer:
-    """install: fills an empty folder. command: what to run on a port with a scratch folder; None for a library."""
+    """install: fills an empty folder. command: what to run on a port with a scratch folder; None for a library.
+    on_postgresql: whether it needs a private PostgreSQL in the scratch folder's `postgresql`. program: the name of the
+    folder of what it runs, if another peer runs the same.
+    """
 
     name: str
     version: str
     help: str
     install: Callable[[Path], None]
     command: Callable[[Path, int, Path], list[str]] | None
+    on_postgresql: bool = False
+    program: str = ""
 
 
 PEERS = {
@@ -146,6 +163,15 @@ PEERS = {
             "FerretDB with its SQLite backend, in files as is its default (a Go module; needs go)",
             _install_ferretdb,
             _ferretdb_command,
+        ),
+        Peer(
+            "ferretdb-postgresql",
+            FERRETDB_VERSION,
+            "FerretDB with its PostgreSQL backend, on a private PostgreSQL as that of --store",
+            _install_ferretdb,
+            _ferretdb_postgresql_command,
+            on_postgresql=True,
+            program="ferretdb",
         ),
         Peer(
             "mongo-java-server",
@@ -168,7 +194,7 @@ PEERS = {
 def installed(name: str) -> Path:
     """The folder of a peer, which is installed first when it is not there in this version yet. PeerError, KeyError."""
     peer = PEERS[name]
-    folder = cache_folder() / f"{name}-{peer.version}"
+    folder = cache_folder() / f"{peer.program or name}-{peer.version}"
     if not folder.exists():
         cache_folder().mkdir(parents=True, exist_ok=True)
         # Made beside its place and renamed when whole, so that an interrupted installation is not taken for one.

@@ -11,8 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.measure import Result, ratio
-from bench.workloads import WORKLOADS
+from bench.workloads import WORKLOADS, Goal
 
+# The name of mongottl on PostgreSQL, and what holds there during each workload.
+STORE = "mongottl-store"
+PING_GOAL = Goal("ping_p99_ms", 20)
 _COLUMNS = (
     "workload",
     "server",
@@ -38,11 +41,11 @@ def cpu_ratio(main: Result, peer: Result) -> float | None:
 
 
 def verdicts(result: Result) -> list[str]:
-    """Whether each goal of the workload was reached; only mongottl has goals."""
-    if result.target != "mongottl":
-        return []
+    """Whether each goal of the workload was reached; only mongottl has goals, with others on PostgreSQL."""
+    workload = WORKLOADS[result.workload]
+    goals = {"mongottl": workload.goals, STORE: (*workload.store_goals, PING_GOAL)}.get(result.target, ())
     lines = []
-    for goal in WORKLOADS[result.workload].goals:
+    for goal in goals:
         value = result.figure(goal.figure)
         if value is not None:
             lines.append(f"goal {goal}: {'met' if goal.is_met(value) else 'MISSED'} ({_number(value)})")

@@ -6,11 +6,12 @@ import multiprocessing
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 from pymongo.errors import ConfigurationError
 
-from bench.load import Connection
+from bench.load import Connection, Pinger
 from bench.measure import Result, median_result
 from bench.targets import DATABASE, Launcher, Target
 from bench.workloads import WORKLOADS, Context, Workload
@@ -38,27 +39,31 @@ def run(
     scale: float,
     rounds: int,
     report: Report,
+    pinged: bool = False,
 ) -> list[Result]:
     """A result for each workload on each server: the medians of `rounds` runs, in which the servers take turns.
 
-    report: called with the result of each single run as soon as it is there.
+    report: called with the result of each single run as soon as it is there. pinged: with pings on another connection
+    during each workload.
     """
     results: list[Result] = []
     for group in groups(workloads):
         runs: dict[tuple[str, str], list[Result]] = {}
         for _ in range(rounds):
-            for result in _run_turns(launchers, [workload.name for workload in group], seconds, scale):
+            for result in _run_turns(launchers, [workload.name for workload in group], seconds, scale, pinged):
                 report(result)
                 runs.setdefault((result.workload, result.target), []).append(result)
         results.extend(median_result(of_one) for of_one in runs.values())
     return results
 
 
-def _run_turns(launchers: Sequence[Launcher], names: list[str], seconds: float, scale: float) -> Iterator[Result]:
+def _run_turns(
+    launchers: Sequence[Launcher], names: list[str], seconds: float, scale: float, pinged: bool
+) -> Iterator[Result]:
     """One group of workloads once on each server."""
     for launcher in launchers:
         if launcher.listens:
-            yield from run_group(launcher, names, seconds, scale)
+            yield from run_group(launcher, names, seconds, scale, pinged)
             continue
         # A library is measured in a process of its own; the figures are those of the library and of its caller.
         with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -69,8 +74,10 @@ def _run_group_here(launcher: Launcher, names: list[str], seconds: float, scale:
     return list(run_group(launcher, names, seconds, scale))
 
 
-def run_group(launcher: Launcher, names: Sequence[str], seconds: float, scale: float) -> Iterator[Result]:
-    """One group on one server."""
+def run_group(
+    launcher: Launcher, names: Sequence[str], seconds: float, scale: float, pinged: bool = False
+) -> Iterator[Result]:
+    """One group on one server. pinged: see `run`."""
     fit: list[Workload] = []
     for name in names:
         reason = WORKLOADS[name].unfit_reason(launcher)
@@ -80,7 +87,7 @@ def run_group(launcher: Launcher, names: Sequence[str], seconds: float, scale: f
             yield Result(name, launcher.name, problem=f"skipped: {reason}")
     while fit:
         done = 0
-        with closing(_run_from_start(launcher, fit, seconds, scale)) as results:
+        with closing(_run_from_start(launcher, fit, seconds, scale, pinged)) as results:
             for result in results:
                 yield result
                 done += 1
@@ -90,7 +97,7 @@ def run_group(launcher: Launcher, names: Sequence[str], seconds: float, scale: f
 
 
 def _run_from_start(
-    launcher: Launcher, workloads: Sequence[Workload], seconds: float, scale: float
+    launcher: Launcher, workloads: Sequence[Workload], seconds: float, scale: float, pinged: bool
 ) -> Generator[Result, None, None]:
     """Starts and fills a server, and runs the workloads on it; a result for each, even if one fails."""
     with tempfile.TemporaryDirectory(prefix="mongottl-bench-") as scratch, ExitStack() as stack:
@@ -112,13 +119,22 @@ def _run_from_start(
             return
         for workload in workloads:
             try:
-                yield workload.run(ctx)
+                yield _run_pinged(workload, ctx) if pinged else workload.run(ctx)
             except ConfigurationError as error:
                 yield _problem(
                     "skipped", workload, launcher, error, running
                 )  # This driver does not speak to that server.
             except Exception as error:
                 yield _problem("failed", workload, launcher, error, running)
+
+
+def _run_pinged(workload: Workload, ctx: Context) -> Result:
+    """Runs a workload with pings meanwhile, unless it has pings of its own, or no server that is there all the time."""
+    if ctx.running is None:
+        return workload.run(ctx)
+    with Pinger(ctx.target.address()) as pinger:
+        result = workload.run(ctx)
+    return replace(result, extra={**pinger.figures(), **result.extra})
 
 
 def _drop_documents(ctx: Context) -> None:

@@ -26,6 +26,7 @@ from pymongo.uri_parser import parse_uri
 
 from bench import peers
 from bench.load import Connection, ReplyError
+from mongottl.storage.postgresql.local_cluster import LocalCluster, start_local_cluster
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -43,10 +44,21 @@ class StartError(Exception):
 
 
 class Target(ABC):
-    """A running server or library. pid: None if its process is unknown, and then its CPU and memory are, too."""
+    """A running server or library. pid: None if its process is unknown, and then its CPU and memory are, too.
+
+    database: the folder of the private PostgreSQL that keeps its data, None if there is none.
+    """
 
     name: str
     pid: int | None
+    database: Path | None = None
+
+    @property
+    def database_pid(self) -> int | None:
+        """The first process of that PostgreSQL."""
+        if self.database is None:
+            return None
+        return int((self.database / "data/postmaster.pid").read_text().split("\n", 1)[0])
 
     @abstractmethod
     def client(self) -> Client:
@@ -81,9 +93,14 @@ class ServerTarget(Target):
         pid: int | None,
         process: subprocess.Popen[str] | None = None,
         scratch: Path | None = None,
+        database: Path | None = None,
+        cluster: LocalCluster | None = None,
     ) -> None:
+        """cluster: the PostgreSQL of `database`, if the server does not stop it itself."""
         self.name = name
         self.pid = pid
+        self._cluster = cluster
+        self.database = database
         self._address = address
         self._process = process
         self._scratch = scratch
@@ -109,6 +126,8 @@ class ServerTarget(Target):
             self._client.close()
         if self._process is not None:
             _stop_process(self._process)
+        if self._cluster is not None:
+            self._cluster.stop()
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -150,12 +169,14 @@ class MongomockTarget(Target):
 class Launcher(ABC):
     """Starts one kind of server.
 
-    listens: it is a server, not a library. spawns: each `start` is a new process.
+    listens: it is a server, not a library. spawns: each `start` is a new process. on_postgresql: PostgreSQL keeps its
+    data.
     """
 
     name: str
     listens = True
     spawns = True
+    on_postgresql = False
 
     @abstractmethod
     def start(self, data_dir: Path | None = None) -> Target:
@@ -179,11 +200,14 @@ class MongottlLauncher(Launcher):
         name: str = "mongottl",
         from_source: bool = False,
         durable: bool = False,
+        on_postgresql: bool = False,
         arguments: Sequence[str] = (),
         core: int | None = None,
     ) -> None:
-        """durable: keep the documents in files always, not only where a workload gives a folder for them."""
+        """durable: keep the documents in files always, not only where a workload gives a folder for them.
+        on_postgresql: keep them in a private PostgreSQL, in that folder or another one."""
         self.name = name
+        self.on_postgresql = on_postgresql
         self._durable = durable
         self._python = python
         self._arguments = list(arguments)
@@ -201,10 +225,13 @@ class MongottlLauncher(Launcher):
 
     def start(self, data_dir: Path | None = None) -> ServerTarget:
         scratch = Path(tempfile.mkdtemp(prefix="mongottl-bench-"))
-        if data_dir is None and self._durable:
+        if data_dir is None and (self._durable or self.on_postgresql):
             data_dir = scratch / "data"
         command = [self._python, "-m", "mongottl", "--port", "0", "--enable-test-commands"]
-        if data_dir is not None:
+        if data_dir is not None and self.on_postgresql:
+            _let_others_enter(data_dir.parent)
+            command += ["--store", f"local-postgresql:{data_dir}"]
+        elif data_dir is not None:
             command += ["--data-dir", str(data_dir)]
         with open(scratch / "log", "w") as log:
             process = _spawn(command + self._arguments, scratch, log, self._environment, subprocess.PIPE, self._core)
@@ -213,7 +240,8 @@ class MongottlLauncher(Launcher):
         if not first_line.strip():
             raise _start_error(process, scratch, command)
         host, port = _host_and_port(first_line.split()[-1])
-        target = ServerTarget(self.name, (host, port), process.pid, process, scratch)
+        database = data_dir if self.on_postgresql else None
+        target = ServerTarget(self.name, (host, port), process.pid, process, scratch, database)
         _ping((host, port))
         return target
 
@@ -231,11 +259,18 @@ class PeerLauncher(Launcher):
 
     def __init__(self, name: str, core: int | None = None) -> None:
         self.name = name
+        self.on_postgresql = peers.PEERS[name].on_postgresql
         self._core = core
 
     def start(self, data_dir: Path | None = None) -> ServerTarget:
         scratch = Path(tempfile.mkdtemp(prefix="mongottl-bench-"))
         address = ("127.0.0.1", _free_port())
+        database: Path | None = None
+        cluster: LocalCluster | None = None
+        if self.on_postgresql:
+            _let_others_enter(scratch)
+            database = scratch / "postgresql"
+            cluster = start_local_cluster(str(database))
         command = peers.server_command(self.name, address[1], scratch)
         with open(scratch / "log", "w") as log:
             process = _spawn(command, scratch, log, dict(os.environ), log, self._core)
@@ -243,9 +278,11 @@ class PeerLauncher(Launcher):
         while True:
             try:
                 _ping(address)
-                return ServerTarget(self.name, address, process.pid, process, scratch)
+                return ServerTarget(self.name, address, process.pid, process, scratch, database, cluster)
             except (OSError, ReplyError):
                 if process.poll() is not None or time.perf_counter() > deadline_s:
+                    if cluster is not None:
+                        cluster.stop()
                     raise _start_error(process, scratch, command) from None
                 time.sleep(_POLL_S)
 
@@ -302,6 +339,11 @@ def _spawn(
     if core is not None:
         os.sched_setaffinity(process.pid, {core})
     return process
+
+
+def _let_others_enter(folder: Path) -> None:
+    """Root's PostgreSQL is run by another user, and temporary folders are private."""
+    folder.chmod(0o711)
 
 
 def _start_error(process: subprocess.Popen[str], scratch: Path, command: Sequence[str]) -> StartError:

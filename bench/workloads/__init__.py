@@ -4,12 +4,13 @@ point     commands on single documents
 bulk      commands on whole collections; durable: with the documents in files
 language  the query language
 stalls    long messages
+store     mongottl on PostgreSQL that is kept waiting
 ttl       TTL
 process   start-up and idle process
 registry  how workloads are declared
 """
 
-from bench.workloads import bulk, durable, language, point, process, stalls, ttl
+from bench.workloads import bulk, durable, language, point, process, stalls, store, ttl
 from bench.workloads.registry import WORKLOADS, Context, Goal, Workload
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "point",
     "process",
     "stalls",
+    "store",
     "ttl",
 ]

@@ -44,7 +44,7 @@ class Context:
         return self.seconds * _WARM_UP_SHARE
 
     def meter(self) -> Meter:
-        return Meter(self.target.pid)
+        return Meter(self.target.pid, self.target.database_pid)
 
     def run_load(
         self, name: str, connections: int, request: Request, check: Check, unit: str = "op", per: int = 1
@@ -91,6 +91,9 @@ class Context:
         unit: str = "op",
         extra: dict[str, float] | None = None,
     ) -> Result:
+        figures = dict(extra or {})
+        if used.database_cpu_s is not None:
+            figures["postgresql_cpu_us"] = used.database_cpu_s / units * 1e6
         return Result(
             workload=name,
             target=self.launcher.name,
@@ -101,7 +104,7 @@ class Context:
             p99_ms=percentile(latencies_ns, 99) / 1e6,
             peak_mb=None if used.peak_bytes is None else used.peak_bytes / 1e6,
             client_share=used.client_cpu_s / used.elapsed_s if self.launcher.listens else None,
-            extra=extra or {},
+            extra=figures,
         )
 
 
@@ -129,8 +132,8 @@ class Workload:
     """fixture: fills the server; workloads with the same one run on the same server, in the order of their declaration.
 
     needs_socket: not for a library. needs_ttl: only where mongottl's TTL and clock are. owns_process: starts servers of
-    its own, so not for one that runs already. durable: the server keeps its documents in files. goals: from the
-    project's own targets.
+    its own, so not for one that runs already. durable: the server keeps its documents in files. needs_postgresql: only
+    where PostgreSQL keeps mongottl's data. goals: from the project's own targets; store_goals: those on PostgreSQL.
     """
 
     name: str
@@ -141,7 +144,9 @@ class Workload:
     needs_ttl: bool = False
     owns_process: bool = False
     durable: bool = False
+    needs_postgresql: bool = False
     goals: tuple[Goal, ...] = field(default=())
+    store_goals: tuple[Goal, ...] = field(default=())
 
     def unfit_reason(self, launcher: Launcher) -> str | None:
         """Why this server cannot run it, or None."""
@@ -151,6 +156,8 @@ class Workload:
             return "has no TTL by `_ts` and no virtual clock"
         if self.owns_process and not launcher.spawns:
             return "needs to start the server itself"
+        if self.needs_postgresql and not (launcher.on_postgresql and launcher.has_ttl()):
+            return "is for mongottl on PostgreSQL (--store)"
         if self.durable and not launcher.has_ttl():
             return "keeps its documents where it likes"
         if self.durable and not launcher.spawns:
@@ -170,14 +177,28 @@ def workload(
     needs_ttl: bool = False,
     owns_process: bool = False,
     durable: bool = False,
+    needs_postgresql: bool = False,
     goals: tuple[Goal, ...] = (),
+    store_goals: tuple[Goal, ...] = (),
 ) -> Callable[[Run], Run]:
     """Declares the decorated function as the workload of that name."""
 
     def declare(run: Run) -> Run:
         if name in WORKLOADS:
             raise ValueError(f"two workloads are called {name}")
-        WORKLOADS[name] = Workload(name, help, run, fixture, needs_socket, needs_ttl, owns_process, durable, goals)
+        WORKLOADS[name] = Workload(
+            name,
+            help,
+            run,
+            fixture,
+            needs_socket,
+            needs_ttl,
+            owns_process,
+            durable,
+            needs_postgresql,
+            goals,
+            store_goals,
+        )
         return run
 
     return declare

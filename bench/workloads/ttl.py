@@ -137,6 +137,7 @@ def _insert_one_body(collection: str) -> Callable[[ObjectId], dict[str, object]]
     needs_socket=True,
     needs_ttl=True,
     goals=(Goal("per_s", 200_000, at_least=True), Goal("ping_p99_ms", 10)),
+    store_goals=(Goal("per_s", 40_000, at_least=True),),
 )
 def ttl_purge(ctx: Context) -> Result:
     return _purge(ctx, "ttl-purge", Encoder(ctx.scaled(_DUE, least=1000)).batches(_BATCH))
@@ -148,6 +149,7 @@ def ttl_purge(ctx: Context) -> Result:
     needs_socket=True,
     needs_ttl=True,
     goals=(Goal("per_s", 200_000, at_least=True), Goal("ping_p99_ms", 10)),
+    store_goals=(Goal("per_s", 40_000, at_least=True),),
 )
 def ttl_purge_own(ctx: Context) -> Result:
     count = ctx.scaled(_DUE, least=1000)

@@ -757,3 +757,23 @@ def test_more_connections_than_allowed_are_closed(spawn: Callable[..., Process])
         connection.close()
     with patient(process) as client:
         assert client.admin.command("serverStatus")["connections"]["rejected"] >= 1
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_without_a_store_nothing_of_its_client_is_imported(folder: bool, tmp_path: Path) -> None:
+    settings = f"data_dir={str(tmp_path / 'data')!r}" if folder else ""
+    code = f"""if True:
+        import sys
+        import mongottl
+        with mongottl.start_server({settings}) as server:
+            print([name for name in sys.modules if name.startswith(("psycopg", "mongottl.storage.postgresql"))])
+    """
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+        env=without_settings(),
+    )
+    assert ended.stdout == "[]\n"

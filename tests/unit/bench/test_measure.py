@@ -97,3 +97,15 @@ def test_a_median_result_tells_of_a_run_that_failed() -> None:
 def test_a_median_of_no_runs_is_refused() -> None:
     with pytest.raises(ValueError, match="no runs"):
         median_result([])
+
+
+def test_cpu_of_a_database_is_counted_with_its_servers() -> None:
+    meter = Meter(os.getpid(), os.getpid())
+    meter.start()
+    sum(range(1_000_000))
+    used = meter.stop()
+    assert used.server_cpu_s is not None and used.database_cpu_s is not None
+    assert 0 < used.database_cpu_s < used.server_cpu_s
+    meter = Meter(os.getpid())
+    meter.start()
+    assert meter.stop().database_cpu_s is None

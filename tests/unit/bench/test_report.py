@@ -1,10 +1,17 @@
 """Ratios and goals in the benchmark's tables."""
 
+import sys
+from pathlib import Path
+
+import pytest
+
 from bench.cli import chosen_workloads
 from bench.measure import Result
-from bench.report import cpu_ratio, ratio_table, speed_ratio, table, verdicts
+from bench.peers import FERRETDB_VERSION, server_command
+from bench.report import STORE, cpu_ratio, ratio_table, speed_ratio, table, verdicts
 from bench.runner import groups
-from bench.workloads import Goal
+from bench.targets import MongottlLauncher
+from bench.workloads import WORKLOADS, Goal
 
 
 def test_ratios_say_how_many_times_better_the_main_server_is() -> None:
@@ -25,6 +32,27 @@ def test_verdicts_name_goals_that_are_met_and_missed() -> None:
     assert "MISSED" in verdicts(Result("find-by-id-64", "mongottl", cpu_us=51.0))[0]
     assert verdicts(Result("find-by-id-64", "other", cpu_us=51.0)) == []
     assert Goal("per_s", 10, at_least=True).is_met(10) and not Goal("per_s", 10, at_least=True).is_met(9)
+
+
+def test_on_postgresql_other_goals_count_and_pings_are_fast() -> None:
+    slow = Result("ttl-purge", STORE, per_s=39_000.0, extra={"ping_p99_ms": 19.0})
+    assert [line.split(": ")[1].split(" ")[0] for line in verdicts(slow)] == ["MISSED", "met"]
+    assert verdicts(Result("find-by-id-64", STORE, cpu_us=1000.0)) == []
+
+
+def test_workloads_for_postgresql_are_skipped_elsewhere() -> None:
+    workload = WORKLOADS["store-stopped"]
+    assert workload.unfit_reason(MongottlLauncher(sys.executable, on_postgresql=True)) is None
+    assert workload.unfit_reason(MongottlLauncher(sys.executable)) == "is for mongottl on PostgreSQL (--store)"
+
+
+def test_ferretdb_on_postgresql_is_the_same_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / f"mongottl-peers/ferretdb-{FERRETDB_VERSION}"
+    folder.mkdir(parents=True)
+    command = server_command("ferretdb-postgresql", 27018, tmp_path / "scratch")
+    assert command[0] == str(folder / "ferretdb")
+    assert f"--postgresql-url=postgres://mongottl@/postgres?host={tmp_path}/scratch/postgresql/run" in command
 
 
 def test_skipped_workloads_say_why_in_the_table() -> None:
