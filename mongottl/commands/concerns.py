@@ -17,6 +17,7 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode, shortened
 from mongottl.exec.operation.context import OperationContext
+from mongottl.query.timestamps import ClusterTime
 
 _PROVENANCES: Final = (
     "clientSupplied",
@@ -146,7 +147,7 @@ def reach_cluster_time(op: OperationContext, after: Timestamp) -> None:
         clock.tick(op.now_ms)
 
 
-def _shown(at: Timestamp) -> str:
+def _shown(at: Timestamp | ClusterTime) -> str:
     return f"Timestamp({at.time}, {at.inc})"
 
 

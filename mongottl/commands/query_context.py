@@ -26,7 +26,7 @@ def context_of(
 
     collation: the command's; if empty, that of the collection or view applies.
     """
-    context = _context_without_collation(op, name)
+    context = _context_without_collation(op, f"{op.database}.{name}")
     if not is_empty(collation):
         context.collation = parse_collation(collation)
     else:
@@ -42,17 +42,15 @@ def context_of(
 
 def context_for(op: OperationContext, collection: Collection, let: bytes) -> ParseContext:
     """`context_of` a command on this collection that has no collation of its own."""
-    context = _context_without_collation(op, collection.name)
+    context = _context_without_collation(op, collection.namespace)
     context.collation = collection.collation
     if not is_empty(let):
         context.let = evaluate_let(let, context)
     return context
 
 
-def _context_without_collation(op: OperationContext, name: str) -> ParseContext:
-    context = ParseContext(
-        op.now_ms, None, f"{op.database}.{name}", timestamps=op.service.timestamps, cluster_time=op.cluster_time
-    )
+def _context_without_collation(op: OperationContext, namespace: str) -> ParseContext:
+    context = ParseContext(op.now_ms, None, namespace, timestamps=op.service.timestamps, cluster_time=op.cluster_time)
     context.keeps_empty_timestamps = op.write_options.keeps_empty_timestamps
     context.open_scripts = op.open_scripts
     context.features = op.service.features

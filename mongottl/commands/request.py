@@ -12,7 +12,7 @@ is null counts as absent. The arguments that every command takes (`lsid`, `maxTi
 Source: the errors of mongod's command parser; the generic arguments of MongoDB's command reference.
 """
 
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from mypy_extensions import i64
 
@@ -71,6 +71,10 @@ COUNT_LIMIT: Final = 25  # an integral number of either sign
 BOOL_OR_UUID: Final = 26  # a bool, or binary data of subtype 4
 GIVEN_DOCUMENTS: Final = 27  # list of raw documents, none of which may be null
 
+T = TypeVar("T", bound=tuple[Any, ...])
+_new_tuple: Final[Any] = tuple.__new__
+# Most fields of one request: each has a bit of an i64.
+_MOST_FIELDS: Final = 62
 # Elements that NAMES looks at.
 _MOST_NAMES: Final = 100
 # Fields of a request that are not the command's own: generic arguments, and those that are ignored.
@@ -199,6 +203,12 @@ _GENERIC: Final[dict[bytes, int]] = {
 }
 
 
+def made(kind: type[T], values: list[Value]) -> T:
+    """The NamedTuple of these values. `_make` does the same in an interpreted function, which takes five times as
+    long."""
+    return _new_tuple(kind, values)  # type: ignore[no-any-return]
+
+
 class RequestParser:
     """Parses the bodies of one command.
 
@@ -222,8 +232,12 @@ class RequestParser:
         self._strict = strict
         self._raw_data = raw_data
         self._fields = fields
-        self._defaults = defaults
-        self._required = len(fields) - len(defaults)
+        if len(fields) > _MOST_FIELDS:
+            raise ValueError(f"more than {_MOST_FIELDS} fields: {command}")
+        required = len(fields) - len(defaults)
+        # Their slots, as bits; and the values of a request without any field.
+        self._required: i64 = (i64(1) << i64(required)) - 1
+        self._absent: list[Value] = [MISSING] * required + defaults
         self._slots: dict[bytes, int] = {encode_text(field.name): slot for slot, field in enumerate(fields)}
         self._kinds: list[int] = [field.kind for field in fields]
 
@@ -236,7 +250,9 @@ class RequestParser:
         40413 or 40415 for more than MOST_OTHER_FIELDS others, which are unknown or stand there more than once: mongod
         reads on, but a message has room for two million.
         """
-        values: list[Value] = [MISSING] * len(self._fields)
+        values = self._absent.copy()
+        # The slots that have a value, as bits.
+        given: i64 = 0
         cursor = ElementCursor(body, 0)
         first = True
         others: i64 = 0
@@ -255,33 +271,43 @@ class RequestParser:
                     raise self._one_too_many(cursor.name())
                 self._take_generic(body, cursor, name, generic)
                 continue
-            if values[slot] is not MISSING:
+            bit: i64 = i64(1) << i64(slot)
+            if given & bit:
                 raise CommandError(40413, f"BSON field '{self.command}.{cursor.name()}' is a duplicate field")
-            values[slot] = self._value(body, self._kinds[slot], cursor)
+            value = self._value(body, self._kinds[slot], cursor)
+            if value is not MISSING:
+                values[slot] = value
+                given |= bit
         for identifier, documents in sequences:
-            self._take_sequence(identifier, documents, values)
-        for slot in range(len(values)):
-            if values[slot] is MISSING:
-                if slot < self._required:
-                    raise CommandError(
-                        40414,
-                        f"BSON field '{self.command}.{self._fields[slot].name}' is missing but a required field",
-                    )
-                values[slot] = self._defaults[slot - self._required]
+            given |= self._take_sequence(identifier, documents, values, given)
+        if (given & self._required) != self._required:
+            raise self._incomplete(given)
         return values
+
+    def _incomplete(self, given: i64) -> CommandError:
+        """The error for the first required field that is missing. given: the slots that have a value."""
+        slot: i64 = 0
+        while given & (i64(1) << slot):
+            slot += 1
+        return CommandError(
+            40414, f"BSON field '{self.command}.{self._fields[slot].name}' is missing but a required field"
+        )
 
     def _one_too_many(self, name: str) -> CommandError:
         if encode_text(name) in _GENERIC:
             return CommandError(40413, f"BSON field '{self.command}.{name}' is a duplicate field")
         return unknown_field(f"{self.command}.{name}")
 
-    def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value]) -> None:
+    def _take_sequence(self, identifier: str, documents: list[bytes], values: list[Value], given: i64) -> i64:
+        """Sets the value of a document sequence; the bit of its slot. given: the slots that have a value."""
         slot = self._slots.get(encode_text(identifier), -1)
         if slot < 0 or self._kinds[slot] != DOCUMENTS:
             raise unknown_field(f"{self.command}.{identifier}")
-        if values[slot] is not MISSING:
+        bit: i64 = i64(1) << i64(slot)
+        if given & bit:
             raise CommandError(40413, f"BSON field '{self.command}.{identifier}' is a duplicate field")
         values[slot] = documents
+        return bit
 
     def _take_generic(self, body: bytes, cursor: ElementCursor, name: bytes, generic: GenericArguments) -> None:
         which = _GENERIC.get(name, -1)

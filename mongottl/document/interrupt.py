@@ -37,11 +37,65 @@ _LONG_S: Final = 0.0005
 
 # Of the present thread. Not `threading.get_ident`, which would be looked up at each call.
 _ident: Final[Callable[[], int]] = threading.get_ident
-_checks: Final[dict[int, Callable[[], None]]] = {}
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class UndividedGuard(ABC):
+    """Keeps undivided blocks what they are where the storage engine lets others run while it waits: they may read
+    then, but nobody else begins such a block, or a unit of work."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Called before a block begins; waits until all others have ended."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def end(self) -> None:
+        """Called when a block has ended that `begin` was called for."""
+        raise NotImplementedError
+
+
+class _Thread:
+    """What is known of a thread. ident: its number.
+
+    check: how its computations are interrupted; None outside of operations. evaluates: whether it does.
+    undivided: how many undivided blocks are open: units of work, and others in which nothing else may run.
+    guard: of these blocks, if there is one.
+    """
+
+    def __init__(self, ident: int) -> None:
+        self.ident: Final[int] = ident
+        self.check: Callable[[], None] | None = None
+        self.evaluates: bool = False
+        self.undivided: int = 0
+        self.guard: UndividedGuard | None = None
+
+
+_threads: Final[dict[int, _Thread]] = {}
 # The threads that evaluate.
-_evaluating: Final[set[int]] = set()
-# How many undivided blocks are open on a thread: units of work, and others in which nothing else may run.
-_undivided: Final[dict[int, int]] = {}
+_evaluating: Final[set[_Thread]] = set()
+
+
+class _Latest:
+    """thread: the one that has asked for itself last, which mostly is the one that asks next."""
+
+    def __init__(self) -> None:
+        self.thread = _Thread(0)
+
+
+_latest: Final = _Latest()
+
+
+def _present() -> _Thread:
+    """The present thread."""
+    ident = _ident()
+    thread = _latest.thread
+    if thread.ident != ident:
+        found = _threads.get(ident)
+        thread = _Thread(ident) if found is None else found
+        _threads[ident] = thread
+        _latest.thread = thread
+    return thread
 
 
 class _Count:
@@ -97,16 +151,14 @@ def _count_threads() -> None:
         _count.threads = threads
 
 
-def set_check(
-    check: Callable[[], None], monotonic_s: Callable[[], float] | None = None, now_s: float = -1.0, ident: int = 0
-) -> None:
+def set_check(check: Callable[[], None], monotonic_s: Callable[[], float] | None = None, now_s: float = -1.0) -> None:
     """Sets the check for computations on this thread: a function that raises the error that ends the operation, and
     may let others run.
 
     monotonic_s: of the clock by which evaluations of the step that begins now know when to check; None for one that
-    goes on as before. now_s: the time by it, if it is known. ident: of this thread, if it is known.
+    goes on as before. now_s: the time by it, if it is known.
     """
-    _checks[ident or _ident()] = check
+    _present().check = check
     if monotonic_s is not None:
         _count.begin_step(monotonic_s, monotonic_s() if now_s < 0.0 else now_s)
 
@@ -118,19 +170,23 @@ def check_often(often: bool = True) -> None:
     _count.looked_work = min(_FIRST_WORK, _count.most_work)
 
 
-def clear_check(ident: int = 0) -> None:
-    """ident: of this thread, if it is known."""
-    if not ident:
-        ident = _ident()
-    _checks.pop(ident, None)
-    if ident in _evaluating:
-        _evaluating.discard(ident)
-        _count_threads()
+def clear_check() -> None:
+    thread = _present()
+    thread.check = None
+    if thread.evaluates:
+        _stop(thread)
+
+
+def _stop(thread: _Thread) -> None:
+    """Ends the evaluation on a thread."""
+    thread.evaluates = False
+    _evaluating.discard(thread)
+    _count_threads()
 
 
 def check_interrupt() -> None:
     """Raises MaxTimeMSExpired (50), Interrupted (11601) or InterruptedAtShutdown (11600) if the operation must end."""
-    check = _checks.get(_ident())
+    check = _present().check
     if check is not None:
         check()
 
@@ -146,7 +202,7 @@ def give_way(weight: i64 = 1) -> None:
     _count.work += weight
     if _count.work >= _count.looked_work:
         _count.work = 0
-        if _ident() in _evaluating and _count.look():
+        if _present().evaluates and _count.look():
             check_interrupt()
             while free_some():
                 check_interrupt()
@@ -154,10 +210,11 @@ def give_way(weight: i64 = 1) -> None:
 
 def begin_evaluation() -> bool:
     """Begins an evaluation on this thread; False if there is one already, which then goes on."""
-    ident = _ident()
-    if ident in _evaluating or ident not in _checks:
+    thread = _present()
+    if thread.evaluates or thread.check is None:
         return False
-    _evaluating.add(ident)
+    thread.evaluates = True
+    _evaluating.add(thread)
     _count_threads()
     return True
 
@@ -166,11 +223,10 @@ def end_evaluation() -> bool:
     """Ends, or suspends, the evaluation on this thread; whether there was one."""
     if not _evaluating:
         return False
-    ident = _ident()
-    if ident not in _evaluating:
+    thread = _present()
+    if not thread.evaluates:
         return False
-    _evaluating.discard(ident)
-    _count_threads()
+    _stop(thread)
     return True
 
 
@@ -180,19 +236,22 @@ def begin_undivided() -> bool:
     Units of work are such blocks, and those of `Undivided`, which may be nested. An evaluation that begins within one
     may be ended, since that ends the block, but no other operation runs there.
     """
-    ident = _ident()
-    _undivided[ident] = _undivided.get(ident, 0) + 1
-    return end_evaluation()
+    return _begin_undivided(_present())
+
+
+def _begin_undivided(thread: _Thread) -> bool:
+    thread.undivided += 1
+    if not thread.evaluates:
+        return False
+    _stop(thread)
+    return True
 
 
 def end_undivided(suspended: bool) -> None:
     """suspended: what `begin_undivided` has returned."""
-    ident = _ident()
-    left = _undivided[ident] - 1
-    if left:
-        _undivided[ident] = left
-    else:
-        del _undivided[ident]
+    thread = _present()
+    assert thread.undivided > 0
+    thread.undivided -= 1
     if suspended:
         begin_evaluation()
 
@@ -203,51 +262,31 @@ def set_aside_undivided() -> int:
     Only where a storage engine waits for its answer: what it is waited for within such a block must bear that others
     run.
     """
-    return _undivided.pop(_ident(), 0)
+    thread = _present()
+    blocks = thread.undivided
+    thread.undivided = 0
+    return blocks
 
 
 def take_up_undivided(blocks: int) -> None:
     if blocks:
-        _undivided[_ident()] = blocks
+        _present().undivided = blocks
 
 
 def in_undivided() -> bool:
     """Whether a block in which nothing else may run is open on this thread, such as a unit of work."""
-    return _ident() in _undivided
+    return _present().undivided > 0
 
 
 def may_leave() -> bool:
     """Whether other operations may run here: in an evaluation, but not in an undivided block."""
-    ident = _ident()
-    return ident in _evaluating and ident not in _undivided
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class UndividedGuard(ABC):
-    """Keeps undivided blocks what they are where the storage engine lets others run while it waits: they may read
-    then, but nobody else begins such a block, or a unit of work."""
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Called before a block begins; waits until all others have ended."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def end(self) -> None:
-        """Called when a block has ended that `begin` was called for."""
-        raise NotImplementedError
-
-
-# The guards of the threads that have one.
-_guards: Final[dict[int, UndividedGuard]] = {}
+    thread = _present()
+    return thread.evaluates and thread.undivided == 0
 
 
 def set_undivided_guard(guard: UndividedGuard | None) -> None:
     """Sets the guard of the blocks on this thread."""
-    if guard is None:
-        _guards.pop(_ident(), None)
-    else:
-        _guards[_ident()] = guard
+    _present().guard = guard
 
 
 class Undivided:
@@ -258,12 +297,12 @@ class Undivided:
         self._guard: UndividedGuard | None = None
 
     def __enter__(self) -> None:
-        if _guards:
-            guard = _guards.get(_ident())
-            if guard is not None:
-                guard.begin()
-                self._guard = guard
-        self._suspended = begin_undivided()
+        thread = _present()
+        guard = thread.guard
+        if guard is not None:
+            guard.begin()
+            self._guard = guard
+        self._suspended = _begin_undivided(thread)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -23,6 +23,13 @@ def element(type_code: i64, name: bytes, value: bytes) -> bytes:
     return writer.getvalue()
 
 
+def int32_bytes(number: i64) -> bytes:
+    """An int32 as an element's value."""
+    writer = BytesWriter()
+    write_i32_le(writer, i32(number))
+    return writer.getvalue()
+
+
 def start_document() -> BytesWriter:
     """A writer with room for the length; append whole elements, then `finish_document`."""
     writer = BytesWriter()

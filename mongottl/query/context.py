@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from mongottl.document.collation import Collation
-from mongottl.document.types import Timestamp, Value
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.metadata import MetadataUse
-from mongottl.query.timestamps import TimestampClock
+from mongottl.query.timestamps import ClusterTime, TimestampClock
 from mongottl.versions import Features
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ParseContext:
         runtime_constants: bool = True,
         collation: Collation | None = None,
         timestamps: TimestampClock | None = None,
-        cluster_time: Timestamp | None = None,
+        cluster_time: ClusterTime | None = None,
         features: Features | None = None,
     ) -> None:
         self.now_ms = now_ms

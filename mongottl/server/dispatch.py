@@ -19,7 +19,7 @@ from mongottl.commands import CommandSpec, Reply
 from mongottl.commands.admin.handshake import app_name, without_unknown
 from mongottl.commands.concerns import WriteConcern
 from mongottl.commands.dialect_hooks import Gateway, hooks_of
-from mongottl.commands.request import GenericArguments
+from mongottl.commands.request import GenericArguments, made
 from mongottl.dialect.interface import InactiveTransaction
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.types import Value
@@ -176,7 +176,7 @@ class Dispatcher:
             if generic.cluster_time_at and (client.login is not None or not self.service.authorizes):
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
             op.command = generic.sent_command(spec, body, sequences)
-            request = spec.request._make(values)
+            request = made(spec.request, values)
             self.service.metrics.count_command(spec.name, "" if spec.counts_statements else spec.counter)
             stacks = self.service.stacks
             if stacks.present is None and not self._admission.is_prompt(spec, request, generic, op):

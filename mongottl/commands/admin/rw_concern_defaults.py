@@ -80,7 +80,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
     defaults.read = read
     defaults.write = write
     defaults.updated_ms = op.now_ms
-    defaults.updated_at = op.service.cluster_clock.tick(op.now_ms)
+    defaults.updated_at = op.service.cluster_clock.tick(op.now_ms).timestamp
     return described_defaults(op)
 
 

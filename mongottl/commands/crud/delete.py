@@ -17,7 +17,7 @@ from mongottl.commands.crud.write_batch import (
 from mongottl.commands.crud.write_requests import DeleteRequest, DeleteStatement
 from mongottl.commands.query_context import context_of
 from mongottl.commands.registry import Reply, command
-from mongottl.commands.request import RequestParser, parser_for
+from mongottl.commands.request import RequestParser, made, parser_for
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
 from mongottl.document.types import INT32, MISSING, Int64, Value
@@ -43,7 +43,7 @@ _STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
 
 def parse_delete_statement(document: bytes) -> DeleteStatement:
     """Parses `{q, limit, …}`. FailedToParse (9) of the whole command for a limit other than 0 and 1."""
-    statement: DeleteStatement = DeleteStatement._make(_STATEMENT.parse(document, [], None))
+    statement: DeleteStatement = made(DeleteStatement, _STATEMENT.parse(document, [], None))
     limit = to_double(statement.limit)
     if limit != 0 and limit != 1:
         raise CommandError(

@@ -89,9 +89,10 @@ def update(op: OperationContext, request: UpdateRequest) -> Reply:
 
     An unknown stage in an update pipeline is an error of the whole command (40324), other errors of their statement.
     """
-    check_batch(op, len(request.statements))
+    count = len(request.statements)
+    check_batch(op, count)
     op.write_options = write_options(request.bypass, request.keep_empty_timestamps)
-    write = number_statements(op, "update", len(request.statements), request.statement_id, request.statement_ids)
+    write = number_statements(op, "update", count, request.statement_id, request.statement_ids)
     statements = op.compute(lambda: _parsed(request)) if op.is_long else _parsed(request)
     return _update(op, request, statements, write)
 
@@ -134,7 +135,6 @@ def _update_by_id(
     record = express_record(op, collection, key)
     if record is None:
         return None
-    errors = WriteErrors(op)
     result = UpdateResult()
     try:
         driver = parse_update_statement(op, collection.name, statement, context_for(op, collection, let))
@@ -144,10 +144,12 @@ def _update_by_id(
     except CommandError as error:
         if ends_command(op, error):
             raise
+        errors = WriteErrors(op)
         errors.add(0, error)
+        return errors.add_to({"n": 0, "nModified": 0})
     except WriteConflict:
         return None
-    return errors.add_to({"n": result.matched, "nModified": result.modified})
+    return {"n": result.matched, "nModified": result.modified}
 
 
 def _run_updates(

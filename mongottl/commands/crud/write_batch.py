@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_new_collection_name
 from mongottl.commands.collection_uuid import mismatch_in_batch
-from mongottl.commands.request import RequestParser
+from mongottl.commands.request import RequestParser, made
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
@@ -151,7 +151,7 @@ def collection_if_any(op: OperationContext, name: str) -> Collection | None:
 
 
 def parsed_statements(parser: RequestParser, statement: type[Any], documents: list[bytes]) -> list[Any]:
-    return [statement._make(parser.parse(document, [], None)) for document in documents]
+    return [made(statement, parser.parse(document, [], None)) for document in documents]
 
 
 # Errors that end the whole write command, not only one statement.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_database_name
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
-from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Timestamp, Value
+from mongottl.document.types import MAX_DOCUMENT_BYTES, Missing, Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.cost import FREE, OperationCost
@@ -43,6 +43,7 @@ from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.state.usage import LatencyGroup
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.written import WrittenCounts
+from mongottl.query.timestamps import ClusterTime
 from mongottl.security.accounts import Grants
 from mongottl.security.names import UserName
 from mongottl.security.privileges import Need, Resource
@@ -76,7 +77,7 @@ class OperationContext(OperationState):
         self.recovery_unit = RecoveryUnit(service)
         self.now_s: int = now_ms // MS_PER_S
         # The cluster time at its beginning, for `$$CLUSTER_TIME`.
-        self.cluster_time: Timestamp = service.cluster_clock.last
+        self.cluster_time: ClusterTime = service.cluster_clock.last
         self.command: SentCommand = NO_COMMAND
         self.session: SessionStatement = OUTSIDE
         self.reading: Reading = PRESENT

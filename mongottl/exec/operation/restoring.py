@@ -34,7 +34,6 @@ from typing import Final
 from mongottl.clock import VirtualClock
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
-from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import abort
@@ -246,7 +245,7 @@ def _put_back(service: ServiceContext, state: SavedServer) -> None:
         unarmed = {collection.number for collection in service.catalog.all_collections()}
     service.expiry.restore(state.wheel, unarmed)
     # Resume tokens may be one increment ahead of the cluster time.
-    floor: Timestamp = service.cluster_clock.tick(clock.now_ms())
+    floor = service.cluster_clock.tick(clock.now_ms()).timestamp
     service.oplog.begin_again(floor)
     service.commit_log.log_alone(no_operation(encode({"msg": _WHY})))
 

@@ -26,7 +26,6 @@ begins again on a stack.
         └── must wait, or evaluates for a millisecond ─► NeedsStack ─► begin
 """
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -133,8 +132,6 @@ class Stack:
     def __init__(self, stacks: "Stacks") -> None:
         self._stacks = stacks
         self._run: Any = greenlet(_run_operations)
-        # A greenlet runs in one thread only.
-        self._ident = threading.get_ident()
         # For the greenlet, not arguments of `switch`: it would hold these while it is idle.
         self.function: Callable[[], Any] | None = None
         self.result: Any = None
@@ -174,7 +171,7 @@ class Stack:
             self._call_at_end()
         if self.operation is not None:
             self.operation = None
-            clear_check(self._ident)
+            clear_check()
 
     def resume(self, error: BaseException | None) -> bool:
         """Goes on with an operation that was left; whether it has ended. error: is raised where it was left."""
@@ -196,7 +193,7 @@ class Stack:
         outer = stacks.present
         stacks.present = self
         if self.operation is not None:
-            set_check(stacks.check, stacks.monotonic_s, now_s, self._ident)
+            set_check(stacks.check, stacks.monotonic_s, now_s)
         run = self._run
         # The server's thread may be in another greenlet than before.
         run.parent = getcurrent()
@@ -206,7 +203,7 @@ class Stack:
         finally:
             stacks.present = outer
             if self.operation is not None:
-                clear_check(self._ident)
+                clear_check()
         return self.has_ended
 
     def _set_times(self, now_s: float) -> None:
@@ -218,7 +215,7 @@ class Stack:
     def carry(self, operation: Interruptible) -> None:
         """Makes the operation that has begun known: from now on its evaluations check for interruption."""
         self.operation = operation
-        set_check(self._stacks.check, self._stacks.monotonic_s, self._begun_s, self._ident)
+        set_check(self._stacks.check, self._stacks.monotonic_s, self._begun_s)
 
     def take(self) -> Any:
         """The result at the end; raises the error of a failed operation."""
@@ -288,7 +285,7 @@ class Stack:
             return
         if self.operation is not None:
             self.operation = None
-            clear_check(self._ident)
+            clear_check()
         with suppress(_Abandoned):
             while free_some():
                 self.end_step()

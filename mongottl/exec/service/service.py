@@ -193,7 +193,7 @@ class ServiceContext:
         rows: OplogRows | None = None
         if self.engine.persistent:
             # What an earlier version of the server wrote there is not in the oplog.
-            floor = self.cluster_clock.last if self.catalog.all_collections() else Timestamp(0, 0)
+            floor = self.cluster_clock.last.timestamp if self.catalog.all_collections() else Timestamp(0, 0)
             rows = OplogRows(self.catalog, floor, max_bytes, retention_ms)
         oplog = Oplog(max_bytes, retention_ms, rows)
         if not self.dialect.shows_oplog:

@@ -18,7 +18,7 @@ from bisect import bisect_right
 
 from mongottl.catalog.change_kinds import DELETE, INSERT
 from mongottl.document.build import encode_fields
-from mongottl.document.types import Timestamp, Value
+from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.sessions.session_ids import shown_id
@@ -36,6 +36,7 @@ from mongottl.oplog.statements import (
     Statements,
     add_executed,
 )
+from mongottl.query.timestamps import ClusterTime
 from mongottl.storage.interface import NewRecord
 
 
@@ -56,7 +57,7 @@ class WriteHistory:
         self.executed: list[Executed] = []
         self.dropped = False
         self.written_ms = 0
-        self.written_at: Timestamp | None = None
+        self.written_at: ClusterTime | None = None
         self.size_bytes = 0
         self.row: int = 0
         self.saved = False
@@ -223,7 +224,7 @@ class RetryableWrite:
         """The statements of the open unit, to be stored with its entry in the oplog."""
         return Statements(self.history.lsid, self.history.txn_number, self.pending)
 
-    def committed(self, now_ms: int, at: Timestamp) -> int:
+    def committed(self, now_ms: int, at: ClusterTime) -> int:
         """Adds what the committed unit has noted to the session's history; how much larger this makes it, in bytes."""
         history = self.history
         pending = self.pending

@@ -13,10 +13,10 @@ have expired: a retry can still come, also while the first attempt runs. mongod 
 from functools import partial
 from typing import Final
 
-from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, RetryCounts, WriteHistory
 from mongottl.exec.sessions.stored_sessions import StoredSessions
+from mongottl.query.timestamps import ClusterTime
 from mongottl.storage.interface import WriteUnitOfWork
 
 SESSION_TIMEOUT_MINUTES: Final = 30
@@ -226,7 +226,7 @@ class SessionRegistry:
             )
         return RetryableWrite(history, self.retries)
 
-    def committed(self, write: RetryableWrite, now_ms: int, at: Timestamp) -> None:
+    def committed(self, write: RetryableWrite, now_ms: int, at: ClusterTime) -> None:
         """Remembers what a committed unit of work has executed, and forgets the oldest beyond the bound.
 
         now_ms: wall time of the unit; at: its cluster time.

@@ -19,6 +19,7 @@ from mongottl.exec.sessions.retryable_writes import WriteHistory
 from mongottl.exec.sessions.session_ids import session_key
 from mongottl.oplog.rows import OplogRows
 from mongottl.oplog.statements import Executed, add_executed, packed, unpacked
+from mongottl.query.timestamps import ClusterTime
 from mongottl.storage.interface import NewRecord, RecordStore, WriteUnitOfWork
 from mongottl.ttl.policy import NEVER
 
@@ -64,7 +65,7 @@ class StoredSessions:
                 history.clear()
             add_executed(history.executed, statements.executed)
             history.written_ms = wall_ms
-            history.written_at = at
+            history.written_at = ClusterTime(at.time, at.inc)
         return list(found.values())
 
     def save(self, changed: list[WriteHistory], gone: list[int], work: WriteUnitOfWork) -> None:
@@ -93,7 +94,7 @@ def _stored(history: WriteHistory) -> bytes:
         ("lsid", history.lsid),
         ("txnNumber", Int64(history.txn_number)),
         ("lastWriteDate", Date(history.written_ms)),
-        ("ts", history.written_at or _NO_TIME),
+        ("ts", _NO_TIME if history.written_at is None else history.written_at.timestamp),
         ("e", BinData(packed(history.executed), 0)),
     ]
     if history.dropped:
@@ -111,7 +112,7 @@ def _loaded(document: bytes) -> WriteHistory:
     history = WriteHistory(session_key(lsid, None))
     history.txn_number = _number(document, "txnNumber")
     history.written_ms = written.ms
-    history.written_at = at if at.time else None
+    history.written_at = ClusterTime(at.time, at.inc) if at.time else None
     known: list[Executed] = unpacked(executed.data)
     history.executed = known
     history.dropped = get_value(document, "dropped") is True

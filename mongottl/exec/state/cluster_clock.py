@@ -19,7 +19,8 @@ Source: MongoDB's documentation of `$clusterTime` and causal consistency; "Logic
 import struct
 from typing import Final
 
-from librt.strings import read_i32_le
+from librt.strings import BytesWriter, read_i32_le, write_i32_le
+from mypy_extensions import i32, i64
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
@@ -27,7 +28,7 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import DOCUMENT, TIMESTAMP, Int64, Timestamp
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.query.timestamps import MAX_SECONDS
+from mongottl.query.timestamps import MAX_SECONDS, ClusterTime
 from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
 
 # How far ahead of the wall clock a client may set the cluster clock: mongod's maxAcceptableLogicalClockDriftSecs.
@@ -40,7 +41,6 @@ _RESERVED_INCREMENTS: Final = 1 << 20
 _MAX_INCREMENT: Final = 2**32 - 1
 _ENTRY: Final = "clusterTime"
 
-_pack_timestamp: Final = struct.Struct("<II").pack
 _pack_length: Final = struct.Struct("<i").pack
 _unpack_timestamp: Final = struct.Struct("<II").unpack_from
 # `{hash: <20 bytes of zero>, keyId: 0}`: what mongod sends to clients that are not authenticated.
@@ -54,7 +54,13 @@ _MAX_VALUE_BYTES: Final = 16 * 1024
 _VALUE_TAIL: Final = _SIGNATURE + b"\0"
 _VALUE_HEAD: Final = _pack_length(_VALUE_BYTES) + _TIME_HEAD
 _REPLY_HEAD: Final = b"\x03$clusterTime\0"
-_OPERATION_HEAD: Final = b"\x11operationTime\0"
+_REPLY_AND_VALUE_HEAD: Final = _REPLY_HEAD + _VALUE_HEAD
+_VALUE_TAIL_AND_OPERATION_HEAD: Final = _VALUE_TAIL + b"\x11operationTime\0"
+# Where the value of `$clusterTime` is in the end of a reply.
+_VALUE_AT: Final = len(_REPLY_HEAD)
+_VALUE_END: Final = _VALUE_AT + _VALUE_BYTES
+# The first number that an int32 does not hold.
+_SIGN: Final[i64] = 2**31
 # From this length on a document is copied once instead of twice.
 _LONG_BYTES: Final = 64 * 1024
 
@@ -62,8 +68,8 @@ _LONG_BYTES: Final = 64 * 1024
 class ClusterClock:
     """The cluster clock of one server.
 
-    seconds, increment: the highest cluster time that this server knows. operation_time: the time of its latest write.
-    written_ms: wall time of that write. idle_due_s: wall time in seconds at which an idle server ticks.
+    seconds, increment: the highest cluster time that this server knows. written_ms: wall time of its latest write.
+    idle_due_s: wall time in seconds at which an idle server ticks.
     limit_due: whether the time has reached the stored limit, so that a new one must be stored with the next commit.
     """
 
@@ -75,11 +81,8 @@ class ClusterClock:
         self._limit_seconds: int = 0
         self._limit_increment: int = 0
         self.limit_due = persistent
-        self._last: Timestamp | None = None
-        self.operation_time = Timestamp(0, 0)
-        # The same as numbers: to ask a Timestamp for them takes longer than to count them.
-        self._operation_s: int = 0
-        self._operation_i: int = 0
+        self._last: ClusterTime | None = None
+        self._written = ClusterTime(0, 0)
         self.written_ms = now_ms
         self.idle_due_s: int = 0
         # The `$clusterTime` of the latest reply, the end of the next reply if it is made, and that of the latest reply.
@@ -93,15 +96,20 @@ class ClusterClock:
         self._make_tail()
 
     @property
-    def last(self) -> Timestamp:
+    def last(self) -> ClusterTime:
         """The highest cluster time that this server knows."""
         last = self._last
         if last is None:
-            last = Timestamp(self.seconds, self.increment)
+            last = ClusterTime(self.seconds, self.increment)
             self._last = last
         return last
 
-    def tick(self, now_ms: int) -> Timestamp:
+    @property
+    def operation_time(self) -> Timestamp:
+        """The time of the latest write."""
+        return self._written.timestamp
+
+    def tick(self, now_ms: int) -> ClusterTime:
         """The time of a new write, after every earlier one. now_ms: wall time.
 
         Where `limit_due` is true afterwards, a unit of work that is open stores the limit (`put_limit`).
@@ -117,11 +125,9 @@ class ClusterClock:
             self.seconds += 1
             self.increment = 1
         self._changed()
-        at = Timestamp(self.seconds, self.increment)
+        at = ClusterTime(self.seconds, self.increment)
         self._last = at
-        self.operation_time = at
-        self._operation_s = self.seconds
-        self._operation_i = self.increment
+        self._written = at
         self.idle_due_s = self.seconds + IDLE_TICK_S
         return at
 
@@ -222,13 +228,16 @@ class ClusterClock:
         """
         if self.limit_due and not self._store_limit():
             return self._latest_tail
-        highest: bytes = _pack_timestamp(self.increment, self.seconds)
-        written = highest
-        if self._operation_i != self.increment or self._operation_s != self.seconds:
-            written = _pack_timestamp(self._operation_i, self._operation_s)
-        value = _VALUE_HEAD + highest + _VALUE_TAIL
-        tail = _REPLY_HEAD + value + _OPERATION_HEAD + written + b"\0"
-        self._value = value
+        writer = BytesWriter()
+        writer.write(_REPLY_AND_VALUE_HEAD)
+        _write_unsigned(writer, self.increment)
+        _write_unsigned(writer, self.seconds)
+        writer.write(_VALUE_TAIL_AND_OPERATION_HEAD)
+        _write_unsigned(writer, self._written.inc)
+        _write_unsigned(writer, self._written.time)
+        writer.append(0)
+        tail = writer.getvalue()
+        self._value = tail[_VALUE_AT:_VALUE_END]
         self._tail = tail
         self._latest_tail = tail
         return tail
@@ -243,6 +252,11 @@ class ClusterClock:
                 return False
             self._take_limit(limit)
             return True
+
+
+def _write_unsigned(writer: BytesWriter, number: i64) -> None:
+    """Four bytes of a number below 2^32."""
+    write_i32_le(writer, i32(number if number < _SIGN else number - 2 * _SIGN))
 
 
 def _entry_of(limit: tuple[int, int]) -> bytes:

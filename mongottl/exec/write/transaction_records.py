@@ -73,7 +73,7 @@ def _described(history: WriteHistory) -> bytes | None:
     described: dict[str, Value] = {
         "_id": shown_id(history.key),
         "txnNum": Int64(history.txn_number),
-        "lastWriteOpTime": encode({"ts": at, "t": Int64(_TERM)}),
+        "lastWriteOpTime": encode({"ts": at.timestamp, "t": Int64(_TERM)}),
         "lastWriteDate": Date(history.written_ms),
     }
     if history.is_committed_transaction:

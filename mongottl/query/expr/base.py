@@ -170,7 +170,7 @@ class Scope:
             return Date(self.ctx.now_ms)
         if name == "CLUSTER_TIME":
             at = self.ctx.cluster_time
-            return Timestamp(timestamp_seconds(self.ctx.now_ms), 1) if at is None else at
+            return Timestamp(timestamp_seconds(self.ctx.now_ms), 1) if at is None else at.timestamp
         if name == "REMOVE":
             return MISSING
         if name == "USER_ROLES":

@@ -6,11 +6,13 @@ Decimal128 over all. An int64 that overflows is an error here, unlike in express
 
 from typing import Final
 
+from librt.strings import read_i32_le
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value
 from mongottl.document.numbers import is_nan, to_double
 from mongottl.document.render import render_value
+from mongottl.document.splice import int32_bytes
 from mongottl.document.types import (
     DECIMAL128,
     DOCUMENT,
@@ -84,15 +86,22 @@ def _same_number(a: Value, b: Value) -> bool:
 
 
 class ArithmeticNode(ModifierNode):
-    """$inc and $mul."""
+    """$inc and $mul. type_code: of the operand."""
 
-    def __init__(self, name: str, operand: Value) -> None:
+    def __init__(self, name: str, operand: Value, type_code: i64) -> None:
         super().__init__(creates=True)
         self.name = name
         self.multiplies: bool = name == "$mul"
         self.operand: Value = operand
+        # Whether it adds an int32, as most do: to another one, that takes a tenth of the time.
+        self._adds_int32: bool = not self.multiplies and type_code == INT32
+        self._added: i64 = i64(operand) if self._adds_int32 and isinstance(operand, int) else 0
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
+        if type_code == INT32 and self._adds_int32:
+            total: i64 = i64(read_i32_le(buf, pos)) + self._added
+            if INT_MIN <= total <= INT_MAX:
+                return KEEP if self._added == 0 else state.replace(INT32, int32_bytes(total))
         if not _is_number_type(type_code):
             raise CommandError(
                 ErrorCode.TypeMismatch,
@@ -121,14 +130,14 @@ class ArithmeticNode(ModifierNode):
 def parse_inc(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if not _is_number_type(operand.type_code):
         raise CommandError(ErrorCode.TypeMismatch, f"Cannot increment with non-numeric argument: {{{operand.show()}}}")
-    return ArithmeticNode("$inc", operand.value())
+    return ArithmeticNode("$inc", operand.value(), operand.type_code)
 
 
 @modifier("$mul", since=OLDEST)
 def parse_mul(operand: Operand, ctx: ParseContext) -> ModifierNode:
     if not _is_number_type(operand.type_code):
         raise CommandError(ErrorCode.TypeMismatch, f"Cannot multiply with non-numeric argument: {{{operand.show()}}}")
-    return ArithmeticNode("$mul", operand.value())
+    return ArithmeticNode("$mul", operand.value(), operand.type_code)
 
 
 class BitNode(ModifierNode):

@@ -26,7 +26,7 @@ from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
 from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts
-from mongottl.document.splice import element, frame
+from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, MAX_DOCUMENT_BYTES, NULL
 from mongottl.document.utf8 import compare_texts, encode_text
 from mongottl.document.walk import ElementCursor, count_fields, decode_value, get_value
@@ -439,18 +439,19 @@ class ObjectNode(UpdateNode):
 def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]], appended: list[bytes]) -> bytes:
     """A document of the elements buf[start:end], with the replacements (from, to, bytes), and with elements
     appended."""
-    parts: list[bytes] = []
+    writer = start_document()
     if len(edits) > 1:
         edits = sort_in_parts(edits)
     last: i64 = start
     for edit in edits:
         give_way()
-        parts.append(buf[last : edit[0]])
-        parts.append(edit[2])
+        writer.write(buf[last : edit[0]])
+        writer.write(edit[2])
         last = edit[1]
-    parts.append(buf[last:end])
-    parts.extend(appended)
-    return frame(b"".join(parts))
+    writer.write(buf[last:end])
+    for piece in appended:
+        writer.write(piece)
+    return finish_document(writer)
 
 
 def _append_at(state: ApplyState, array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:

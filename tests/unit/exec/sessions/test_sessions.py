@@ -20,13 +20,14 @@ from mongottl.oplog.change import no_operation
 from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.rows import OplogRows
 from mongottl.oplog.statements import AFTER, BEFORE, NO_IMAGE, Executed
+from mongottl.query.timestamps import ClusterTime
 from mongottl.storage.contract import ContractEngine
 from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from tests.changes import deleted, inserted, updated
 
 LARGE = bytes(16 * 1024 * 1024)
-AT = Timestamp(100, 1)
+AT = ClusterTime(100, 1)
 
 
 def written(registry: SessionRegistry, key: bytes, image: bytes, txn_number: int = 1) -> Session:
@@ -131,7 +132,7 @@ class Server:
     def carry_out(self, write: RetryableWrite, commit: bool) -> None:
         """A unit of work that executes what `write` has noted."""
         self.number += 1
-        at = Timestamp(100, self.number)
+        at = ClusterTime(100, self.number)
         entry = OplogEntry(no_operation(encode({"padding": "x" * 100})), at.time, at.inc, self.number)
         with self.engine.unit_of_work() as unit:
             self.rows.put(entry, unit, write.statements)
