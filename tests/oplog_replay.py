@@ -5,6 +5,10 @@ from typing import Any
 
 import bson
 
+from mongottl.oplog.log import Oplog
+from mongottl.oplog.numbered import NumberedOplog
+from mongottl.oplog.records import OplogRecords
+
 Document = dict[str, Any]
 # The documents of each namespace by their encoded `_id`.
 Data = dict[str, dict[bytes, Document]]
@@ -30,6 +34,12 @@ def apply_diff(document: Any, diff: Document) -> Any:
         if name[0] == "s":
             changed[name[1:]] = apply_diff(changed[name[1:]], value)
     return changed
+
+
+def records_of(oplog: Oplog) -> OplogRecords:
+    """The records of `local.oplog.rs` over an embedded engine."""
+    assert isinstance(oplog, NumberedOplog)
+    return OplogRecords(oplog)
 
 
 class Replay:

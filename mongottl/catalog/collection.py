@@ -187,6 +187,7 @@ class Collection:
     purged_documents: how many expired documents were deleted since the server started.
     changed_at: the version of the catalog with its latest change of name or indexes. pending: whether it was created by
     a transaction that has not committed, and is in no database yet.
+    writes_alone: whether its units of work are alone, where an engine can have several open; next_alone: the next one.
     """
 
     def __init__(
@@ -222,6 +223,8 @@ class Collection:
         self.purged_documents: int = 0
         self.changed_at: int = 0
         self.pending = False
+        self.writes_alone = False
+        self.next_alone = False
 
     def take_statistics(self, other: "Collection") -> None:
         """Continues the statistics and index filters of an object that this one replaces."""
@@ -257,6 +260,7 @@ class Collection:
         self.partition_index = None
         self.clustering = None
         self.generation += 1
+        self._note_alone()
         for index in indexes:
             if index.descriptor.is_ttl_setting and index.ready:
                 self.default_ttl_s = index.descriptor.default_ttl_s
@@ -267,12 +271,19 @@ class Collection:
                 if index.descriptor.clustered:
                     self.clustering = index
 
+    def _note_alone(self) -> None:
+        """What a write of a capped collection displaces, and duplicates that `prepareUnique` refuses, are looked for
+        where no engine keeps others from writing meanwhile."""
+        prepares = any(index.descriptor.prepare_unique for index in self.indexes)
+        self.writes_alone = self.options.capped or self.time_series is not None or prepares
+
     def set_options(self, options: CollectionOptions) -> None:
         """Sets the options, and all attributes that are computed from them."""
         self.validator = validator_of(options, self.collation)
         self.time_series = None if options.time_series is None else TimeSeries(options.time_series)
         self.options = options
         self.generation += 1
+        self._note_alone()
 
     @property
     def has_unique_ids(self) -> bool:

@@ -173,12 +173,14 @@ def _check_cluster_times(level: Value, after: Timestamp | None, at: Timestamp | 
 class WriteConcern:
     """A parsed write concern.
 
-    durable: whether the reply waits until the write is on disk. silent: whether failed statements are not reported
-    (`w: 0` without `j: true`). error: the reply's `writeConcernError` if more members are required than exist, or None.
+    durable: whether the reply waits until the write is on disk. unsynced: whether it need not be there (`j: false`).
+    silent: whether failed statements are not reported (`w: 0` without `j: true`). error: the reply's
+    `writeConcernError` if more members are required than exist, or None.
     """
 
     def __init__(self) -> None:
         self.durable = False
+        self.unsynced = False
         self.silent = False
         self.error: dict[str, Value] | None = None
 
@@ -202,6 +204,7 @@ def parse_write_concern(spec: CommandSpec, concern: bytes, writes: bool) -> Writ
                 fsync = wanted
             else:
                 parsed.durable = wanted
+                parsed.unsynced = not wanted
         elif option == "wtimeout":
             if is_number(value) and not (isinstance(value, (int, float)) and value <= _MAX_INT32):
                 _check_timeout(value)

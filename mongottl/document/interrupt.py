@@ -323,7 +323,7 @@ class UndividedEvaluation(Undivided):
         self._begun = False
 
     def __enter__(self) -> None:
-        super().__enter__()
+        self._suspended = begin_undivided()  # no guard: it asks no storage engine, so that nobody else runs
         self._begun = begin_evaluation()
 
     def __exit__(
@@ -331,4 +331,4 @@ class UndividedEvaluation(Undivided):
     ) -> None:
         if self._begun:
             end_evaluation()
-        super().__exit__(kind, error, trace)
+        end_undivided(self._suspended)

@@ -147,8 +147,8 @@ def stored_statements(stored: bytes) -> tuple[Statements, int, Timestamp] | None
     return Statements(lsid, _integer(form, "q"), unpacked(executed.data)), _integer(form, "w"), at
 
 
-def loaded_form(stored: bytes) -> OplogEntry:
-    """The entry of a stored form."""
+def loaded_form(stored: bytes, own: tuple[int, int] | None = None) -> OplogEntry:
+    """The entry of a stored form. own: the time of its document in `local.oplog.rs`, where that is not in the form."""
     form = dict(fields(stored))
     images = form.get("i") is True
     collection = str(form["c"])
@@ -174,23 +174,29 @@ def loaded_form(stored: bytes) -> OplogEntry:
     lsid = form.get("l")
     if isinstance(lsid, bytes):
         part = TransactionPart(lsid, _integer(form, "m"), _integer(form, "o"), _integer(form, "f"))
-    return OplogEntry(change, at.time, at.inc, _integer(form, "w"), part)
+    seconds, increment = (at.time, at.inc) if own is None else own
+    if own is not None and part is not None:
+        increment += part.following  # all of a transaction have the time of its commit
+    return OplogEntry(change, seconds, increment, _integer(form, "w"), part)
 
 
 def _split(form: dict[str, Value], name: str) -> tuple[bytes, ...]:
-    """Documents that were joined: each begins with its length."""
     joined = form.get(name)
     if joined is None:
         return ()
     assert isinstance(joined, BinData)
-    data = joined.data
+    return tuple(_documents(joined.data))
+
+
+def _documents(data: bytes) -> list[bytes]:
+    """Documents that were joined: each begins with its length."""
     documents: list[bytes] = []
     position = 0
     while position < len(data):
         end = position + int.from_bytes(data[position : position + 4], "little")
         documents.append(data[position:end])
         position = end
-    return tuple(documents)
+    return documents
 
 
 def _integer(form: dict[str, Value], name: str) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.documents import oplog_document
-from mongottl.oplog.log import Oplog
+from mongottl.oplog.numbered import NumberedOplog
 from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 from mongottl.ttl.policy import NEVER
 
@@ -18,15 +18,14 @@ NAMESPACE: Final = f"{DATABASE}.{NAME}"
 
 # Bytes of documents that one scan makes; the last document may exceed it. They are made, not found, so they take longer
 # than a collection's.
-_STEP_BYTES: Final = 1 << 20
+STEP_BYTES: Final = 1 << 20
 
 
-class OplogRecords(RecordStore):
+class LogRecords(RecordStore):
     """The records of an oplog. Writes are refused (73)."""
 
-    def __init__(self, oplog: Oplog) -> None:
+    def __init__(self) -> None:
         self.ident = "oplog"
-        self._oplog = oplog
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         raise refused_write()
@@ -36,13 +35,6 @@ class OplogRecords(RecordStore):
 
     def delete_records(self, records: list[Record]) -> None:
         raise refused_write()
-
-    def find_record(self, record_id: int) -> Record | None:
-        oplog = self._oplog
-        number = record_id - 1
-        if number < oplog.first or number >= oplog.end:
-            return None
-        return (record_id, oplog_document(oplog.described(number)), 0, NEVER)
 
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
         found: list[Record] = []
@@ -56,11 +48,29 @@ class OplogRecords(RecordStore):
                     return found, taken
         return found, len(record_ids)
 
+    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
+        return []
+
+
+class OplogRecords(LogRecords):
+    """Those of numbered entries."""
+
+    def __init__(self, oplog: NumberedOplog) -> None:
+        super().__init__()
+        self._oplog = oplog
+
+    def find_record(self, record_id: int) -> Record | None:
+        oplog = self._oplog
+        number = record_id - 1
+        if number < oplog.first or number >= oplog.end:
+            return None
+        return (record_id, oplog_document(oplog.described(number)), 0, NEVER)
+
     def scan(
         self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[Record], bool]:
         found: list[Record] = []
-        left = min(max_bytes, _STEP_BYTES)
+        left = min(max_bytes, STEP_BYTES)
         for record_id in self._ids(after, forward):
             record = self.find_record(record_id)
             assert record is not None
@@ -81,9 +91,6 @@ class OplogRecords(RecordStore):
 
     def size_bytes(self) -> int:
         return self._oplog.size_bytes
-
-    def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
-        return []
 
 
 def refused_write() -> CommandError:

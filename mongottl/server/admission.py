@@ -153,6 +153,7 @@ class Admission:
         if given is None:
             return None
         concern = parse_write_concern(spec, given, spec.is_write(op.command.body))
+        op.recovery_unit.unsynced = concern.unsynced
         if self._has_gateway:
             concern.error = None  # Cosmos DB takes any number of members and any mode, and waits for its own quorum
         return concern if concern.durable or concern.silent or concern.error is not None else None

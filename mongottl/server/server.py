@@ -46,6 +46,7 @@ from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor, run_script_janitor
 from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
+from mongottl.server.log_follower import LogFollower
 from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
 from mongottl.server.store_waits import StackWaiter
@@ -212,6 +213,8 @@ class Server:
             self.service.hooks.run_aside = waiter.run_aside
             self.durability.run_operation = self._run_operation
             nursery.start_soon(waiter.run)
+            if self.engine.log is not None:
+                nursery.start_soon(LogFollower(self.service, self._run_operation).run)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.shell.poller.resume_due)
         nursery.start_soon(self.shell.incoming.run)

@@ -35,6 +35,7 @@ from mongottl.storage.interface import (
     StorageEngine,
     WriteUnitOfWork,
 )
+from mongottl.storage.log import StoreLog
 from mongottl.storage.waiting import Waiter
 
 
@@ -203,6 +204,13 @@ class ForwardingEngine(StorageEngine):
 
     def unit_of_work(self) -> WriteUnitOfWork:
         return self.inner.unit_of_work()
+
+    def concurrent_unit_of_work(self) -> WriteUnitOfWork:
+        return self.unit_of_work()  # what wraps an engine may wrap its units
+
+    @property
+    def log(self) -> StoreLog | None:
+        return self.inner.log
 
     def ping(self) -> None:
         self.inner.ping()

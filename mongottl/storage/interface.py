@@ -52,6 +52,7 @@ from mypy_extensions import mypyc_attr
 
 from mongottl.document.interrupt import UndividedGuard
 from mongottl.errors import MongottlError
+from mongottl.storage.log import LogForm, StoreLog
 from mongottl.storage.waiting import Waiter
 
 # (record id, document, `_ts` in seconds, meaningful `ttl` in seconds: 0 none, so the default applies; -1 never).
@@ -156,6 +157,11 @@ class WriteConflict(StorageError):
     """
 
 
+class MustBeAlone(WriteConflict):
+    """A unit of work that others are open beside changes what those may not see before it is committed. Repeated at
+    once, it is alone."""
+
+
 class UnitLost(WriteConflict):
     """The store has lost a unit of work with the connection to it: nothing was done, and it may be done once more."""
 
@@ -248,7 +254,18 @@ class WriteUnitOfWork(ABC):
 
     Leaving the block without `commit`, by an exception or not, rolls back. Units do not nest. After `commit` the block
     must be left before anything else is written.
+
+    alone: whether no other unit is open meanwhile. unsynced: whether the commit may be lost if the machine fails that
+    keeps the data, where an engine can commit faster then. position: where it is in the engine's log, after the commit.
     """
+
+    alone: bool = True
+    unsynced: bool = False
+    position: int = 0
+
+    def log(self, form: LogForm) -> None:
+        """Puts a form in the engine's log, with the position of the unit. RuntimeError without one."""
+        raise RuntimeError("the storage engine has no log")
 
     @abstractmethod
     def commit(self) -> None:
@@ -837,6 +854,20 @@ class StorageEngine(ABC):
     def isolation(self) -> Isolation:
         """Snapshots and transactions; the same object each time."""
         raise NotImplementedError
+
+    def concurrent_unit_of_work(self) -> WriteUnitOfWork:
+        """A unit of work that may be open beside those of other operations, where the engine can have several: of one
+        that changes nothing in memory which others read, but by `on_commit`.
+
+        A key of a unique sorted data that another record has may then be found out at the commit alone, which raises
+        WriteConflict; DuplicateKey is raised by the unit that the same operation begins next.
+        """
+        return self.unit_of_work()
+
+    @property
+    def log(self) -> StoreLog | None:
+        """The log that it keeps itself; by default it has none."""
+        return None
 
     def ping(self) -> None:
         """Asks what keeps the data for an answer; by default that needs none. StoreUnreachable after a second."""

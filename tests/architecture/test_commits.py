@@ -9,17 +9,24 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "mongottl"
 COMMIT_LOG = "exec/service/commit_log.py"
+# The same of engines that keep the oplog themselves.
+STORE_COMMIT_LOG = "exec/service/store_commit_log.py"
 
 # Method, and the last name of the expression that it is called on ("" for any); the modules above the catalog and the
 # oplog that may call it.
 CALLERS: dict[tuple[str, str], set[str]] = {
     # Besides the one: what is loaded at the start is not logged, and statements of a transaction commit into its write
     # set.
-    ("commit", "work"): {COMMIT_LOG, "exec/unit/loading_unit.py", "exec/operation/transaction_unit.py"},
+    ("commit", "work"): {
+        COMMIT_LOG,
+        STORE_COMMIT_LOG,
+        "exec/unit/loading_unit.py",
+        "exec/operation/transaction_unit.py",
+    },
     ("put", "oplog"): {COMMIT_LOG},
     ("append", "oplog"): {COMMIT_LOG},
     ("put_limit", ""): {COMMIT_LOG},
-    ("committed", "sessions"): {COMMIT_LOG},
+    ("committed", "sessions"): {COMMIT_LOG, STORE_COMMIT_LOG},
     ("arm_written", ""): {COMMIT_LOG},
     # Besides: the wheel is filled at the start, and what a transaction has held up comes after its end.
     ("arm", "wheel"): {"exec/service/expiry.py", "exec/write/expiry.py", "exec/operation/transaction_unit.py"},

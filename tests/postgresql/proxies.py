@@ -1,6 +1,7 @@
 """A proxy before a PostgreSQL server, which cuts a connection before a unit's end has reached the server, or after.
 
-Every unit ends with a Sync; with `only_commits` those alone count that say COMMIT themselves.
+Every exchange ends with a Sync; with `only_commits` those alone count that commit a unit of work: by COMMIT, or by the
+row of the oplog, the last statement of a unit that is sent in one exchange.
 """
 
 import socket
@@ -13,7 +14,10 @@ _SYNC: Final = b"S\x00\x00\x00\x04"
 _READY: Final = b"Z\x00\x00\x00\x05I"
 _CHUNK: Final = 65536
 # Where the name of the statement that commits, or the server's word for it, is found in what ends a unit.
-_TAIL: Final = 256
+_TAIL: Final = 2048
+
+# Names of such statements, and the server's word for the second one.
+_COMMITS: Final = (b"commit", b"append", b"insert 0 1\0")
 
 NEVER: Final = "never"
 BEFORE_COMMIT: Final = "before commit"
@@ -82,7 +86,8 @@ class CuttingProxy:
         close(client, server)
 
     def _counts(self, end: bytes) -> bool:
-        return not self._only_commits or b"commit" in end[-_TAIL:].lower()
+        tail = end[-_TAIL:].lower()
+        return not self._only_commits or any(mark in tail for mark in _COMMITS)
 
     def _cut(self, client: socket.socket, server: socket.socket) -> None:
         self.cut = NEVER

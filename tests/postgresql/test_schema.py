@@ -89,7 +89,7 @@ def test_a_name_that_has_to_be_quoted_is_quoted(connect_to: Connector, schema: s
 
 def test_unique_indexes_are_known_by_their_names(admin: Connection, schema: str) -> None:
     prepare_schema(admin, schema)
-    entry = "INSERT INTO oplog VALUES (0, 1, {}, pg_current_xact_id(), 1, 10, 5, 0, '\\x01', '\\x05')"
+    entry = "INSERT INTO oplog VALUES (0, 1, {}, pg_current_xact_id(), 1, 10, 1, 0, 5, '\\x01', '\\x05')"
     do(admin, entry.format(1), "INSERT INTO catalog VALUES ('a', 'x', 'ready', '', 1)")
     do(admin, "INSERT INTO catalog VALUES ('b', 'x', 'dropping', '', 1), ('c', NULL, 'ready', '', 1)")
     for statement, index in [
@@ -108,6 +108,12 @@ def test_a_newer_format_is_refused(admin: Connection, schema: str) -> None:
         f"schema {schema} of database postgres has format {FORMAT + 1}, written by a newer mongottl; "
         f"this one knows formats up to {FORMAT}"
     )
+
+
+def test_an_older_format_is_refused(admin: Connection, schema: str) -> None:
+    prepare_schema(admin, schema)
+    do(admin, f"UPDATE {schema}.meta SET format = {FORMAT - 1}")
+    assert f"has format {FORMAT - 1}, written by an older mongottl" in refusal(admin, schema, REFUSED)
 
 
 def test_tables_of_others_are_left_alone(admin: Connection, schema: str) -> None:

@@ -1,4 +1,4 @@
-"""Units of work of several operations at once: one is open at a time, in the order of asking."""
+"""Units of work of several operations at once: beside each other, or alone, in the order of asking."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,7 +7,14 @@ import pytest
 import trio
 
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.storage.interface import DuplicateKey, EngineUnavailable, StorageEngine, StorageError, WriteConflict
+from mongottl.storage.interface import (
+    DuplicateKey,
+    EngineUnavailable,
+    StorageEngine,
+    StorageError,
+    UnitLost,
+    WriteConflict,
+)
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.failures import StoreFailure
@@ -46,10 +53,10 @@ def insert(engine: StorageEngine) -> None:
         unit.commit()
 
 
-def insert_slowly(engine: PostgresEngine, commits: bool) -> None:
-    with engine.unit_of_work() as unit:
+def insert_slowly(engine: PostgresEngine, commits: bool, alone: bool = True) -> None:
+    with engine.unit_of_work() if alone else engine.concurrent_unit_of_work() as unit:
         engine.record_store("records").insert_record(b"one", 1, 0)
-        engine.units.ask(NAP)
+        engine.require().ask(NAP)
         if commits:
             unit.commit()
 
@@ -61,7 +68,7 @@ def test_nobody_goes_before_those_who_wait(loop: Loop, engine: PostgresEngine) -
         for number in range(again + 1):
             with engine.unit_of_work() as work:
                 begun.append(f"{name}{number}" if again else name)
-                engine.units.ask(NAP)
+                engine.require().ask(NAP)
                 work.commit()
 
     async def main() -> None:
@@ -77,24 +84,59 @@ def test_nobody_goes_before_those_who_wait(loop: Loop, engine: PostgresEngine) -
     assert begun == ["greedy0", "first", "second", "greedy1", "greedy2"]
 
 
-def test_one_unit_is_begun_while_its_connection_is_made(loop: Loop, engine: PostgresEngine) -> None:
-    def lose_connection() -> None:
-        with engine.unit_of_work(), pytest.raises(WriteConflict):
-            engine.units.ask(END)
+def test_concurrent_units_are_open_at_once_and_alone_ones_are_not(loop: Loop, engine: PostgresEngine) -> None:
+    open_now: set[int] = set()
+    most: dict[bool, int] = {True: 0, False: 0}
+    beside_alone: list[int] = []
+
+    def unit(number: int, alone: bool) -> None:
+        with engine.unit_of_work() if alone else engine.concurrent_unit_of_work() as work:
+            assert work.alone is alone
+            open_now.add(number)
+            engine.record_store("records").insert_record(b"one", 1, 0)
+            engine.require().ask(NAP)
+            most[alone] = max(most[alone], len(open_now))
+            if alone:
+                beside_alone.append(len(open_now))
+            open_now.discard(number)
+            work.commit()
 
     async def main() -> None:
-        await loop.call(lose_connection)
         async with trio.open_nursery() as nursery:
-            for number in range(8):
-                nursery.start_soon(loop.call, partial(insert_slowly, engine, number % 2 == 0))
+            for number in range(12):
+                nursery.start_soon(loop.call, partial(unit, number, number in (5, 6)))
 
     loop.run(main)
+    assert most[False] >= 3
+    assert beside_alone == [1, 1]
+    assert engine.record_store("records").count() == 12
+
+
+def test_a_lost_connection_ends_its_own_unit_alone(loop: Loop, engine: PostgresEngine) -> None:
+    lost: list[Exception] = []
+
+    def lose_connection() -> None:
+        try:
+            with engine.concurrent_unit_of_work():
+                engine.record_store("records").insert_record(b"lost", 1, 0)
+                engine.require().ask(END)
+        except UnitLost as error:
+            lost.append(error)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(loop.call, partial(insert_slowly, engine, number % 2 == 0, False))
+            nursery.start_soon(loop.call, lose_connection)
+
+    loop.run(main)
+    assert len(lost) == 1
     records, _ = engine.record_store("records").scan(0, 100)
-    assert [record[0] for record in records] == [1, 2, 3, 4]
+    assert [record[1] for record in records] == [b"one"] * 4
     assert engine.record_store("records").count() == 4
 
 
-def test_a_unit_that_joins_others_may_hold(loop: Loop, engine: PostgresEngine) -> None:
+def test_a_unit_that_is_alone_may_hold(loop: Loop, engine: PostgresEngine) -> None:
     held: list[int] = []
 
     def unit(number: int) -> None:
@@ -102,7 +144,7 @@ def test_a_unit_that_joins_others_may_hold(loop: Loop, engine: PostgresEngine) -
             engine.record_store("records").insert_record(b"one", 1, 0)
             guard = engine.undivided_guard()
             guard.begin()
-            engine.units.ask(NAP)
+            engine.require().ask(NAP)
             held.append(number)
             guard.end()
             work.commit()
@@ -117,32 +159,92 @@ def test_a_unit_that_joins_others_may_hold(loop: Loop, engine: PostgresEngine) -
     assert engine.record_store("records").count() == 4
 
 
-def test_an_operation_about_to_begin_a_unit_holds_without_waiting(loop: Loop, engine: PostgresEngine) -> None:
+def test_units_of_the_operation_that_holds_are_alone(loop: Loop, engine: PostgresEngine) -> None:
+    """And nobody else commits meanwhile."""
     committed: list[tuple[int, int]] = []
 
     def unit() -> None:
-        work = engine.unit_of_work()
-        before = engine.committed_number
         guard = engine.undivided_guard()
         guard.begin()
-        guard.end()
-        committed.append((before, engine.committed_number))
-        with work:
+        before = engine.committed_number
+        with engine.concurrent_unit_of_work() as work:
+            assert work.alone
             engine.record_store("records").insert_record(b"one", 1, 0)
-            engine.units.ask(NAP)
+            engine.require().ask(NAP)
+            committed.append((before, engine.committed_number))
             work.commit()
+        guard.end()
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            for _ in range(4):
+            for number in range(6):
+                nursery.start_soon(loop.call, partial(insert_slowly, engine, True, False) if number % 2 else unit)
+
+    loop.run(main)
+    assert len(committed) == 3
+    assert all(before == after for before, after in committed)
+    assert engine.record_store("records").count() == 6
+
+
+def test_two_units_that_wait_for_each_other_do_not(loop: Loop, engine: PostgresEngine) -> None:
+    """Both are open beside the other, and then want to be alone: one of them has to begin again."""
+    ended: list[str] = []
+
+    def unit() -> None:
+        try:
+            with engine.concurrent_unit_of_work() as work:
+                engine.record_store("records").insert_record(b"one", 1, 0)
+                engine.require().ask(NAP)
+                guard = engine.undivided_guard()
+                guard.begin()
+                guard.end()
+                work.commit()
+            ended.append("committed")
+        except WriteConflict:
+            ended.append("conflict")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
                 nursery.start_soon(loop.call, unit)
 
     loop.run(main)
-    assert all(before == after for before, after in committed)
-    assert engine.record_store("records").count() == 4
+    assert sorted(ended) == ["committed", "conflict"]
 
 
-def test_nobody_joins_outside_of_operations(loop: Loop, engine: PostgresEngine) -> None:
+def test_a_key_that_two_concurrent_units_insert(loop: Loop, engine: PostgresEngine) -> None:
+    """One has it; the other fails at its commit, and finds out who has it when it begins again."""
+    with engine.unit_of_work() as unit:
+        data = engine.create_sorted_data("keys", unique=True)
+        unit.commit()
+    seen: list[object] = []
+
+    def insert_key(number: int) -> None:
+        for _ in range(3):
+            try:
+                with engine.concurrent_unit_of_work() as work:
+                    data.insert_one(b"key", number)
+                    work.commit()
+                seen.append(number)
+                return
+            except DuplicateKey as duplicate:
+                seen.append((duplicate.key, duplicate.existing_record_id))
+                return
+            except WriteConflict:
+                seen.append("conflict")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for number in (1, 2):
+                nursery.start_soon(loop.call, partial(insert_key, number))
+
+    loop.run(main)
+    winner = next(each for each in seen if isinstance(each, int))
+    assert sorted(map(str, seen)) == sorted(map(str, [winner, "conflict", (b"key", winner)]))
+    assert data.find_exact([b"key"]) == [(b"key", winner)]
+
+
+def test_nobody_waits_outside_of_operations(loop: Loop, engine: PostgresEngine) -> None:
     refused: list[StorageError] = []
 
     async def main() -> None:
@@ -207,7 +309,7 @@ def test_units_that_are_rolled_back_instead_of_committed_have_failed(engine: Pos
     with pytest.raises(EngineUnavailable, match="aborted"), engine.unit_of_work() as unit:
         store.insert_record(b"one", 1, 0)
         assert store.scan(0, 5)[0] == [(1, b"one", 1, 0)]
-        connection = engine.units._connection
+        connection = engine.require().connection
         assert connection is not None
         with pytest.raises(StoreFailure):
             connection.run_one(DIVISION.with_())

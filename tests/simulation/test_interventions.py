@@ -36,7 +36,6 @@ from mongottl.exec.running.steps import Wait
 from mongottl.exec.service.service import ServiceContext
 from mongottl.oplog.change import is_logged
 from mongottl.oplog.log import OPLOG_NUMBER
-from mongottl.oplog.records import OplogRecords
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.contract import ContractEngine
@@ -44,7 +43,7 @@ from mongottl.storage.interface import NO_BYTE_LIMIT, StorageEngine
 from mongottl.storage.opening import open_engine
 from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.wire.messages import OpMsg
-from tests.oplog_replay import Replay
+from tests.oplog_replay import Replay, records_of
 from tests.simulation.interventions import (
     CASES,
     CLAIM,
@@ -283,7 +282,7 @@ class Disturbed:
         new: list[Document] = []
         more = True
         while more:
-            records, more = OplogRecords(self.service.oplog).scan(self._replayed_through, 1_000_000)
+            records, more = records_of(self.service.oplog).scan(self._replayed_through, 1_000_000)
             if records:
                 self._replayed_through = records[-1][0]
             new += [bson.decode(record[1]) for record in records]

@@ -38,7 +38,6 @@ from mongottl.exec.sessions.transactions import TRANSACTION_LIFETIME_S
 from mongottl.exec.write.expiry import count_expired, reap_due, refill_wheel
 from mongottl.oplog.change import is_logged
 from mongottl.oplog.log import OPLOG_NUMBER
-from mongottl.oplog.records import OplogRecords
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.durability import Durability
 from mongottl.server.janitor import run_janitor
@@ -53,7 +52,7 @@ from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.ttl.policy import NO_TTL, is_expired
 from mongottl.wire.messages import OpMsg
-from tests.oplog_replay import Replay
+from tests.oplog_replay import Replay, records_of
 from tests.simulation.disk import Disk
 from tests.simulation.faults import FaultyEngine
 from tests.steps import run_to_end
@@ -592,7 +591,7 @@ class World:
 
         What was applied at the last check is not read again while the same server runs.
         """
-        stored_oplog = OplogRecords(self.service.oplog)
+        stored_oplog = records_of(self.service.oplog)
         more = True
         while more:
             records, more = stored_oplog.scan(self._replayed_through, 10_000_000)

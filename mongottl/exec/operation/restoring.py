@@ -41,6 +41,7 @@ from mongottl.exec.running.steps import Wait
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.state.saved_states import SavedServer, ServerSettings
 from mongottl.oplog.change import no_operation
+from mongottl.oplog.numbered import NumberedOplog
 from mongottl.storage.interface import WriteUnitOfWork
 
 # Attributes of `ServiceContext` that are values, and are restored as such.
@@ -246,7 +247,9 @@ def _put_back(service: ServiceContext, state: SavedServer) -> None:
     service.expiry.restore(state.wheel, unarmed)
     # Resume tokens may be one increment ahead of the cluster time.
     floor = service.cluster_clock.tick(clock.now_ms()).timestamp
-    service.oplog.begin_again(floor)
+    oplog = service.oplog
+    assert isinstance(oplog, NumberedOplog)  # a store saves no states
+    oplog.begin_again(floor)
     service.commit_log.log_alone(no_operation(encode({"msg": _WHY})))
 
 

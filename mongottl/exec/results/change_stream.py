@@ -59,6 +59,7 @@ class ChangeStream:
 
     def _start(self, oplog: Oplog, written: Timestamp) -> None:
         """Finds the first position. written: the time of the latest write."""
+        oplog.refresh()
         spec = self._spec
         if spec.resume is not None:
             self._resume(oplog, parse_token(spec.resume))
@@ -70,7 +71,7 @@ class ChangeStream:
             self._from = at
             self.resume_data = high_water_mark(*at)
         else:
-            self._number = oplog.end
+            self._number = oplog.following
             self.resume_data = high_water_mark(written.time, written.inc + 1)
 
     def _resume(self, oplog: Oplog, point: ResumePoint) -> None:
@@ -94,14 +95,14 @@ class ChangeStream:
             return
         self._sought = point.identity
         self._sought_fragment = point.fragment
-        while self._number < oplog.end:
+        while self._seek_entry(oplog):
             entry = oplog.entry(self._number)
             if (entry.at_s, entry.at_i) != at or point.operation < entry.first_index:
                 return
             if point.operation < entry.first_index + entry.change.count:
                 self._index = point.operation - entry.first_index
                 return
-            self._number += 1
+            self._skip_entry()
 
     def next_events(self, op: OperationContext, most: int) -> list[bytes]:
         """The next events, no more than `most`; empty if there are none yet.
@@ -110,13 +111,15 @@ class ChangeStream:
         is not one of this stream.
         """
         oplog = op.service.oplog
+        if self._number >= oplog.end:
+            oplog.refresh()
         if self._number < oplog.first:
             raise _history_lost()
         made: list[bytes] = []
         examined = 0
         size = 0
         while (
-            self._number < oplog.end
+            self._seek_entry(oplog)
             and not self.ended
             and examined < _EVENTS_AT_ONCE
             and size < op.service.bounds.max_page_bytes
@@ -186,6 +189,13 @@ class ChangeStream:
         if self._index >= events.count:
             self._skip_entry()
 
+    def _seek_entry(self, oplog: Oplog) -> bool:
+        """Moves to the next entry, if the position is at none; whether there is one."""
+        if self._number >= oplog.end:
+            return False
+        self._number = oplog.seek(self._number)
+        return self._number < oplog.end
+
     def _skip_entry(self) -> None:
         self._number += 1
         self._index = 0
@@ -196,12 +206,15 @@ class ChangeStream:
         if self._number >= oplog.end:
             return
         self._number = oplog.end
-        self._pass(oplog.entry(oplog.end - 1))
+        self._pass_time(*oplog.latest)
 
     def _pass(self, entry: OplogEntry) -> None:
         """Moves the resume token past an entry that produces no event."""
-        if not self._sought and (entry.at_s, entry.at_i) >= self._from:
-            self.resume_data = high_water_mark(entry.at_s, entry.at_i + 1)
+        self._pass_time(entry.at_s, entry.at_i)
+
+    def _pass_time(self, at_s: int, at_i: int) -> None:
+        if not self._sought and (at_s, at_i) >= self._from:
+            self.resume_data = high_water_mark(at_s, at_i + 1)
 
     def token(self, gave_all: bool, last_given: bytes) -> bytes:
         """The resume token of a page. gave_all: whether all events that were read are given. last_given: the token of
@@ -300,6 +313,9 @@ class StreamTail(Tail):
     @property
     def is_dead(self) -> bool:
         return self._pages.stream.ended
+
+    def must_look(self, op: OperationContext) -> bool:
+        return op.service.oplog.must_look
 
     def waited(self, op: OperationContext) -> None:
         self._pages.stream.skip_all(op.service.oplog)

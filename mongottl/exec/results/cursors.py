@@ -187,6 +187,10 @@ class Tail(ABC):
     def is_dead(self) -> bool:
         """Whether nothing can follow, so that the cursor is closed."""
 
+    def must_look(self, op: OperationContext) -> bool:
+        """Whether there may be new data for which nobody has woken a getMore that has waited in vain."""
+        return False
+
     def waited(self, op: OperationContext) -> None:  # noqa: B027  # most tails have no position that grows old
         """Called when the source had no new data while a getMore waited."""
 

@@ -36,14 +36,17 @@ def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: i
             op.wait(left_s, signal)
             cursor.check_alive()
             op.check_interrupt()
-            if not signal.notified:
+            is_over = not signal.notified  # time is up, the client has sent another message, or the server stops
+            if is_over and not tail.must_look(op):
                 tail.waited(op)
-                break  # time is up, the client has sent another message, or the server stops
+                break
             signal.clear()
             op.refresh_now()
             page = cursor.next_page(op, wanted)
             if page.count:
                 return page
+            if is_over:
+                break
     finally:
         cursor.signal = None
         op.waits_for = None

@@ -12,6 +12,7 @@ catalog, in its own unit of work     ──► CommitLog.log_catalog_change     
 what several units have changed      ──► CommitLog.log_alone
 """
 
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Final
 
@@ -28,34 +29,37 @@ from mongottl.exec.state.cluster_clock import ClusterClock
 from mongottl.exec.state.metrics import Metrics
 from mongottl.oplog.change import Change, LoggedChange, catalog_change, no_operation
 from mongottl.oplog.entry import OplogEntry, TransactionPart
-from mongottl.oplog.log import OPLOG_NUMBER, Oplog
+from mongottl.oplog.log import OPLOG_NUMBER
+from mongottl.oplog.numbered import NumberedOplog
 from mongottl.oplog.statements import Statements
 from mongottl.storage.interface import WriteUnitOfWork
 
 
-class CommitLog:
-    """Commits units of work, and records in the oplog what they have changed."""
+class CommitLog(ABC):
+    """Commits units of work, and records in the oplog what they have changed.
+
+    Where that is, and when its times are known, depends on the engine: `NumberedCommitLog`, `StoreCommitLog`.
+    """
 
     def __init__(
         self,
         clock: Clock,
         catalog: Catalog,
         cluster_clock: ClusterClock,
-        oplog: Oplog,
         sessions: SessionRegistry,
         cursors: CursorRegistry,
         expiry: Expiry,
         metrics: Metrics,
     ) -> None:
-        self._clock: Final = clock
+        self.clock: Final = clock
         self._catalog: Final = catalog
-        self._cluster_clock: Final = cluster_clock
-        self._oplog: Final = oplog
-        self._sessions: Final = sessions
+        self.cluster_clock: Final = cluster_clock
+        self.sessions: Final = sessions
         self._cursors: Final = cursors
         self._expiry: Final = expiry
         self._metrics: Final = metrics
 
+    @abstractmethod
     def commit(
         self,
         work: WriteUnitOfWork,
@@ -71,8 +75,77 @@ class CommitLog:
         write: whose statements it executes. transaction: that it commits, as the id of its session, `{id, uid}`, and
         its number.
         """
+        raise NotImplementedError
+
+    def carry_on(self, change: Change) -> None:
+        """What follows the commit of a change of documents."""
+        collection = change.collection
+        collection.writes += 1
+        self._expiry.arm_written(collection, change.rows)
+        if change.expired:
+            self._metrics.ttl_deleted_documents += change.expired
+            collection.purged_documents += change.expired
+        if change.kind == INSERT and collection.options.capped:
+            self._cursors.notify_inserted(collection.number)
+
+    def log_catalog_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
+        """Logs a change of a collection or its indexes in the unit of work of the catalog that makes it, which the
+        catalog commits. kind, detail: see `catalog.change_kinds`."""
+        change = catalog_change(kind, collection, detail)
+        if change is not None:
+            self.log(work, change)
+
+    def log_alone(self, change: LoggedChange) -> None:
+        """Logs, in a unit of work of its own, what was changed by several: a database was dropped after its
+        collections, or options were changed together with an index."""
+        self._catalog.in_unit_from_reserve(partial(self.log, change=change))
+
+    def pass_metadata_write(self) -> None:
+        """Gives the end of a command that writes metadata a cluster time: not all that it commits is logged."""
+        self.cluster_clock.tick(self.clock.now_ms())
+
+    @abstractmethod
+    def log(self, work: WriteUnitOfWork, change: LoggedChange) -> None:
+        """Puts a change in the oplog in a unit of work that others commit, with a cluster time of its own."""
+        raise NotImplementedError
+
+    def notify(self, change: LoggedChange) -> None:
+        """Wakes those who wait for an entry of the oplog that can be read now."""
+        cursors = self._cursors
+        if cursors.has_waiting:
+            cursors.notify_inserted(OPLOG_NUMBER)
+            for watched in change.watched_as():
+                cursors.notify_inserted(watched)
+
+
+class NumberedCommitLog(CommitLog):
+    """Of an engine without a log: an entry for each change, whose cluster time is the next tick of this server's."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        cluster_clock: ClusterClock,
+        oplog: NumberedOplog,
+        sessions: SessionRegistry,
+        cursors: CursorRegistry,
+        expiry: Expiry,
+        metrics: Metrics,
+    ) -> None:
+        super().__init__(clock, catalog, cluster_clock, sessions, cursors, expiry, metrics)
+        self._oplog: Final = oplog
+
+    def commit(
+        self,
+        work: WriteUnitOfWork,
+        changes: list[Change],
+        logged: list[LoggedChange],
+        now_ms: int,
+        write: RetryableWrite | None = None,
+        transaction: tuple[bytes, int] | None = None,
+    ) -> None:
         oplog = self._oplog
-        cluster_clock = self._cluster_clock
+        cluster_clock = self.cluster_clock
         at = cluster_clock.tick(now_ms)
         statements: Statements | None = None
         if write is not None and write.pending and oplog.rows is not None:
@@ -100,43 +173,15 @@ class CommitLog:
             cluster_clock.put_limit(work)
         work.commit()
         if write is not None:
-            self._sessions.committed(write, now_ms, at)
+            self.sessions.committed(write, now_ms, at)
         for entry in entries:
             self._append(entry)
         for committed in changes:
-            self._carry_on(committed)
+            self.carry_on(committed)
 
-    def _carry_on(self, change: Change) -> None:
-        """What follows the commit of a change of documents."""
-        collection = change.collection
-        collection.writes += 1
-        self._expiry.arm_written(collection, change.rows)
-        if change.expired:
-            self._metrics.ttl_deleted_documents += change.expired
-            collection.purged_documents += change.expired
-        if change.kind == INSERT and collection.options.capped:
-            self._cursors.notify_inserted(collection.number)
-
-    def log_catalog_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
-        """Logs a change of a collection or its indexes in the unit of work of the catalog that makes it, which the
-        catalog commits. kind, detail: see `catalog.change_kinds`."""
-        change = catalog_change(kind, collection, detail)
-        if change is not None:
-            self._log(work, change)
-
-    def log_alone(self, change: LoggedChange) -> None:
-        """Logs, in a unit of work of its own, what was changed by several: a database was dropped after its
-        collections, or options were changed together with an index."""
-        self._catalog.in_unit_from_reserve(partial(self._log, change=change))
-
-    def pass_metadata_write(self) -> None:
-        """Gives the end of a command that writes metadata a cluster time: not all that it commits is logged."""
-        self._cluster_clock.tick(self._clock.now_ms())
-
-    def _log(self, work: WriteUnitOfWork, change: LoggedChange) -> None:
-        """Puts a change in the oplog in a unit of work that others commit, with a cluster time of its own."""
-        now_ms = self._clock.now_ms()
-        cluster_clock = self._cluster_clock
+    def log(self, work: WriteUnitOfWork, change: LoggedChange) -> None:
+        now_ms = self.clock.now_ms()
+        cluster_clock = self.cluster_clock
         cluster_clock.tick(now_ms)
         entry = self._oplog.put(OplogEntry(change, cluster_clock.seconds, cluster_clock.increment, now_ms), work)
         if cluster_clock.limit_due:
@@ -146,8 +191,4 @@ class CommitLog:
     def _append(self, entry: OplogEntry) -> None:
         """Makes an entry visible after the commit, and wakes those who wait for it."""
         self._oplog.append(entry)
-        cursors = self._cursors
-        if cursors.has_waiting:
-            cursors.notify_inserted(OPLOG_NUMBER)
-            for watched in entry.change.watched_as():
-                cursors.notify_inserted(watched)
+        self.notify(entry.change)

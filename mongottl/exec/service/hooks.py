@@ -72,5 +72,7 @@ class ServerHooks:
         self.request_stop: Callable[[], None] = _nothing
         # Has a function called, now or soon, that may wait for the storage engine, though the caller must not.
         self.run_aside: Callable[[Callable[[], None]], None] = _at_once
+        # Called when there may be more to read in the log of a store: wakes who looks for change streams.
+        self.wake_log_follower: Callable[[], None] = _nothing
         # Called when the wheel's earliest due second has changed or the clock was moved: wakes the reaper.
         self.wake_reaper: Callable[[], None] = _nothing

@@ -15,10 +15,11 @@ from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.registry import OperationRegistry, RunningOperation
 from mongottl.exec.running.stack import Stacks, StepTimes
 from mongottl.exec.service.bounds import Bounds
-from mongottl.exec.service.commit_log import CommitLog
+from mongottl.exec.service.commit_log import CommitLog, NumberedCommitLog
 from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.service.hooks import ServerHooks
 from mongottl.exec.service.scripts import ServerScripts
+from mongottl.exec.service.store_commit_log import StoreCommitLog
 from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_S, SessionRegistry
 from mongottl.exec.sessions.snapshots import KEPT_S, SnapshotRegistry
@@ -43,12 +44,16 @@ from mongottl.exec.state.temporary_files import TemporaryFiles
 from mongottl.exec.state.write_block import UserWriteBlock
 from mongottl.oplog.change import no_operation
 from mongottl.oplog.log import OPLOG_NUMBER, Oplog
+from mongottl.oplog.numbered import NumberedOplog
+from mongottl.oplog.positioned import PositionedOplog, log_uuid
+from mongottl.oplog.positioned_records import PositionedRecords
 from mongottl.oplog.records import DATABASE, NAME, OplogRecords
 from mongottl.oplog.rows import OplogRows
 from mongottl.query.memory import MemoryBudget
-from mongottl.query.timestamps import TimestampClock
+from mongottl.query.timestamps import ClusterTime, TimestampClock
 from mongottl.security.accounts import Accounts
-from mongottl.storage.interface import Isolation, StorageEngine
+from mongottl.storage.interface import Isolation, RecordStore, StorageEngine
+from mongottl.storage.log import StoreLog, time_of
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 MS_PER_S: Final = 1000
@@ -121,17 +126,12 @@ class ServiceContext:
         self.expiry = Expiry(config.ttl_monitor_enabled, clock.now_ms() // MS_PER_S, self.dialect, self.hooks)
         self.object_ids = ObjectIdGenerator()
         self.timestamps = TimestampClock()
-        self.cluster_clock = ClusterClock(self.catalog, self.started_ms, engine.persistent)
+        store_log = engine.log
+        # A store's log keeps its times itself.
+        self.cluster_clock = ClusterClock(self.catalog, self.started_ms, engine.persistent and store_log is None)
         self.sessions = SessionRegistry()
-        self.oplog = self._open_oplog()
-        rows = self.oplog.rows
-        if rows is not None:
-            self.sessions.store_in(StoredSessions(self.catalog, rows), self.started_monotonic_s)
-            rows.on_segment = self.sessions.save
-        self.commit_log = CommitLog(
-            clock, self.catalog, self.cluster_clock, self.oplog, self.sessions, self.cursors, self.expiry, self.metrics
-        )
-        if self.oplog.end == 0:
+        self.oplog: Oplog = self._open_oplog() if store_log is None else self._open_store_log(store_log)
+        if not self.oplog.count:
             # As in MongoDB, so that there is a first cluster time to read from.
             self.commit_log.log_alone(no_operation(encode({"msg": "initiating set"})))
         self.catalog.change_listener = self.commit_log.log_catalog_change
@@ -186,7 +186,7 @@ class ServiceContext:
             self.catalog.in_unit(self.sessions.save)
 
     def _open_oplog(self) -> Oplog:
-        """The oplog, stored if the data is, and `local.oplog.rs` for its readers."""
+        """The oplog, stored if the data is."""
         config = self.config
         max_bytes = max(config.oplog_size_mb, 1) << 20
         retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
@@ -195,13 +195,51 @@ class ServiceContext:
             # What an earlier version of the server wrote there is not in the oplog.
             floor = self.cluster_clock.last.timestamp if self.catalog.all_collections() else Timestamp(0, 0)
             rows = OplogRows(self.catalog, floor, max_bytes, retention_ms)
-        oplog = Oplog(max_bytes, retention_ms, rows)
-        if not self.dialect.shows_oplog:
-            return oplog
-        options = CollectionOptions(encode({"capped": True, "size": Int64(max_bytes), "autoIndexId": False}))
-        uuid = new_uuid() if rows is None else rows.uuid
-        self.catalog.attach(Collection(DATABASE, NAME, OPLOG_NUMBER, uuid, options, OplogRecords(oplog)))
+            self.sessions.store_in(StoredSessions(self.catalog, rows), self.started_monotonic_s)
+            rows.on_segment = self.sessions.save
+        oplog = NumberedOplog(max_bytes, retention_ms, rows)
+        self.commit_log: CommitLog = NumberedCommitLog(
+            self.clock,
+            self.catalog,
+            self.cluster_clock,
+            oplog,
+            self.sessions,
+            self.cursors,
+            self.expiry,
+            self.metrics,
+        )
+        self._show_oplog(OplogRecords(oplog), new_uuid() if rows is None else rows.uuid, max_bytes)
         return oplog
+
+    def _open_store_log(self, log: StoreLog) -> Oplog:
+        """The oplog of an engine that keeps it itself."""
+        config = self.config
+        max_bytes = max(config.oplog_size_mb, 1) << 20
+        retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
+        oplog = PositionedOplog(log, max_bytes, retention_ms)
+        if log.position > 1:
+            self.cluster_clock.note_write(ClusterTime(*time_of(log.position)), self.started_ms)
+        self.sessions.store_in(StoredSessions(self.catalog, oplog), self.started_monotonic_s)
+        oplog.before_trim = self.save_sessions
+        self.commit_log = StoreCommitLog(
+            self.clock,
+            self.catalog,
+            self.cluster_clock,
+            self.sessions,
+            self.cursors,
+            self.expiry,
+            self.metrics,
+            self.hooks,
+            oplog,
+        )
+        self._show_oplog(PositionedRecords(oplog), log_uuid(self.catalog), max_bytes)
+        return oplog
+
+    def _show_oplog(self, records: RecordStore, uuid: bytes, max_bytes: int) -> None:
+        """Attaches `local.oplog.rs` for its readers."""
+        if self.dialect.shows_oplog:
+            options = CollectionOptions(encode({"capped": True, "size": Int64(max_bytes), "autoIndexId": False}))
+            self.catalog.attach(Collection(DATABASE, NAME, OPLOG_NUMBER, uuid, options, records))
 
     def _end_cursor_with_files(self) -> bool:
         """Closes an idle cursor whose data is in files, because more cannot be opened; False if there is none."""

@@ -2,6 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from mongottl.document.types import Value
@@ -153,6 +154,8 @@ class CursorRegistry:
         self._dead_in_transactions: dict[int, OpenCursor] = {}
         # Signals of getMores that wait, by the number of a collection or, of change streams, by what they watch.
         self._waiting: dict[int | str, list[Signal]] = {}
+        # Called when a getMore begins to wait.
+        self.on_waiting: Callable[[], None] | None = None
         self.opened_total = 0
         self.timed_out_total = 0
 
@@ -299,6 +302,8 @@ class CursorRegistry:
         """Makes new data of a source notify the signal. source: the number of a capped collection, or what a change
         stream watches (`OplogEntry.watched_as`)."""
         self._waiting.setdefault(source, []).append(signal)
+        if self.on_waiting is not None:
+            self.on_waiting()
 
     def remove_waiting(self, source: int | str, signal: Signal) -> None:
         left = [other for other in self._waiting[source] if other is not signal]
@@ -306,6 +311,12 @@ class CursorRegistry:
             self._waiting[source] = left
         else:
             del self._waiting[source]
+
+    def notify_all(self) -> None:
+        """Has all that wait look whether there is something new."""
+        for signals in self._waiting.values():
+            for signal in signals:
+                signal.notify()
 
     def notify_inserted(self, source: int | str) -> None:
         """Called after documents were inserted into a capped collection, or what streams watch was changed."""

@@ -17,6 +17,7 @@ from mongottl.document.types import BinData, Date, Int64, Timestamp, Value
 from mongottl.document.walk import get_value
 from mongottl.exec.sessions.retryable_writes import WriteHistory
 from mongottl.exec.sessions.session_ids import session_key
+from mongottl.oplog.positioned import PositionedOplog
 from mongottl.oplog.rows import OplogRows
 from mongottl.oplog.statements import Executed, add_executed, packed, unpacked
 from mongottl.query.timestamps import ClusterTime
@@ -32,7 +33,7 @@ _NO_TIME: Final = Timestamp(0, 0)
 class StoredSessions:
     """The records of sessions in a catalog, and the oplog that continues them."""
 
-    def __init__(self, catalog: Catalog, oplog: OplogRows) -> None:
+    def __init__(self, catalog: Catalog, oplog: OplogRows | PositionedOplog) -> None:
         self._catalog = catalog
         self._oplog = oplog
         self._records: RecordStore = catalog.session_records()

@@ -25,17 +25,10 @@ class OplogSpan:
         if forward:
             if self._low is None:
                 return default
-            return max(oplog.number_at(self._low) - 1, oplog.first)
+            return oplog.record_before(self._low)
         if self._high is None:
             return default
-        number = oplog.number_at((self._high[0], self._high[1] + 1))
-        # The documents of a transaction are before its commit, whose time its entries have.
-        while number < oplog.end:
-            entry = oplog.entry(number)
-            if (entry.at_s, entry.at_i - entry.following) > self._high:
-                break
-            number += 1
-        return number + 1
+        return oplog.record_after((self._high[0], self._high[1] + 1), self._high)
 
     def is_left(self, record: Record, forward: bool) -> bool:
         """Whether no record that follows this one in the scan is in the span."""

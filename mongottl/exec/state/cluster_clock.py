@@ -131,6 +131,19 @@ class ClusterClock:
         self.idle_due_s = self.seconds + IDLE_TICK_S
         return at
 
+    def note_write(self, at: ClusterTime, now_ms: int) -> None:
+        """Passes the time that a store has given a write, which another one may have passed meanwhile. now_ms: wall
+        time."""
+        self.written_ms = now_ms
+        if _is_later(at, self.seconds, self.increment):
+            self.seconds = at.time
+            self.increment = at.inc
+            self._last = at
+        if _is_later(at, self._written.time, self._written.inc):
+            self._written = at
+        self._tail = None
+        self.idle_due_s = self.seconds + IDLE_TICK_S
+
     def receive(self, body: bytes, pos: int, now_ms: int) -> None:
         """Advances to the time that a client has sent in `$clusterTime`, whose value is at `pos` of `body`.
 
@@ -252,6 +265,10 @@ class ClusterClock:
                 return False
             self._take_limit(limit)
             return True
+
+
+def _is_later(at: ClusterTime, seconds: int, increment: int) -> bool:
+    return at.time > seconds or (at.time == seconds and at.inc > increment)
 
 
 def _write_unsigned(writer: BytesWriter, number: i64) -> None:

@@ -24,7 +24,7 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.unit.write_unit import WatchedWriteUnit, WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
-from mongottl.storage.interface import RecordStore, SortedDataInterface
+from mongottl.storage.interface import RecordStore, SortedDataInterface, WriteUnitOfWork
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -46,6 +46,8 @@ class RecoveryUnit:
     def __init__(self, service: ServiceContext) -> None:
         self._service = service
         self.retryable_write: RetryableWrite | None = None
+        # Whether its writes may be lost if the machine fails right after their commit (`j: false`).
+        self.unsynced = False
         self.written: WrittenCounts | None = None
 
     def records(self, collection: Collection) -> RecordStore:
@@ -74,7 +76,9 @@ class RecoveryUnit:
         QueryPlanKilled (175) if the collection was dropped, perhaps while an engine waited here.
         """
         service = self._service
-        work = service.engine.unit_of_work()
+        work = self._begin_work(collection)
+        if self.unsynced:
+            work.unsynced = True
         if collection.dropped:
             raise collection_dropped(collection)
         if service.isolation.watches_writes:
@@ -83,3 +87,18 @@ class RecoveryUnit:
             unit = WriteUnit(service, collection, collection.store, work, self.retryable_write)
         unit.written = self.written
         return unit
+
+    def _begin_work(self, collection: Collection) -> WriteUnitOfWork:
+        engine = self._service.engine
+        if self._must_be_alone(collection):
+            return engine.unit_of_work()
+        work = engine.concurrent_unit_of_work()
+        if not work.alone and self._must_be_alone(collection):  # since it has waited
+            work = engine.unit_of_work()
+        return work
+
+    def _must_be_alone(self, collection: Collection) -> bool:
+        if collection.next_alone:
+            collection.next_alone = False
+            return True
+        return collection.writes_alone or self._service.isolation.watches_writes

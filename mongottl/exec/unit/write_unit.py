@@ -30,6 +30,7 @@ from mongottl.exec.unit.written import WrittenCounts
 from mongottl.oplog.change import Change, LoggedChange, logged
 from mongottl.storage.interface import (
     DiskFull,
+    MustBeAlone,
     NewRecord,
     Record,
     RecordStore,
@@ -130,8 +131,12 @@ class WriteUnit:
     def record_multikey_change(self, index: CollectionIndex) -> None:
         """Records in the catalog the array paths and type bits that the last document adds to `index`.
 
-        Called when `index.became_multikey()`.
+        Called when `index.became_multikey()`. MustBeAlone if other units may be open, which would read or replace it
+        before it is committed: the next unit on the collection is alone.
         """
+        if not self._work.alone:
+            self.collection.next_alone = True
+            raise MustBeAlone("an index becomes multikey")
         self.service.catalog.record_multikey_change(self.collection, index, self._work)
 
     def delete(self, records: list[Record], expired: bool = False) -> None:

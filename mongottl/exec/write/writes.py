@@ -7,6 +7,7 @@ deleted first, and the write is tried again.
 from typing import Final
 
 from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection, CollectionIndex
+from mongottl.catalog.validator import Validator
 from mongottl.document.build import DocumentBuilder, encode_fields
 from mongottl.document.interrupt import check_interrupt
 from mongottl.document.keystring import encode_value
@@ -38,6 +39,7 @@ from mongottl.query.update import UpdateDriver, with_timestamps
 from mongottl.storage.interface import (
     ClaimedByTransaction,
     DuplicateKey,
+    MustBeAlone,
     NewRecord,
     Record,
     SortedDataInterface,
@@ -207,10 +209,17 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
     with KeysAhead() as ahead:
         for document in documents:
             ahead.make(collection.writable_indexes, document)
-        _insert_batch(op, collection, documents)
+        validator = collection.validator
+        try:
+            _insert_batch(op, collection, documents, None)
+        except MustBeAlone:
+            _insert_batch(op, collection, documents, validator)
 
 
-def _insert_batch(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
+def _insert_batch(
+    op: OperationContext, collection: Collection, documents: list[bytes], passed: Validator | None
+) -> None:
+    """passed: the validator that has let the documents pass."""
     unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
     if collection.time_series is not None:
         for document in documents:
@@ -218,7 +227,8 @@ def _insert_batch(op: OperationContext, collection: Collection, documents: list[
     if collection.shard_key is not None:
         for document in documents:
             check_has_shard_key(op, collection.shard_key, document)
-    if collection.validator is not None and not all_valid(op, collection, documents):
+    validator = collection.validator
+    if validator is not None and validator is not passed and not all_valid(op, collection, documents):
         raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
     ts_s = unit.now_s
     _insert_rows(op, unit, documents, [(document, ts_s, int(meaningful_ttl_s(document))) for document in documents])
@@ -226,7 +236,11 @@ def _insert_batch(op: OperationContext, collection: Collection, documents: list[
 
 def insert_copies(op: OperationContext, collection: Collection, rows: list[NewRecord]) -> None:
     """Inserts copies of records in one unit of work, all or none. They keep their `_ts` and `ttl`."""
-    _insert_rows(op, op.recovery_unit.write(collection), [row[0] for row in rows], rows)
+    documents = [row[0] for row in rows]
+    try:
+        _insert_rows(op, op.recovery_unit.write(collection), documents, rows)
+    except MustBeAlone:
+        _insert_rows(op, op.recovery_unit.write(collection), documents, rows)
 
 
 def _insert_rows(op: OperationContext, unit: WriteUnit, documents: list[bytes], rows: list[NewRecord]) -> None:
@@ -302,14 +316,16 @@ def insert_document(op: OperationContext, collection: Collection, document: byte
 def _insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
     ttl_s = int(meaningful_ttl_s(document))
     capped = collection.options.capped
+    passed: Validator | None = None
     for _ in range(_MAX_CONFLICTS):
         unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
         if collection.time_series is not None:
             collection.time_series.check(document)
         if collection.shard_key is not None:
             check_has_shard_key(op, collection.shard_key, document)
-        if collection.validator is not None:
+        if collection.validator is not None and collection.validator is not passed:
             check_document(op, collection, document)
+            passed = collection.validator
         if collection.clustering is not None:
             _check_record_id(document)
         try:

@@ -184,7 +184,7 @@ def _read_server(shell: Shell, snapshot: Snapshot) -> None:
     oldest_s, newest_s = oplog_window_s(service)
     add("mongodb_mongod_replset_oplog_head_timestamp", newest_s)
     add("mongodb_mongod_replset_oplog_tail_timestamp", oldest_s)
-    add("mongodb_oplog_stats_count", service.oplog.end - service.oplog.first)
+    add("mongodb_oplog_stats_count", service.oplog.count)
     add("mongodb_oplog_stats_size", service.oplog.size_bytes)
     add("mongodb_oplog_stats_maxSize", config.oplog_size_mb * _MB)
     add("mongodb_ss_metrics_ttl_deletedDocuments", service.metrics.ttl_deleted_documents)

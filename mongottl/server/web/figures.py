@@ -119,10 +119,7 @@ def change_streams(service: ServiceContext) -> int:
 
 def oplog_window_s(service: ServiceContext) -> tuple[int, int]:
     """Cluster times of the oldest and of the newest entry of the oplog, in seconds since 1970; zeros without any."""
-    oplog = service.oplog
-    if oplog.first >= oplog.end:
-        return 0, 0
-    return oplog.entry(oplog.first).at_s, oplog.entry(oplog.end - 1).at_s
+    return service.oplog.span_s
 
 
 def clock_offset_ms(service: ServiceContext) -> int:

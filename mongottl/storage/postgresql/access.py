@@ -1,16 +1,17 @@
-"""How stores reach the database: reads go the way of the unit of work that is open, if the reader has begun it, or else
-over one of the connections for reading."""
+"""How stores reach the database: reads see what the unit of work of the reader has written, else what is committed."""
 
 from abc import ABC, abstractmethod
 
+from mongottl.storage.postgresql.log import Counters
 from mongottl.storage.postgresql.statements import Parameter, Statement
-from mongottl.storage.postgresql.units import Counters, PostgresUnits, Row
+from mongottl.storage.postgresql.units import PostgresUnit, Row
 
 
 class Access(ABC):
-    """units: the unit of work, and its writes."""
-
-    units: PostgresUnits
+    @abstractmethod
+    def require(self) -> PostgresUnit:
+        """The unit of work of the caller, for its writes. An error unless it is open."""
+        raise NotImplementedError
 
     @abstractmethod
     def read(self, statement: Statement, *values: Parameter) -> list[Row]:
@@ -18,6 +19,7 @@ class Access(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def counters(self, committed: Counters) -> Counters:
-        """The counters of a record store as the caller sees them. EngineUnavailable if the engine is closed."""
+    def counts(self, counters: Counters) -> tuple[int, int]:
+        """The number and the bytes of a store's records as the caller sees them. EngineUnavailable if the engine is
+        closed."""
         raise NotImplementedError

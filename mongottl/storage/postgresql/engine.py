@@ -1,12 +1,15 @@
 """The engine over one PostgreSQL database: stores and their numbers, catalog entries, units of work, connections.
 
 What the tables of stores and of catalog entries have is in memory as well: this process is the only one that changes
-them, and holds a lock in the database as long as it runs.
+them. It holds a lock in the database as long as it runs, by a connection that does nothing else; each unit of work that
+it commits is refused by PostgreSQL if another one has opened the database meanwhile.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
+from secrets import token_hex
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -25,32 +28,60 @@ from mongottl.storage.opening import storage_engine
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
-from mongottl.storage.postgresql.failures import BUSY, REFUSED, StoreFailure
+from mongottl.storage.postgresql.failures import BUSY, StoreFailure
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
+from mongottl.storage.postgresql.log import Counters, PostgresLog
 from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
+from mongottl.storage.postgresql.record_ids import NO_END, RecordIds
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQUE, lock_number, prepare_schema
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
-from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Parameter, Statement, int4, int8
+from mongottl.storage.postgresql.statements import (
+    BYTEA,
+    INT4,
+    INT4_ARRAY,
+    INT8,
+    INT8_ARRAY,
+    TEXT,
+    Parameter,
+    Statement,
+    int4,
+    int4_array,
+    int8,
+    int8_array,
+    text,
+)
 from mongottl.storage.postgresql.turns import Turns
-from mongottl.storage.postgresql.units import AWAY, Counters, PostgresUnits, Row, engine_error
+from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, Row, engine_error
 from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
 # Seconds between two attempts to get the lock of the server.
 _LOCK_EVERY_S: Final = 0.1
+# How long a unit of work waits for the row of another, in milliseconds.
+_LOCK_TIMEOUT_MS: Final = 1000
 # Seconds within which a database answers that is there.
 _PING_S: Final = 1.0
-# Seconds between two attempts to connect.
-_CONNECT_EVERY_S: Final = 0.1
-_STORES: Final = Statement("stores", "SELECT id, ident, kind, dropped, next_id, n, bytes FROM stores")
+_STORES: Final = Statement("stores", "SELECT id, ident, kind, dropped, next_id FROM stores")
 _CATALOG: Final = Statement("catalog", "SELECT key, value FROM catalog")
-_NEW_STORE: Final = Statement(
-    "new_store", "INSERT INTO stores VALUES ($1, $2, $3, false, 1, 0, 0)", (INT4, BYTEA, INT4)
+_NEW_STORE: Final = Statement("new_store", "INSERT INTO stores VALUES ($1, $2, $3, false, 1)", (INT4, BYTEA, INT4))
+_SETTLE: Final = Statement("settle_ids", "UPDATE stores SET next_id = $2 WHERE id = $1", (INT4, INT8))
+_LEASE: Final = Statement(
+    "lease_ids", "UPDATE stores SET next_id = next_id + $2 WHERE id = $1 RETURNING next_id - $2", (INT4, INT8)
+)
+_GIVE_BACK: Final = Statement(
+    "give_back_ids",
+    "UPDATE stores AS s SET next_id = u.following FROM unnest($1, $2, $3) AS u (id, following, leased)"
+    " WHERE s.id = u.id AND s.next_id = u.leased",
+    (INT4_ARRAY, INT8_ARRAY, INT8_ARRAY),
 )
 _DROP_STORE: Final = Statement("drop_store", "UPDATE stores SET dropped = true WHERE id = $1", (INT4,))
-_FORGET_STORE: Final = Statement("forget_store", "DELETE FROM stores WHERE id = $1 AND dropped", (INT4,))
+_FORGET_STORE: Final = Statement(
+    "forget_store",
+    "WITH t AS (DELETE FROM totals WHERE store = $1) DELETE FROM stores WHERE id = $1 AND dropped",
+    (INT4,),
+)
 _PUT: Final = Statement(
     "put_catalog",
     "INSERT INTO catalog (key, state, value, epoch) VALUES ($1, 'ready', $2, 1)"
@@ -60,6 +91,11 @@ _PUT: Final = Statement(
 _DELETE: Final = Statement("delete_catalog", "DELETE FROM catalog WHERE key = $1", (BYTEA,))
 _OPENED: Final = Statement("opened", "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
 _EPOCH: Final = Statement("epoch", "SELECT epoch FROM meta")
+_END_UNITS: Final = Statement(
+    "end_units",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE starts_with(application_name, $1)",
+    (TEXT,),
+)
 _LOCK: Final = Statement("lock", "SELECT pg_try_advisory_lock($1)", (INT8,))
 _SIZE: Final = Statement(
     "size",
@@ -101,12 +137,17 @@ class PostgresEngine(StorageEngine, Access):
         self.name = "postgresql"
         self._isolation = PatchIsolation()
         self._address: Final = address
-        self._settings: Final = SessionSettings(schema, lock_timeout_ms=0)
+        self._schema: Final = schema
         self._closed = False
         self._at_close: Final = at_close
         self._waiter: Final = ReplaceableWaiter(BlockingWaiter())
         self._present_of: Callable[[], object] = _nobody
-        self._reading: Final = ConnectionPool(address, self._settings, self._waiter)
+        self._units_of: Final = f"mongottl unit {sha256(encode_text(schema)).hexdigest()[:12]}"
+        session = f"{self._units_of} {token_hex(8)}"
+        self._pool: Final = ConnectionPool(address, SessionSettings(schema, session, _LOCK_TIMEOUT_MS), self._waiter)
+        self._lock_settings: Final = SessionSettings(schema, lock_timeout_ms=0)
+        # Has the lock of the one server that may write.
+        self._lock_connection: Connection | None = None
         self._records: dict[str, PostgresRecordStore] = {}
         self._sorted: dict[str, PostgresSortedData] = {}
         self._catalog: dict[str, bytes] = {}
@@ -117,19 +158,35 @@ class PostgresEngine(StorageEngine, Access):
         self._stored_bytes = 0
         self._is_measuring = False
         self._turns: Final = Turns(self._waiter, self._present)
-        self.units = PostgresUnits(self._connect_writer, self._turns)
+        self._log: Final = PostgresLog(self._pool, self._waiter, session, self._units_of, engine_error)
+        self.units: Final = PostgresUnits(self._pool, self._log, self._turns)
         try:
-            connection = self._connect_writer()
-            try:
-                prepare_schema(connection, schema)
-                self.units.epoch = connection.run_one((_OPENED, ())).value()
-                self._load(connection)
-            except BaseException:
-                connection.close()
-                raise
+            self._open()
         except StoreFailure as failure:
+            self._pool.close()
             raise DataDirectoryError(failure.message) from failure
-        self.units.use(connection)
+
+    def _open(self) -> None:
+        connection = connect(self._address, self._lock_settings, self._waiter, self._in_time())
+        try:
+            if not connection.run_one((_LOCK, (self._lock_number(),))).value():
+                raise StoreFailure(BUSY, f"the schema {self._schema} is in use by another server")
+            prepare_schema(connection, self._schema)
+            epoch = connection.run_one((_OPENED, ())).value()
+            # Units of a server that has lost its lock are refused now; those that are under way end before.
+            while connection.run_one((_END_UNITS, (text(self._units_of),))).changed:
+                self._waiter.sleep(_LOCK_EVERY_S)
+            self._load(connection, epoch)
+        except BaseException:
+            connection.close()
+            raise
+        self._lock_connection = connection
+
+    def _in_time(self) -> float:
+        return self._waiter.monotonic_s() + TIMEOUT_S
+
+    def _lock_number(self) -> bytes:
+        return int8(lock_number(f"mongottl {self._schema}"))
 
     @property
     def suspends(self) -> bool:
@@ -142,58 +199,18 @@ class PostgresEngine(StorageEngine, Access):
     def _present(self) -> object:
         return self._present_of()
 
-    def _connect_writer(self) -> Connection:
-        """The connection that writes, and holds the lock of the one server that may. StoreFailure.
-
-        Nobody else may have written since the last one was lost, and nothing that it has committed may be missing.
-        """
-        connection = self._connected()
-        try:
-            self._lock(connection)
-            if self.units.epoch:
-                self._check_unchanged(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _connected(self) -> Connection:
-        """A new connection. It is tried again for TIMEOUT_S, but at the start. StoreFailure."""
-        waiter = self._waiter
-        until_s = waiter.monotonic_s() + TIMEOUT_S
-        while True:
-            try:
-                return connect(self._address, self._settings, waiter, until_s)
-            except StoreFailure as failure:
-                is_over = waiter.monotonic_s() + _CONNECT_EVERY_S >= until_s
-                if failure.kind not in AWAY or is_over or not self.units.epoch:
-                    raise
-            waiter.sleep(_CONNECT_EVERY_S)
-
-    def _lock(self, connection: Connection) -> None:
-        """Waits for a lock that the server's own last connection has: it ends when PostgreSQL notices its end."""
-        until_s = self._waiter.monotonic_s() + (TIMEOUT_S if self.units.epoch else 0.0)
-        number = int8(lock_number(f"mongottl {self._settings.schema}"))
-        while not connection.run_one((_LOCK, (number,))).value():
-            if self._waiter.monotonic_s() >= until_s:
-                raise StoreFailure(BUSY, f"the schema {self._settings.schema} is in use by another server")
-            self._waiter.sleep(_LOCK_EVERY_S)
-
-    def _check_unchanged(self, connection: Connection) -> None:
-        if connection.run_one((_EPOCH, ())).value() != self.units.epoch:
-            self.units.refusal = "another server has used the data meanwhile; start this one again"
-            raise StoreFailure(REFUSED, self.units.refusal)
-
-    def _load(self, connection: Connection) -> None:
+    def _load(self, connection: Connection, epoch: int) -> None:
         stores, catalog = [answer.rows() for answer in connection.run([(_STORES, ()), (_CATALOG, ())])]
-        for store, name, kind, dropped, next_id, count, size in stores:
+        counts = self._log.load(epoch)
+        for store, name, kind, dropped, next_id in stores:
             ident = decode_text(name)
             self._last_store = max(self._last_store, store)
             if dropped:
                 self._dropped.append((store, kind))
             elif kind in (RECORDS, LOG):
-                counters = Counters(store, next_id, count, size)
-                self._records[ident] = PostgresRecordStore(self, ident, counters, kind == LOG)
+                counters = Counters(store, *counts.get(store, (0, 0)))
+                ids = RecordIds(next_id, next_id, partial(self._lease, store))
+                self._records[ident] = PostgresRecordStore(self, ident, counters, ids, kind == LOG)
             else:
                 self._sorted[ident] = PostgresSortedData(self, ident, store, kind == SORTED_UNIQUE)
         self._catalog = {decode_text(key): value for key, value in catalog}
@@ -201,17 +218,25 @@ class PostgresEngine(StorageEngine, Access):
     # Reading
 
     def read(self, statement: Statement, *values: Parameter) -> list[Row]:
-        if self.units.is_mine:
-            return self.units.ask(statement, *values)
+        unit = self.units.own()
+        if unit is not None and unit.has_written:
+            return unit.ask(statement, *values)
         self._require_open()
         try:
-            return self._reading.read([(statement, values)])[0].rows()
+            return self._pool.read([(statement, values)])[0].rows()
         except StoreFailure as failure:
             raise engine_error(failure) from failure
 
-    def counters(self, committed: Counters) -> Counters:
+    def require(self) -> PostgresUnit:
+        return self.units.require()
+
+    def counts(self, counters: Counters) -> tuple[int, int]:
         self._require_open()
-        return self.units.counters(committed)
+        unit = self.units.own()
+        changed = None if unit is None else unit.changed.get(counters)
+        if changed is None:
+            return counters.count, counters.size
+        return counters.count + changed[0], counters.size + changed[1]
 
     def _require_open(self) -> None:
         if self._closed:
@@ -220,7 +245,42 @@ class PostgresEngine(StorageEngine, Access):
     # Units of work
 
     def unit_of_work(self) -> WriteUnitOfWork:
-        return self.units.new_unit()
+        return self._new_unit(alone=True)
+
+    def concurrent_unit_of_work(self) -> WriteUnitOfWork:
+        return self._new_unit(alone=False)
+
+    def _new_unit(self, alone: bool) -> WriteUnitOfWork:
+        lock = self._lock_connection
+        if lock is not None and not lock.is_alive:
+            self._lock_connection = None
+            lock.close()
+            self._waiter.run_aside(self._lock_again)
+        return self.units.new_unit(alone)
+
+    @property
+    def log(self) -> PostgresLog:
+        return self._log
+
+    def _lock_again(self) -> None:
+        """Gets a new connection with the lock. Units go on meanwhile: each is refused once another server has opened
+        the database."""
+        while not self._closed:
+            with suppress(StoreFailure):
+                connection = connect(self._address, self._lock_settings, self._waiter, self._in_time())
+                try:
+                    if connection.run_one((_EPOCH, ())).value() != self._log.epoch:
+                        self.units.refuse_for_good()
+                        connection.close()
+                        return
+                    if connection.run_one((_LOCK, (self._lock_number(),))).value():
+                        self._lock_connection = connection
+                        return
+                    connection.close()
+                except BaseException:
+                    connection.close()
+                    raise
+            self._waiter.sleep(_LOCK_EVERY_S)
 
     @property
     def isolation(self) -> Isolation:
@@ -228,13 +288,13 @@ class PostgresEngine(StorageEngine, Access):
 
     def ping(self) -> None:
         try:
-            self._reading.ping(_PING_S)
+            self._pool.ping(_PING_S)
         except StoreFailure as failure:
             raise engine_error(failure) from failure
 
     @property
     def failed(self) -> bool:
-        """Whether another server has used the data, or it is unknown what was committed."""
+        """Whether another server has opened the database, or it is unknown what was committed."""
         return bool(self.units.refusal) and not self._closed
 
     def hold_still(self) -> None:
@@ -258,9 +318,12 @@ class PostgresEngine(StorageEngine, Access):
 
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         number = self._new_store(ident, LOG if is_log else RECORDS)
-        store = PostgresRecordStore(self, ident, Counters(number, 1, 0, 0), is_log)
+        ids = RecordIds(1, NO_END, partial(self._lease, number))
+        store = PostgresRecordStore(self, ident, Counters(number, 0, 0), ids, is_log)
         self._records[ident] = store
-        self.units.undo_by(partial(self._forget, ident))
+        unit = self.units.require()
+        unit.undo.append(partial(self._forget, ident))
+        unit.before_commit.append(lambda: unit.write(_SETTLE, int4(number), int8(ids.settle())))
         return store
 
     def record_store(self, ident: str) -> RecordStore:
@@ -270,7 +333,7 @@ class PostgresEngine(StorageEngine, Access):
         number = self._new_store(ident, SORTED_UNIQUE if unique else SORTED)
         data = PostgresSortedData(self, ident, number, unique)
         self._sorted[ident] = data
-        self.units.undo_by(partial(self._forget, ident))
+        self.units.require().undo.append(partial(self._forget, ident))
         return data
 
     def _forget(self, ident: str) -> None:
@@ -278,12 +341,28 @@ class PostgresEngine(StorageEngine, Access):
         self._sorted.pop(ident, None)
 
     def _new_store(self, ident: str, kind: int) -> int:
-        self.units.require_unit()
+        unit = self.units.require()
         if ident in self._records or ident in self._sorted:
             raise ValueError(f"{ident} exists")
         self._last_store += 1
-        self.units.write(_NEW_STORE, int4(self._last_store), encode_text(ident), int4(kind))
+        unit.write(_NEW_STORE, int4(self._last_store), encode_text(ident), int4(kind))
         return self._last_store
+
+    def _lease(self, store: int, count: int) -> int:
+        """Leases `count` record ids, which nobody else gives; the first of them."""
+        try:
+            return int(self._pool.write([(_LEASE, (int4(store), int8(count)))])[0].value())
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+
+    def _give_back_ids(self) -> None:
+        stores = [store for store in self._records.values() if store.ids.following < store.ids.end]
+        if stores and not self.units.refusal:
+            numbers = int4_array([store.store_id for store in stores])
+            following = int8_array([store.ids.following for store in stores])
+            leased = int8_array([store.ids.end for store in stores])
+            with suppress(StoreFailure):
+                self._pool.write([(_GIVE_BACK, (numbers, following, leased))], self._waiter.monotonic_s() + _PING_S)
 
     def sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
         data = self._sorted[ident]
@@ -292,18 +371,17 @@ class PostgresEngine(StorageEngine, Access):
         return data
 
     def drop_ident(self, ident: str) -> None:
-        units = self.units
-        units.require_unit()
+        unit = self.units.require()
         store = self._records.pop(ident, None)
         if store is not None:
-            units.undo_by(partial(self._records.__setitem__, ident, store))
+            unit.undo.append(partial(self._records.__setitem__, ident, store))
             dropped = (store.store_id, LOG if store.is_log else RECORDS)
         else:
             data = self._sorted.pop(ident)
-            units.undo_by(partial(self._sorted.__setitem__, ident, data))
+            unit.undo.append(partial(self._sorted.__setitem__, ident, data))
             dropped = (data.store_id, SORTED_UNIQUE if data.unique else SORTED)
-        units.write(_DROP_STORE, int4(dropped[0]))
-        units.after_commit(partial(self._dropped.append, dropped))
+        unit.write(_DROP_STORE, int4(dropped[0]))
+        unit.after_commit.append(partial(self._dropped.append, dropped))
 
     def drop_some(self, limit: int) -> bool:
         self._require_open()
@@ -328,24 +406,24 @@ class PostgresEngine(StorageEngine, Access):
         return self._catalog.get(key)
 
     def put_catalog_entry(self, key: str, value: bytes) -> None:
-        self.units.require_unit()
-        self._undo_catalog(key)
+        unit = self.units.require()
+        self._undo_catalog(unit, key)
         self._catalog[key] = value
-        self.units.write(_PUT, encode_text(key), value)
+        unit.write(_PUT, encode_text(key), value)
 
     def delete_catalog_entry(self, key: str) -> None:
-        self.units.require_unit()
+        unit = self.units.require()
         if key in self._catalog:
-            self._undo_catalog(key)
+            self._undo_catalog(unit, key)
             del self._catalog[key]
-            self.units.write(_DELETE, encode_text(key))
+            unit.write(_DELETE, encode_text(key))
 
-    def _undo_catalog(self, key: str) -> None:
+    def _undo_catalog(self, unit: PostgresUnit, key: str) -> None:
         before = self._catalog.get(key)
         if before is None:
-            self.units.undo_by(partial(self._forget_entry, key))
+            unit.undo.append(partial(self._forget_entry, key))
         else:
-            self.units.undo_by(partial(self._catalog.__setitem__, key, before))
+            unit.undo.append(partial(self._catalog.__setitem__, key, before))
 
     def _forget_entry(self, key: str) -> None:
         self._catalog.pop(key, None)
@@ -388,8 +466,11 @@ class PostgresEngine(StorageEngine, Access):
         if self._closed:
             return
         self._closed = True
+        self._give_back_ids()
         self.units.close()
-        self._reading.close()
+        self._pool.close()
+        if self._lock_connection is not None:
+            self._lock_connection.close()
         if self._at_close is not None:
             self._at_close()
 

@@ -66,6 +66,7 @@ class ConnectionPool:
         self.last_failure: StoreFailure | None = None
         # Unused connections, the last used one last; permits that nobody has; those who wait for one.
         self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
         self._free = most
         self._waiting: deque[_Permit] = deque()
         self._is_closed = False
@@ -190,6 +191,7 @@ class ConnectionPool:
                 continue
             self.last_failure = None
             self._connected += 1
+            self._open.add(connection)
             return connection
 
     def release(self, connection: Connection) -> None:
@@ -219,11 +221,16 @@ class ConnectionPool:
     def _discard(self, connection: Connection) -> None:
         if not self._is_closed:
             self._lost += 1
+        self._open.discard(connection)
         connection.close()
 
     def _close_idle(self) -> None:
         while self._idle:
             self._discard(self._idle.pop())
+
+    def backend_ids(self) -> list[int]:
+        """The processes of the server for the connections that are open."""
+        return [connection.backend_id for connection in self._open]
 
     def ping(self, timeout_s: float) -> None:
         """Asks the server for an answer within this time. StoreFailure."""

@@ -14,6 +14,8 @@ from mongottl.storage.interface import (
     RecordStore,
 )
 from mongottl.storage.postgresql.access import Access
+from mongottl.storage.postgresql.log import Counters
+from mongottl.storage.postgresql.record_ids import RecordIds
 from mongottl.storage.postgresql.statements import (
     BYTEA,
     BYTEA_ARRAY,
@@ -28,7 +30,6 @@ from mongottl.storage.postgresql.statements import (
     int8,
     int8_array,
 )
-from mongottl.storage.postgresql.units import Counters
 
 # Documents up to this length are compared as they are, longer ones by their SHA-256.
 _COMPARED_BYTES: Final = 8192
@@ -153,13 +154,14 @@ _TAKE: Final = {index: _take(index) for index in ExpiryIndex}
 
 
 class PostgresRecordStore(RecordStore):
-    """counters: the committed ones."""
+    """counters: the committed ones. ids: of new records."""
 
-    def __init__(self, access: Access, ident: str, counters: Counters, is_log: bool) -> None:
+    def __init__(self, access: Access, ident: str, counters: Counters, ids: RecordIds, is_log: bool) -> None:
         self.ident = ident
         self.is_log = is_log
         self.takes_due = True
         self.counters: Final = counters
+        self.ids: Final = ids
         self.store_id: Final = counters.store
         self._access: Final = access
         self._store: Final = int4(counters.store)
@@ -169,34 +171,25 @@ class PostgresRecordStore(RecordStore):
             return [self.insert_record(*records[0])]
         if not records:
             return []
-        units = self._access.units
-        units.require_unit()
-        counters = units.change(self.counters)
-        first = counters.next_id
-        ids = list(range(first, first + len(records)))
-        counters.next_id += len(records)
-        counters.count += len(records)
-        counters.size += sum([len(record[0]) for record in records])
+        unit = self._access.require()
+        ids = self.ids.take(len(records))
+        unit.count_change(self.counters, len(records), sum([len(record[0]) for record in records]))
         seconds = [record[1] for record in records]
         ttls = [record[2] for record in records]
         documents = bytea_array([record[0] for record in records])
         if seconds.count(seconds[0]) == ttls.count(ttls[0]) == len(ids):
             same = (int8(seconds[0]), int4(ttls[0]))
-            units.write(_INSERT_ALIKE, self._store, int8(first), int8(ids[-1]), *same, documents)
+            unit.write(_INSERT_ALIKE, self._store, int8(ids[0]), int8(ids[-1]), *same, documents)
         else:
             facts = (int8_array(seconds), int4_array(ttls))
-            units.write(_INSERT_MANY, self._store, int8_array(ids), *facts, documents)
+            unit.write(_INSERT_MANY, self._store, int8_array(ids), *facts, documents)
         return ids
 
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
-        units = self._access.units
-        units.require_unit()
-        counters = units.change(self.counters)
-        record_id = counters.next_id
-        counters.next_id += 1
-        counters.count += 1
-        counters.size += len(document)
-        units.write(_INSERT, self._store, int8(record_id), int8(ts), int4(ttl), document)
+        unit = self._access.require()
+        [record_id] = self.ids.take(1)
+        unit.count_change(self.counters, 1, len(document))
+        unit.write(_INSERT, self._store, int8(record_id), int8(ts), int4(ttl), document)
         return record_id
 
     def update_records(self, old: list[Record], new: list[Record]) -> None:
@@ -205,9 +198,8 @@ class PostgresRecordStore(RecordStore):
             return
         if not old:
             return
-        units = self._access.units
-        units.require_unit()
-        rows = units.ask(
+        unit = self._access.require()
+        rows = unit.ask(
             _UPDATE_MANY,
             *self._expected(old),
             int8_array([record[2] for record in new]),
@@ -215,9 +207,9 @@ class PostgresRecordStore(RecordStore):
             bytea_array([record[1] for record in new]),
         )
         if rows[0][0] != len(old):
-            raise units.conflict("a record has changed or is gone")
-        counters = units.change(self.counters)
-        counters.size += sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
+            raise unit.fail("a record has changed or is gone")
+        size = sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
+        unit.count_change(self.counters, 0, size)
 
     def delete_records(self, records: list[Record]) -> None:
         if len(records) == 1:
@@ -225,29 +217,22 @@ class PostgresRecordStore(RecordStore):
             return
         if not records:
             return
-        units = self._access.units
-        units.require_unit()
-        if units.ask(_DELETE_MANY, *self._expected(records))[0][0] != len(records):
-            raise units.conflict("a record has changed or is gone")
-        counters = units.change(self.counters)
-        counters.count -= len(records)
-        counters.size -= sum([len(record[1]) for record in records])
+        unit = self._access.require()
+        if unit.ask(_DELETE_MANY, *self._expected(records))[0][0] != len(records):
+            raise unit.fail("a record has changed or is gone")
+        unit.count_change(self.counters, -len(records), -sum([len(record[1]) for record in records]))
 
     def update_record(self, old: Record, new: Record) -> None:
-        units = self._access.units
-        units.require_unit()
-        if not units.ask(_UPDATE, *self._expected_one(old), int8(new[2]), int4(new[3]), new[1]):
-            raise units.conflict("a record has changed or is gone")
-        units.change(self.counters).size += len(new[1]) - len(old[1])
+        unit = self._access.require()
+        if not unit.ask(_UPDATE, *self._expected_one(old), int8(new[2]), int4(new[3]), new[1]):
+            raise unit.fail("a record has changed or is gone")
+        unit.count_change(self.counters, 0, len(new[1]) - len(old[1]))
 
     def delete_record(self, record: Record) -> None:
-        units = self._access.units
-        units.require_unit()
-        if not units.ask(_DELETE, *self._expected_one(record)):
-            raise units.conflict("a record has changed or is gone")
-        counters = units.change(self.counters)
-        counters.count -= 1
-        counters.size -= len(record[1])
+        unit = self._access.require()
+        if not unit.ask(_DELETE, *self._expected_one(record)):
+            raise unit.fail("a record has changed or is gone")
+        unit.count_change(self.counters, -1, -len(record[1]))
 
     def _expected_one(self, record: Record) -> tuple[bytes, ...]:
         return self._store, int8(record[0]), int8(record[2]), int4(record[3]), _compared(record[1])
@@ -293,10 +278,10 @@ class PostgresRecordStore(RecordStore):
         return rows, bounded and sum([len(row[1]) for row in rows]) >= max_bytes
 
     def count(self) -> int:
-        return self._access.counters(self.counters).count
+        return self._access.counts(self.counters)[0]
 
     def size_bytes(self) -> int:
-        return self._access.counters(self.counters).size
+        return self._access.counts(self.counters)[1]
 
     def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
         rows: list[DueEntry] = self._access.read(
@@ -307,16 +292,13 @@ class PostgresRecordStore(RecordStore):
     def take_due(
         self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int, max_bytes: int = NO_BYTE_LIMIT
     ) -> list[Record]:
-        units = self._access.units
-        units.require_unit()
+        unit = self._access.require()
         place = (self._store, int8(after[0]), int8(after[1]), int8(until_s))
-        records: list[Record] = units.ask(_TAKE[index], *place, int8(limit), int8(max_bytes))
+        records: list[Record] = unit.ask(_TAKE[index], *place, int8(limit), int8(max_bytes))
         if records:
             # They come in the order of their places in the table.
             records.sort(key=_BY_SECOND if index is ExpiryIndex.BY_DEFAULT else _by_due_second)
-            counters = units.change(self.counters)
-            counters.count -= len(records)
-            counters.size -= sum([len(record[1]) for record in records])
+            unit.count_change(self.counters, -len(records), -sum([len(record[1]) for record in records]))
         return records
 
 

@@ -1,13 +1,14 @@
 """The tables: made once, by the first server of a database, and refused if this mongottl does not know their format.
 
-    meta            one row: the format, and the epoch, which each change of the catalog raises
+    meta            one row: the format; the epoch, which each server raises that opens the database; the positions up
+                    to which rows of the oplog are counted in `totals`, and were dropped; how many it has, their bytes
     catalog         what `StorageEngine.catalog_entries` returns; of a namespace one at most that is not being dropped
     fences          the version of each store in which units write
-    stores          the numbers of record stores and sorted data, by ident; the counters of record stores
+    stores          the numbers of record stores and sorted data, by ident; which record ids are not leased yet
     records         documents, with the facts of their expiry, and two indexes over these
     entries         keys of indexes that are not unique; unique_entries: of those that are
-    oplog           what units have changed, in the order of `pos`, and which statements of sessions they were
-    totals          numbers and lengths of records, up to a position of the oplog
+    oplog           what units have changed, in the order of `pos`, and which statements of sessions they were (`log`)
+    totals          numbers and lengths of records, as of the position `counted`
     nodes           the servers; leases: which of them does what only one does; snapshots: those that all may read
     clock           by how much time was moved, for tests
 
@@ -28,7 +29,7 @@ from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailur
 from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
 
 # Raised when an older mongottl could not read what a newer one writes.
-FORMAT: Final = 1
+FORMAT: Final = 2
 HEAD_BYTES: Final = 2000
 
 # Kinds of stores.
@@ -43,7 +44,8 @@ _VACUUMED: Final = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cos
 
 _TABLES: Final = {
     "meta": (
-        "id int PRIMARY KEY CHECK (id = 1), format int NOT NULL, epoch bigint NOT NULL, last_commit bigint NOT NULL"
+        "id int PRIMARY KEY CHECK (id = 1), format int NOT NULL, epoch bigint NOT NULL, counted bigint NOT NULL, "
+        "floor bigint NOT NULL, log_n bigint NOT NULL, log_bytes bigint NOT NULL"
     ),
     "nodes": "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, topology text NOT NULL",
     "leases": "name text PRIMARY KEY, node int NOT NULL, until_ms bigint NOT NULL",
@@ -52,12 +54,10 @@ _TABLES: Final = {
     "catalog": "key bytea PRIMARY KEY, ns bytea, state text NOT NULL, value bytea NOT NULL, epoch bigint NOT NULL",
     "fences": "place int NOT NULL, store int NOT NULL, version bigint NOT NULL, PRIMARY KEY (store, place)",
     "totals": (
-        "place int NOT NULL, store int NOT NULL, pos bigint NOT NULL, n bigint NOT NULL, bytes bigint NOT NULL, "
-        "PRIMARY KEY (store, place)"
+        "place int NOT NULL, store int NOT NULL, n bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (store, place)"
     ),
     "stores": (
-        "id int PRIMARY KEY, ident bytea NOT NULL, kind int NOT NULL, dropped bool NOT NULL, next_id bigint NOT NULL, "
-        "n bigint NOT NULL, bytes bigint NOT NULL"
+        "id int PRIMARY KEY, ident bytea NOT NULL, kind int NOT NULL, dropped bool NOT NULL, next_id bigint NOT NULL"
     ),
     "records": (
         "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, ts bigint NOT NULL, ttl int NOT NULL, "
@@ -72,12 +72,11 @@ _TABLES: Final = {
         "hash bytea NOT NULL DEFAULT '', tail bytea NOT NULL DEFAULT '', PRIMARY KEY (store, key, hash, place)"
     ),
     "oplog": (
-        "place int NOT NULL, store int NOT NULL, pos bigint NOT NULL, xid xid8 NOT NULL, dn int NOT NULL, "
-        "dbytes bigint NOT NULL, txn bigint, stmt int, lsid bytea, form bytea NOT NULL, PRIMARY KEY (pos, place)"
+        "place int NOT NULL, store int NOT NULL, pos bigint NOT NULL, xid xid8 NOT NULL, token bigint NOT NULL, "
+        "dbytes bigint NOT NULL, dn int NOT NULL, stmt int, txn bigint, lsid bytea, "
+        "form bytea NOT NULL, PRIMARY KEY (pos, place)"
     ),
 }
-# The counters of a store are in a row that most units of work replace: its page has room for that.
-_FILLED: Final = "fillfactor = 50"
 _VACUUMED_TABLES: Final = ("records", "entries", "unique_entries", "oplog")
 # Documents are not compressed: their bytes are compared, cut and sent as they are.
 _UNCOMPRESSED: Final = (("records", "doc"), ("oplog", "form"), ("entries", "tail"), ("unique_entries", "tail"))
@@ -91,7 +90,14 @@ _INDEXES: Final = (
     "CREATE INDEX records_ts ON {}.records (store, ts, rid) WHERE ttl = 0",
     "CREATE INDEX records_due ON {}.records (store, (ts + ttl), rid) WHERE ttl > 0",
     f"CREATE UNIQUE INDEX {RETRIES_INDEX} ON {{}}.oplog (lsid, txn, stmt, place) WHERE lsid IS NOT NULL",
-    "CREATE INDEX oplog_stores ON {}.oplog (store, pos)",
+)
+
+# Takes positions that follow each other, and returns the first of them: others take some at the same time.
+_TAKE_POSITIONS: Final = (
+    "CREATE FUNCTION {0}.take_positions(wanted int) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$"
+    " DECLARE first bigint := nextval('oplog_pos'); last bigint := first; following bigint;"
+    " BEGIN WHILE last < first + wanted - 1 LOOP following := nextval('oplog_pos');"
+    " IF following <> last + 1 THEN first := following; END IF; last := following; END LOOP; RETURN first; END $$"
 )
 
 _BEGIN: Final = Statement("schema_begin", "BEGIN ISOLATION LEVEL READ COMMITTED")
@@ -177,13 +183,19 @@ class Place:
             raise self._no_rights(name)
         meta = Statement("schema_format", f"SELECT * FROM {identifier(self._schema)}.meta")
         rows = self._connection.run_one(meta.with_()).rows()
-        if len(rows) != 1 or len(rows[0]) != 4 or not isinstance(rows[0][1], int):
+        if len(rows) != 1 or len(rows[0]) not in (4, 7) or not isinstance(rows[0][1], int):
             raise StoreFailure(REFUSED, f"{name} has a table meta that is not mongottl's; choose another schema")
         found = rows[0][1]
         if found > FORMAT:
             raise StoreFailure(
                 REFUSED,
                 f"{name} has format {found}, written by a newer mongottl; this one knows formats up to {FORMAT}",
+            )
+        if found < FORMAT:
+            raise StoreFailure(
+                REFUSED,
+                f"{name} has format {found}, written by an older mongottl; this one knows format {FORMAT} alone: dump"
+                " the data with that version, and restore it into another schema",
             )
         missing = sorted(_TABLES.keys() - set(self._tables))
         if missing:
@@ -237,8 +249,6 @@ def _creation(schema: str, is_there: bool) -> list[Call]:
     made: list[str] = [] if is_there else [f"CREATE SCHEMA {name}"]
     for table, columns in _TABLES.items():
         settings = f" WITH ({_VACUUMED})" if table in _VACUUMED_TABLES else ""
-        if table == "stores":
-            settings = f" WITH ({_FILLED})"
         made.append(f"CREATE TABLE {name}.{table} ({columns}){settings}")
     for table, column in _UNCOMPRESSED:
         made.append(f"ALTER TABLE {name}.{table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
@@ -246,12 +256,14 @@ def _creation(schema: str, is_there: bool) -> list[Call]:
         made.append(index.format(name))
     # Positions of the oplog: seconds in the high 32 bits, as cluster times are.
     made.append(f"CREATE SEQUENCE {name}.{_POSITIONS} AS bigint MINVALUE 1 NO CYCLE")
+    made.append(_TAKE_POSITIONS.format(name))
+    made.append(f"SELECT setval('{_POSITIONS}', 1)")  # which no unit gets
     comment = literal(f"Data of mongottl, format {FORMAT}. Not to be changed by others.")
     made.append(
         f"COMMENT ON SCHEMA {name} IS {comment}" if not is_there else f"COMMENT ON TABLE {name}.meta IS {comment}"
     )
     made.append(f"INSERT INTO {name}.clock VALUES (1, 0, NULL)")
-    made.append(f"INSERT INTO {name}.meta VALUES (1, {FORMAT}, 1, 0)")
+    made.append(f"INSERT INTO {name}.meta VALUES (1, {FORMAT}, 1, 0, 0, 0, 0)")
     return [Statement(f"schema_{number}", sql).with_() for number, sql in enumerate(made)]
 
 

@@ -80,6 +80,15 @@ class _Statements:
             f"{' RETURNING rid' if unique else ''}",
             (INT4, BYTEA, BYTEA, INT8, BYTEA),
         )
+        # Without a look at what is there: a key that another record has fails.
+        self.add = Statement(
+            f"add_{table}",
+            f"INSERT INTO {table} ({columns}) SELECT 0, $1, u.key, u.hash, u.rid, u.tail FROM {rows}",
+            self.insert.types,
+        )
+        self.add_one = Statement(
+            f"add_one_{table}", f"INSERT INTO {table} ({columns}) VALUES (0, $1, $2, $3, $4, $5)", self.insert_one.types
+        )
         self.remove = Statement(
             f"remove_{table}",
             # `OFFSET 0` has PostgreSQL look up each of them also where it knows nothing of the table yet. They are
@@ -192,8 +201,7 @@ class PostgresSortedData(SortedDataInterface):
         self._statements: Final = _STATEMENTS[unique]
 
     def insert(self, entries: list[KeyEntry]) -> None:
-        units = self._access.units
-        units.require_unit()
+        unit = self._access.require()
         if len(entries) == 1:
             self.insert_one(*entries[0])
             return
@@ -214,10 +222,10 @@ class PostgresSortedData(SortedDataInterface):
             int8_array([entry[1] for entry in wanted]),
             bytea_array([row[2] for row in rows]),
         )
-        if not self.unique:
-            units.write(self._statements.insert, *values)
+        if not (self.unique and unit.asks_for_keys):
+            unit.write(self._statements.add if self.unique else self._statements.insert, *values)
             return
-        inserted = units.ask(self._statements.insert, *values)
+        inserted = unit.ask(self._statements.insert, *values)
         if len(inserted) == len(wanted):
             return
         held = dict(self.find_exact([key for key, _ in wanted]))
@@ -234,11 +242,11 @@ class PostgresSortedData(SortedDataInterface):
         keys = [key for key, _ in entries]
         if max(map(len, keys)) >= HEAD_BYTES or len(set(keys if self.unique else entries)) < len(entries):
             return False
-        units = self._access.units
+        unit = self._access.require()
         values = (self._store, bytea_array(keys), int8_array([record_id for _, record_id in entries]))
-        if self.unique:
-            return units.attempt(self._statements.insert_short, *values)
-        units.write(self._statements.insert_short, *values)
+        if self.unique and unit.asks_for_keys:
+            return unit.attempt(self._statements.insert_short, *values)
+        unit.write(self._statements.insert_short, *values)
         return True
 
     def _refuse_from(self, entries: list[KeyEntry], position: int, existing: int) -> None:
@@ -251,24 +259,22 @@ class PostgresSortedData(SortedDataInterface):
         raise DuplicateKey(entries[position][0], existing, position)
 
     def insert_one(self, key: bytes, record_id: int) -> None:
-        units = self._access.units
-        units.require_unit()
+        unit = self._access.require()
         head, digest, tail = divided(key)
         values = (self._store, head, digest, int8(record_id), tail)
-        if not self.unique:
-            units.write(self._statements.insert_one, *values)
-        elif not units.ask(self._statements.insert_one, *values):
+        if not (self.unique and unit.asks_for_keys):
+            unit.write(self._statements.add_one if self.unique else self._statements.insert_one, *values)
+        elif not unit.ask(self._statements.insert_one, *values):
             existing = self.find_exact([key])[0][1]
             if existing != record_id:
                 raise DuplicateKey(key, existing, 0)
 
     def remove(self, entries: list[KeyEntry]) -> None:
-        self._access.units.require_unit()
         if len(entries) == 1:
             self.remove_one(*entries[0])
         elif entries:
             rows = [divided(key) for key, _ in entries]
-            self._access.units.write(
+            self._access.require().write(
                 self._statements.remove,
                 self._store,
                 bytea_array([row[0] for row in rows]),
@@ -278,7 +284,7 @@ class PostgresSortedData(SortedDataInterface):
 
     def remove_one(self, key: bytes, record_id: int) -> None:
         head, digest, _ = divided(key)
-        self._access.units.write(self._statements.remove_one, self._store, head, digest, int8(record_id))
+        self._access.require().write(self._statements.remove_one, self._store, head, digest, int8(record_id))
 
     def scan(
         self, key_range: KeyRange, after: KeyEntry | None, limit: int, max_bytes: int = NO_BYTE_LIMIT

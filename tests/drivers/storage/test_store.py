@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+import bson
 import pymongo
 import pytest
 from pymongo.errors import OperationFailure
@@ -161,8 +162,9 @@ def test_a_purge_passes_over_what_others_have_locked(store: str) -> None:
         carts.insert_one({"_id": "stays", "ttl": -1})
         place, _, schema = store.rpartition("schema=")
         with psycopg.connect(place.rstrip("?&")) as other:
-            some = f'SELECT 1 FROM "{schema}".records WHERE rid IN (500, 1500) FOR UPDATE'
-            assert len(other.execute(some).fetchall()) == 2
+            some = f'SELECT 1 FROM "{schema}".records WHERE doc = ANY (%s) FOR UPDATE'
+            locked = [bson.encode({"_id": 500}), bson.encode({"_id": "own-500", "ttl": 50})]
+            assert len(other.execute(some, [locked]).fetchall()) == 2
             assert client.admin.command("advanceClock", 100)["ttlDeleted"] == 1998
             assert carts.count_documents({}) == 1
             assert stored_expired(client) == 2

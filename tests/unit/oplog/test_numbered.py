@@ -9,13 +9,13 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
 from mongottl.document.types import Timestamp
 from mongottl.oplog.entry import OplogEntry
-from mongottl.oplog.log import Oplog
+from mongottl.oplog.numbered import NumberedOplog
 from mongottl.oplog.rows import OplogRows
 from mongottl.storage.opening import open_engine
 from tests.changes import entry_of, insert_entry, update_change
 
 
-def appended(oplog: Oplog, second: int, documents: list[bytes]) -> OplogEntry:
+def appended(oplog: NumberedOplog, second: int, documents: list[bytes]) -> OplogEntry:
     entry = insert_entry(second, documents)
     oplog.append(entry)
     return entry
@@ -23,7 +23,7 @@ def appended(oplog: Oplog, second: int, documents: list[bytes]) -> OplogEntry:
 
 @pytest.mark.parametrize("count", [2, 5, 30])
 def test_documents_of_dropped_entries_are_freed(count: int) -> None:
-    oplog = Oplog(100_000, 0)
+    oplog = NumberedOplog(100_000, 0)
     documents = [os.urandom(60_000) for _ in range(count)]
     held = [sys.getrefcount(document) for document in documents]
     for second, document in enumerate(documents, 1):
@@ -33,7 +33,7 @@ def test_documents_of_dropped_entries_are_freed(count: int) -> None:
 
 
 def test_an_entry_that_is_dropped_while_it_is_read_keeps_its_documents() -> None:
-    oplog = Oplog(100_000, 0)
+    oplog = NumberedOplog(100_000, 0)
     entry = appended(oplog, 1, [b"1" * 60_000])
     appended(oplog, 2, [b"2" * 60_000])
     assert oplog.first == 1
@@ -42,7 +42,7 @@ def test_an_entry_that_is_dropped_while_it_is_read_keeps_its_documents() -> None
 
 def test_a_stored_update_is_kept_in_memory_as_it_was_stored() -> None:
     engine = open_engine("memory:")
-    oplog = Oplog(1 << 20, 0, OplogRows(Catalog(engine), Timestamp(1, 1), 1 << 20, 0))
+    oplog = NumberedOplog(1 << 20, 0, OplogRows(Catalog(engine), Timestamp(1, 1), 1 << 20, 0))
     before, after = (encode({"_id": 1, "n": number, "x": "x" * 10_000}) for number in range(2))
     with engine.unit_of_work() as work:
         entry = oplog.put(entry_of(update_change(before, after)), work)

@@ -1,0 +1,375 @@
+"""The oplog in the table `oplog`: a row or more for each unit of work, its last statement.
+
+    INSERT INTO oplog … nextval('oplog_pos')      the position, taken while the unit has all its locks: so units that
+                                                  change the same rows have positions in the order of their commits
+    store, dn, dbytes                             by how many records and bytes the unit has changed a record store
+    token                                         which unit of which server it was, if its COMMIT gets no answer
+    lsid, txn, stmt                               the statements of a retryable write: nobody can execute them again
+
+Positions are cluster times: the sequence is raised to a new second by the first unit that sees it.
+
+The horizon. `L` is the sequence's value; who may still hold a position at or below it is a session of a server that had
+a transaction id when `L` had been read. When all these transactions have ended, nothing can appear at or below `L`:
+
+    1  SELECT last_value                          L
+    2  pg_stat_get_activity: backend_xid          in a later transaction than 1; of sessions that write units
+    3  as 2, later                                L is the horizon once none of those of 2 is there
+
+A unit has a transaction id before it takes its position (`pg_current_xact_id` in the same statement, below nextval).
+Sessions of open transactions have ids long before a position: they have another name until they commit.
+
+Counts. `totals` has the numbers and lengths of records up to the position `counted`; rows above add to that.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from mongottl.storage.interface import StorageError
+from mongottl.storage.log import ExecutedStatement, LogForm, StoreLog
+from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.pool import ConnectionPool
+from mongottl.storage.postgresql.schema import lock_number
+from mongottl.storage.postgresql.statements import (
+    BYTEA,
+    BYTEA_ARRAY,
+    INT4,
+    INT4_ARRAY,
+    INT8,
+    INT8_ARRAY,
+    SYNC,
+    TEXT,
+    Call,
+    Parameter,
+    Statement,
+    bytea_array,
+    int4,
+    int4_array,
+    int8,
+    int8_array,
+    text,
+)
+from mongottl.storage.waiting import Waiter
+
+# A unit has a transaction id before it takes a position.
+_UNIT: Final = "(SELECT pg_current_xact_id() AS xid, epoch FROM meta OFFSET 0) AS m"
+_APPEND: Final = Statement(
+    "append",
+    "INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, lsid, txn, stmt, form)"
+    f" SELECT 0, nextval('oplog_pos') / (m.epoch = $1)::int, m.xid, $2, $3, $4, $5, $6, $7, $8, $9 FROM {_UNIT}"
+    " RETURNING pos",
+    (INT8, INT8, INT4, INT4, INT8, BYTEA, INT8, INT4, BYTEA),
+)
+_APPEND_MANY: Final = Statement(
+    "append_many",
+    "WITH done AS (INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, lsid, txn, stmt, form)"
+    " SELECT 0, m.first + u.place - 1, m.xid, $2, u.store, u.dn, u.dbytes, u.lsid, u.txn, u.stmt, u.form"
+    f" FROM (SELECT m.xid, take_positions($3) / (m.epoch = $1)::int AS first FROM {_UNIT} OFFSET 0) AS m"
+    " CROSS JOIN unnest($4, $5, $6, $7, $8, $9, $10)"
+    " WITH ORDINALITY AS u (store, dn, dbytes, lsid, txn, stmt, form, place) RETURNING pos) SELECT max(pos) FROM done",
+    (INT8, INT8, INT4, INT4_ARRAY, INT4_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
+)
+_RAISE_LOCK: Final = Statement("raise_lock", "SELECT pg_advisory_xact_lock($1)", (INT8,))
+# A near value is passed by far: others may take positions meanwhile, and the sequence must not go back.
+_RAISE: Final = Statement(
+    "raise_position",
+    "SELECT CASE WHEN last_value < $1 THEN setval('oplog_pos',"
+    " CASE WHEN $1 - last_value < 4096 THEN $1 + 4096 ELSE $1 END) ELSE last_value END FROM oplog_pos",
+    (INT8,),
+)
+_LAST_VALUE: Final = Statement("last_position", "SELECT last_value FROM oplog_pos")
+_RUNNING: Final = Statement(
+    "running_units",
+    "SELECT backend_xid::text::int8 FROM pg_stat_get_activity(NULL)"
+    " WHERE backend_xid IS NOT NULL AND starts_with(application_name, $1)",
+    (TEXT,),
+)
+_ORPHANS: Final = Statement(
+    "end_orphans",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND pid <> ALL ($2)"
+    " AND pid <> pg_backend_pid()",
+    (TEXT, INT4_ARRAY),
+)
+_FIND_TOKEN: Final = Statement("find_token", "SELECT pos FROM oplog WHERE pos > $1 AND token = $2", (INT8, INT8))
+_FACTS: Final = Statement("log_facts", "SELECT floor, counted FROM meta")
+
+
+def _read(forward: bool) -> Statement:
+    order = "ASC" if forward else "DESC"
+    return Statement(
+        f"read_log_{int(forward)}",
+        "SELECT pos, form FROM (SELECT pos, form, coalesce(sum(octet_length(form)) OVER"
+        f" (ORDER BY pos {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size"
+        " FROM (SELECT pos, form FROM oplog WHERE pos >= $1 AND pos <= $2 AND form <> ''"
+        f" ORDER BY pos {order} LIMIT $3) AS first) AS found WHERE size < $4 ORDER BY pos {order}",
+        (INT8, INT8, INT8, INT8),
+    )
+
+
+_READ: Final = {forward: _read(forward) for forward in (False, True)}
+# By how much the rows of a part of the log have changed each store.
+_CHANGED: Final = (
+    "SELECT store, sum(dn)::int8 AS n, sum(dbytes)::int8 AS bytes FROM oplog"
+    " WHERE pos > {0} AND pos <= {1} AND store <> 0 GROUP BY store"
+)
+_COUNTS: Final = Statement(
+    "counts",
+    "SELECT store, sum(n)::int8, sum(bytes)::int8 FROM (SELECT store, n, bytes FROM totals UNION ALL"
+    f" SELECT store, n, bytes FROM ({_CHANGED.format('(SELECT counted FROM meta)', '9223372036854775807')}) AS c)"
+    " AS counts GROUP BY store",
+)
+_COUNT_UP: Final = Statement(
+    "count_up",
+    "WITH m AS MATERIALIZED (SELECT counted FROM meta WHERE counted < $1 FOR UPDATE),"
+    f" d AS MATERIALIZED ({_CHANGED.format('(SELECT counted FROM m)', '$1')}),"
+    " t AS (INSERT INTO totals (place, store, n, bytes) SELECT 0, store, n, bytes FROM d"
+    " ON CONFLICT (store, place) DO UPDATE SET n = totals.n + excluded.n, bytes = totals.bytes + excluded.bytes),"
+    " l AS MATERIALIZED (SELECT count(*) FILTER (WHERE form <> '') AS n, coalesce(sum(octet_length(form)), 0) AS bytes"
+    " FROM oplog WHERE pos > (SELECT counted FROM m) AND pos <= $1)"
+    " UPDATE meta SET counted = $1, log_n = log_n + l.n, log_bytes = log_bytes + l.bytes FROM m, l",
+    (INT8,),
+)
+# The rows of a unit are dropped together: if the last one is of the same unit as the next, all of that unit are kept.
+_TRIM: Final = Statement(
+    "trim_log",
+    "WITH old AS MATERIALIZED (SELECT pos, token FROM oplog WHERE pos <= $1 ORDER BY pos LIMIT $2),"
+    " following AS MATERIALIZED (SELECT token FROM oplog WHERE pos > (SELECT max(pos) FROM old) ORDER BY pos LIMIT 1),"
+    " gone AS MATERIALIZED (DELETE FROM oplog WHERE pos = ANY (ARRAY("
+    "SELECT pos FROM old WHERE token <> coalesce((SELECT token FROM following), -1)))"
+    " RETURNING pos, octet_length(form) AS size),"
+    " g AS MATERIALIZED (SELECT count(*) AS rows, count(*) FILTER (WHERE size > 0) AS n,"
+    " coalesce(sum(size), 0)::int8 AS bytes, max(pos) AS last FROM gone),"
+    " m AS (UPDATE meta SET floor = greatest(floor, g.last), log_n = log_n - g.n, log_bytes = log_bytes - g.bytes"
+    " FROM g WHERE g.rows > 0)"
+    " SELECT rows, n, bytes, coalesce(last, 0) FROM g",
+    (INT8, INT8),
+)
+_SIZE: Final = Statement(
+    "log_size",
+    "SELECT m.log_n + l.n, (m.log_bytes + l.bytes)::int8, coalesce((SELECT pos FROM oplog ORDER BY pos LIMIT 1), 0)"
+    " FROM meta AS m, LATERAL (SELECT count(*) FILTER (WHERE form <> '') AS n,"
+    " coalesce(sum(octet_length(form)), 0) AS bytes FROM oplog WHERE pos > m.counted) AS l",
+)
+_STATEMENTS: Final = Statement(
+    "log_statements",
+    "SELECT pos, form FROM oplog WHERE pos >= $1 AND lsid IS NOT NULL ORDER BY pos LIMIT $2",
+    (INT8, INT8),
+)
+
+# How often it is tried to find out whether a unit was committed, in seconds.
+_RESOLVE_EVERY_S: Final = 0.1
+_RESOLVE_S: Final = 60.0
+
+
+_NO_FORM: Final = LogForm(b"", 0)
+_NO_STATEMENT: Final = ExecutedStatement(b"", 0, 0)
+
+
+@final
+class Counters:
+    """Of a record store: its number, how many records it has and their bytes, as committed."""
+
+    def __init__(self, store: int, count: int, size: int) -> None:
+        self.store: Final = store
+        self.count = count
+        self.size = size
+
+
+@final
+class PostgresLog(StoreLog):
+    """pool: of the sessions that write units. session: their name; units_of: how the names of those of all servers with
+    this schema begin. error_of: the contract's error for a failure."""
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        waiter: Waiter,
+        session: str,
+        units_of: str,
+        error_of: Callable[[StoreFailure], StorageError],
+    ) -> None:
+        self._pool: Final = pool
+        self._waiter: Final = waiter
+        self._session: Final = session
+        self._units_of: Final = units_of
+        self._error_of: Final = error_of
+        self._raise_lock: Final = int8(lock_number("mongottl oplog_pos"))
+        self.epoch = 0
+        self.floor = 0
+        self.horizon = 0
+        self.position = 0
+        self.size_bytes = 0
+        self.count = 0
+        self.first_position = 0
+        # The sequence has reached this value.
+        self._raised = 0
+        self._counted = 0
+        # A value of the sequence that becomes the horizon when the units that ran then have ended.
+        self._next_horizon = 0
+        self._running: set[int] = set()
+        # How often was asked for that, and which of the questions was answered last.
+        self._asked = 0
+        self._answered = 0
+
+    def load(self, epoch: int) -> dict[int, tuple[int, int]]:
+        """Called when the database was opened: the number and the bytes of the records of each store. StoreFailure."""
+        self.epoch = epoch
+        facts, counts, last, size = self._pool.read([(_FACTS, ()), (_COUNTS, ()), (_LAST_VALUE, ()), (_SIZE, ())])
+        [(self.floor, self._counted)] = facts.rows()
+        self.position = self._raised = last.value()
+        self.horizon = self._counted
+        [(self.count, self.size_bytes, self.first_position)] = size.rows()
+        self.refresh()
+        return {store: (count, size) for store, count, size in counts.rows()}
+
+    # Writing
+
+    def append_calls(self, number: int, forms: list[LogForm], changed: dict[Counters, list[int]]) -> list[Call]:
+        """The last statements of a unit, the last of which returns its position. number: of the unit."""
+        calls: list[Call] = []
+        not_before = max([form.not_before for form in forms], default=0)
+        if not_before > self._raised:
+            # Known to have been reached only if this unit commits; another one would raise it to the same.
+            calls = [(_RAISE_LOCK, (self._raise_lock,)), (_RAISE, (int8(not_before),))]
+        changes = [(counters.store, delta[0], delta[1]) for counters, delta in changed.items() if any(delta)]
+        count = max(len(forms), len(changes), 1)
+        if count > 1:
+            calls.append((_APPEND_MANY, self._rows(number, count, forms, changes)))
+            return calls
+        store, records, size = changes[0] if changes else (0, 0, 0)
+        form = forms[0] if forms else _NO_FORM
+        executed = form.executed
+        calls.append(
+            (
+                _APPEND,
+                (
+                    int8(self.epoch),
+                    int8(self._token(number)),
+                    int4(store),
+                    int4(records),
+                    int8(size),
+                    None if executed is None else executed.lsid,
+                    None if executed is None else int8(executed.txn_number),
+                    None if executed is None else int4(executed.statement),
+                    form.form,
+                ),
+            )
+        )
+        return calls
+
+    def _rows(
+        self, number: int, count: int, forms: list[LogForm], changes: list[tuple[int, int, int]]
+    ) -> tuple[Parameter, ...]:
+        """The parameters of several rows. The last form is in the last one, whose position is that of the unit."""
+        changes = changes + [(0, 0, 0)] * (count - len(changes))
+        forms = [_NO_FORM] * (count - len(forms)) + forms
+        executed = [form.executed or _NO_STATEMENT for form in forms]
+        return (
+            int8(self.epoch),
+            int8(self._token(number)),
+            int4(count),
+            int4_array([change[0] for change in changes]),
+            int4_array([change[1] for change in changes]),
+            int8_array([change[2] for change in changes]),
+            bytea_array([one.lsid or None for one in executed]),
+            int8_array([one.txn_number for one in executed]),
+            int4_array([one.statement for one in executed]),
+            bytea_array([form.form for form in forms]),
+        )
+
+    def _token(self, number: int) -> int:
+        return (self.epoch << 32) + number
+
+    def note_commit(self, position: int, forms: list[LogForm]) -> None:
+        """Called after each commit of this server."""
+        if position > self.position:
+            self.position = position
+        if position > self._raised:
+            self._raised = position
+        for form in forms:
+            self.size_bytes += len(form.form)
+            self.count += 1
+        if forms:
+            self.first_position = self.first_position or position
+
+    def find_commit(self, number: int, after: int) -> int:
+        """The position of a unit of this server for whose commit there was no answer; 0 if it was not committed.
+
+        after: a position before it. Its session, which may still commit, is ended first. StoreFailure.
+        """
+        waiter = self._waiter
+        until_s = waiter.monotonic_s() + _RESOLVE_S
+        while True:
+            live = int4_array(self._pool.backend_ids())
+            orphans = self._pool.read([(_ORPHANS, (text(self._session), live))], until_s)[0]
+            if not orphans.changed:
+                break
+            waiter.sleep(_RESOLVE_EVERY_S)
+        rows = self._pool.read([(_FIND_TOKEN, (int8(after), int8(self._token(number))))], until_s)[0].rows()
+        return int(rows[0][0]) if rows else 0
+
+    # Reading
+
+    def refresh(self) -> None:
+        running = (_RUNNING, (text(self._units_of),))
+        self._asked += 1
+        number = self._asked
+        awaits = bool(self._running)
+        calls: list[Call] = [running, SYNC] if awaits else []
+        try:
+            answers = self._pool.read([*calls, (_LAST_VALUE, ()), SYNC, running])
+        except StoreFailure as failure:
+            raise self._error_of(failure) from failure
+        last: int = answers[-2].value()
+        if last > self.position:
+            self.position = last
+        if number <= self._answered:
+            return  # who has asked later was faster: for its units this answer is too old
+        self._answered = number
+        if awaits and self._running:
+            self._running &= {xid for (xid,) in answers[0].rows()}
+            if not self._running:
+                self.horizon = self._next_horizon
+        if not self._running and last > self.horizon:
+            self._next_horizon = last
+            self._running = {xid for (xid,) in answers[-1].rows()}
+            if not self._running:
+                self.horizon = last
+
+    def read(self, begin: int, end: int, limit: int, max_bytes: int, forward: bool = True) -> list[tuple[int, bytes]]:
+        try:
+            values = (int8(begin), int8(end), int8(limit), int8(max_bytes))
+            return self._pool.read([(_READ[forward], values)])[0].rows()
+        except StoreFailure as failure:
+            raise self._error_of(failure) from failure
+
+    def read_statements(self, begin: int, limit: int) -> list[tuple[int, bytes]]:
+        try:
+            return self._pool.read([(_STATEMENTS, (int8(begin), int8(limit)))])[0].rows()
+        except StoreFailure as failure:
+            raise self._error_of(failure) from failure
+
+    # Keeping it short
+
+    def count_up(self) -> None:
+        """Adds what the rows up to the horizon say of counts to the totals."""
+        horizon = self.horizon
+        if horizon > self._counted:
+            try:
+                self._pool.write([(_COUNT_UP, (int8(horizon),))])
+            except StoreFailure as failure:
+                raise self._error_of(failure) from failure
+            self._counted = max(self._counted, horizon)
+
+    def trim(self, through: int, limit: int) -> int:
+        self.count_up()
+        try:
+            values = (int8(min(through, self.horizon, self._counted)), int8(limit))
+            [(rows, count, size, last)] = self._pool.write([(_TRIM, values)])[0].rows()
+        except StoreFailure as failure:
+            raise self._error_of(failure) from failure
+        self.size_bytes -= size
+        self.count -= count
+        if last > self.floor:
+            self.floor = last
+            self.first_position = last + 1
+        return int(rows)
