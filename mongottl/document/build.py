@@ -68,6 +68,8 @@ EMPTY_DOCUMENT: Final = b"\x05\x00\x00\x00\x00"
 # More than the memory limit of any operator (100 MiB each), and more than mongod's 64 MB of buffer.
 MAX_BUILT_BYTES: Final = 128 << 20
 _LENGTH_PLACEHOLDER: Final = b"\x00\x00\x00\x00"
+# An array of this length is kept in memory once.
+_LONG_BYTES: Final = 64 * 1024
 _INDEX_NAMES: Final = [str(i).encode("ascii") for i in range(1024)]
 
 
@@ -280,7 +282,10 @@ class ArrayBuilder:
         """The array. The builder must not be used afterwards."""
         self._writer.append(0)
         _set_length(self._writer, 0)
-        return RawArray(self._writer.getvalue())
+        data = self._writer.getvalue()
+        if len(data) >= _LONG_BYTES:
+            self._writer = BytesWriter()  # who keeps the builder keeps no copy of a batch of 16 MB
+        return RawArray(data)
 
 
 class DocumentBuilder:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from mongottl.server.last_errors import LastErrors
 
 _OK: Final = 1.0
+# Of such a reply no part is kept in memory longer than it is needed.
+_LONG_BYTES: Final = 64 * 1024
 
 
 class Replies:
@@ -68,7 +70,10 @@ class Replies:
                 holder = reply.get("cursor", reply)
                 assert isinstance(holder, dict)
                 holder["atClusterTime"] = op.reading.snapshot_time
-            reply = encode(self._dialect.with_reply_type(spec.name, reply))
+            parts = reply
+            reply = encode(self._dialect.with_reply_type(spec.name, parts))
+            if len(reply) >= _LONG_BYTES:
+                parts.clear()  # callers hold it, and so a batch of 16 MB, while two copies are made
         if op.session.in_transaction and self._service.config.is_sharded:
             # A mongos names the shard that knows the outcome; drivers send the document back as it is.
             token = encode({"recoveryShardId": self._service.config.replica_set})

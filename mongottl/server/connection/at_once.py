@@ -170,7 +170,7 @@ class Answerer:
             sent = 0
         self._metrics.bytes_out += sent
         if sent < len(reply):
-            self._exchange.move(SEND, Sending(reply[sent:]))
+            self._exchange.move(SEND, Sending(reply, sent))
             return False
         channel.end_exchange(SENT)
         return True

@@ -167,11 +167,12 @@ class Streaming(State):
 
 @final
 class Sending(State):
-    """The only reply, or the last of several, is being sent. rest: what the socket has not taken."""
+    """The only reply, or the last of several, is being sent. sent: how many bytes of it the socket has taken."""
 
-    def __init__(self, rest: bytes) -> None:
+    def __init__(self, data: bytes, sent: int = 0) -> None:
         super().__init__(11)
-        self.rest = rest
+        self.data = data
+        self.sent = sent
 
 
 @final

@@ -70,11 +70,10 @@ async def _send_last(channel: Channel, data: bytes) -> None:
     channel.end_exchange(SENT)
 
 
-async def send(channel: Channel, data: bytes) -> None:
-    """Sends bytes, and waits until the transport has taken all of them."""
-    channel.shell.service.metrics.bytes_out += len(data)
+async def send(channel: Channel, data: bytes, sent: int = 0) -> None:
+    """Sends bytes, and waits until the transport has taken all of them. sent: how many it has taken before."""
+    channel.shell.service.metrics.bytes_out += len(data) - sent
     transport = channel.transport
-    sent = 0
     view = memoryview(data)
     while True:
         try:

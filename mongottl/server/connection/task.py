@@ -180,7 +180,7 @@ class Connection:
         elif isinstance(state, Answered):
             await send_reply(channel, state)
         elif isinstance(state, Sending):
-            await send(channel, state.rest)
+            await send(channel, state.data, state.sent)
             channel.end_exchange(SENT)
         elif isinstance(state, Held):
             await channel.shell.durability.wait_until_writers_may_go()
