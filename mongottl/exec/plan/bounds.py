@@ -32,6 +32,8 @@ from mongottl.document.compare import (
     BRACKET_STRING,
     bracket_of,
 )
+from mongottl.document.freeing import LONG, LongList
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import bracket_range, encode_value, successor
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
@@ -191,7 +193,9 @@ def bounds_of(
         if len(intervals) == 1 and bounds.single_points == i:
             bounds.single_points += 1
     if bounds.points:
-        bounds.ranges = [keys_with_prefix(prefix) for prefix in prefixes]
+        bounds.ranges = [] if len(prefixes) < LONG else LongList()
+        for prefix in prefixes:
+            bounds.ranges.append(keys_with_prefix(prefix))
         _add_trailing(bounds, filter, chosen)
     elif descriptor.sparse and complete:
         return None
@@ -325,10 +329,17 @@ def component_range(interval: Interval, descending: bool) -> ComponentRange:
 
 
 def _ranges(prefixes: list[bytes], intervals: list[Interval], descending: bool) -> list[KeyRange]:
-    parts = [component_range(interval, descending) for interval in intervals]
+    parts: list[ComponentRange] = [] if len(intervals) < LONG else LongList()
+    for interval in intervals:
+        parts.append(component_range(interval, descending))
     if descending:
         parts.reverse()
-    return [KeyRange(prefix + low, prefix + high) for prefix in prefixes for low, high in parts]
+    ranges: list[KeyRange] = [] if len(prefixes) * len(parts) < LONG else LongList()
+    for prefix in prefixes:
+        for low, high in parts:
+            give_way()
+            ranges.append(KeyRange(prefix + low, prefix + high))
+    return ranges
 
 
 def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -> list[bytes]:

@@ -447,36 +447,44 @@ class PointLookup(IndexStage):
 
     def __init__(self, params: IndexScanParams, id_plan: int) -> None:
         super().__init__(params)
-        keys = [key_range.low for key_range in params.bounds.ranges]
-        if not params.forward:
-            keys.reverse()
-        self._keys = keys
+        # Each has one key. There may be a million of them, so the keys are not taken from them before they are read.
+        self._points = params.bounds.ranges
         self._key_index = 0
         self._id_plan = id_plan
 
+    def _keys(self, start: int, count: int) -> list[bytes]:
+        """At most `count` keys from this place on, in the order in which they are read."""
+        points = self._points
+        if self._forward:
+            return [key_range.low for key_range in points[start : start + count]]
+        end = max(0, len(points) - start)
+        return [key_range.low for key_range in reversed(points[max(0, end - count) : end])]
+
     def _position(self) -> tuple[bytes, int]:
-        if self._key_index < len(self._keys):
-            return self._keys[self._key_index], 0 if self._forward else MAX_RECORD_ID
-        return self._keys[-1], MAX_RECORD_ID if self._forward else 0
+        last = len(self._points) - 1
+        if self._key_index <= last:
+            return self._keys(self._key_index, 1)[0], 0 if self._forward else MAX_RECORD_ID
+        return self._keys(last, 1)[0], MAX_RECORD_ID if self._forward else 0
 
     def read(self, op: OperationContext) -> list[Record] | None:
         start = self._key_index
-        keys = self._keys
-        if start >= len(keys):
+        count = len(self._points)
+        if start >= count:
             return None
         store = op.recovery_unit.records(self._collection)
         data = op.recovery_unit.index(self._index)
         records: list[Record]
-        if len(keys) == 1:
+        if count == 1:
             self._key_index = 1
-            record = data.fetch_exact(store, keys[0])
+            key = self._points[0].low
+            record = data.fetch_exact(store, key)
             if record is None:
                 return []
             records = [record]
             self._seeks += 1
-            entries = [(keys[0], record[0])]
+            entries = [(key, record[0])]
         else:
-            part = keys[start : start + self._size]
+            part = self._keys(start, self._size)
             with Undivided():  # the records still have these keys
                 if self._collection.generation != self._generation:
                     return []

@@ -6,6 +6,7 @@ import pytest
 
 from mongottl.document.build import encode
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.stages.index_scan import PointLookup
 from mongottl.exec.stages.stage import BATCH, PlanStage, SortStage
 from mongottl.exec.unit.recovery_unit import uuid_text
 from mongottl.exec.write.writes import delete_batch
@@ -303,3 +304,14 @@ def test_closed_stages_end(bench: Bench) -> None:
     stage.close()
     stage.close()
     assert stage.next_batch(bench.op) is None
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_many_ids_are_read_in_order_in_parts(direction: int) -> None:
+    """Some are given twice, some are missing, and the parts do not divide their number."""
+    bench = Bench()
+    bench.insert([{"_id": number} for number in range(0, 3000, 2)])
+    wanted = [*range(2500, 0, -1), *range(100)]
+    plan = bench.plan({"_id": {"$in": wanted}}, [("_id", direction)])
+    assert bench.find({"_id": {"$in": wanted}}, [("_id", direction)]) == [*range(0, 2501, 2)][::direction]
+    assert isinstance(plan.open(), PointLookup)
