@@ -111,6 +111,8 @@ def _write_string(writer: BytesWriter, text: str) -> None:
 
 def write_element(writer: BytesWriter, name: bytes, value: Value) -> None:
     """Writes one element. MISSING writes nothing. TypeError if the value has no BSON type."""
+    # Whether it is a plain int, as most numbers are: no Int64, which takes longer to find out.
+    is_plain_int: bool = type(value) is int
     if isinstance(value, str):
         _write_name(writer, STRING, name)
         _write_string(writer, value)
@@ -118,7 +120,7 @@ def write_element(writer: BytesWriter, name: bytes, value: Value) -> None:
         _write_name(writer, BOOL, name)
         writer.append(1 if value else 0)
     elif isinstance(value, int):
-        if INT_MIN <= value <= INT_MAX and not isinstance(value, Int64):
+        if INT_MIN <= value <= INT_MAX and (is_plain_int or not isinstance(value, Int64)):
             _write_name(writer, INT32, name)
             write_i32_le(writer, i32(value))
         else:

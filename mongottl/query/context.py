@@ -55,7 +55,8 @@ class ParseContext:
         self.now_ms = now_ms
         self.let: dict[str, Value] = {} if let is None else let
         self.namespace = namespace
-        self.metadata = MetadataUse()
+        # Made when it is first asked for: updates by `_id` have none.
+        self._metadata: MetadataUse | None = None
         self.runtime_constants = runtime_constants
         self.collation = collation
         self.timestamps: TimestampClock = TimestampClock() if timestamps is None else timestamps
@@ -66,6 +67,17 @@ class ParseContext:
         self.folding_fails = True
         self.folding_error: CommandError | None = None
         self.open_scripts: Callable[[str], Scripts] = _no_scripts
+
+    @property
+    def metadata(self) -> MetadataUse:
+        metadata = self._metadata
+        if metadata is None:
+            metadata = self._metadata = MetadataUse()
+        return metadata
+
+    @metadata.setter
+    def metadata(self, metadata: MetadataUse) -> None:
+        self._metadata = metadata
 
     def inheriting(self, outer: "ParseContext") -> "ParseContext":
         """This context, with the scripts and the version of MongoDB of the one around it."""

@@ -58,10 +58,11 @@ def _delete_needs(op: OperationContext, request: DeleteRequest) -> list[Need]:
 
 def _deletes_one_record(op: OperationContext, request: DeleteRequest) -> bool:
     """Whether a delete is expected to take the express path, and so to need no stack."""
-    if not is_prompt_write(op, request.statements):
+    statements = request.statements
+    if not is_prompt_write(op, statements):
         return False
-    type_code, at = find_field_at(request.statements[0], 0, b"limit")
-    return type_code == INT32 and request.statements[0][at] == 1
+    type_code, at = find_field_at(statements[0], 0, b"limit")
+    return type_code == INT32 and statements[0][at] == 1
 
 
 @command(
@@ -81,8 +82,9 @@ def _deletes_one_record(op: OperationContext, request: DeleteRequest) -> bool:
 )
 def delete(op: OperationContext, request: DeleteRequest) -> Reply:
     """The reply's `n` counts deleted documents."""
-    check_batch(op, len(request.statements))
-    write = number_statements(op, "delete", len(request.statements), request.statement_id, request.statement_ids)
+    count = len(request.statements)
+    check_batch(op, count)
+    write = number_statements(op, "delete", count, request.statement_id, request.statement_ids)
     statements = op.compute(lambda: _parsed(request)) if op.is_long else _parsed(request)
     return _delete(op, request, statements, write)
 

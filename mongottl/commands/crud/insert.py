@@ -86,7 +86,6 @@ def _insert_one(
 ) -> dict[str, Value] | None:
     """The reply to the insert of a single document; None if it must wait for a transaction, or find its collection
     again, as `_insert_many` does."""
-    errors = WriteErrors(op)
     if write is not None:
         write.begin_inserts(0)
     try:
@@ -104,6 +103,7 @@ def _insert_one(
             return None
         if ends_command(op, error):
             raise
+        errors = WriteErrors(op)
         errors.add(0, error)
         op.count_statements("insert")
         return errors.add_to({"n": 0})

@@ -63,10 +63,11 @@ def _update_needs(op: OperationContext, request: UpdateRequest) -> list[Need]:
 
 def _updates_one_record(op: OperationContext, request: UpdateRequest) -> bool:
     """Whether an update is expected to take the express path, and so to need no stack."""
-    if not is_prompt_write(op, request.statements):
+    statements = request.statements
+    if not is_prompt_write(op, statements):
         return False
-    type_code, at = find_field_at(request.statements[0], 0, b"upsert")
-    return type_code == 0 or request.statements[0][at] == 0
+    type_code, at = find_field_at(statements[0], 0, b"upsert")
+    return type_code == 0 or statements[0][at] == 0
 
 
 @command(
