@@ -106,7 +106,7 @@ class OwnCluster:
         with psycopg.connect(self.store, autocommit=True) as connection:
             found = connection.execute(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                " WHERE application_name = 'mongottl' AND pid <> pg_backend_pid() AND random() < %s",
+                " WHERE starts_with(application_name, 'mongottl') AND pid <> pg_backend_pid() AND random() < %s",
                 [share],
             ).fetchone()
             assert found is not None

@@ -219,9 +219,6 @@ class ForwardingEngine(StorageEngine):
     def isolation(self) -> Isolation:
         return self.inner.isolation
 
-    def hold_still(self) -> None:
-        self.inner.hold_still()
-
     def undivided_guard(self) -> UndividedGuard | None:
         return self.inner.undivided_guard()
 

@@ -610,6 +610,7 @@ class SortedDataInterface(ABC):
             after = entries[-1]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OpenSnapshot(ABC):
     """The data as of one moment, until it is closed. too_old: whether the engine has given it up."""
 
@@ -674,6 +675,7 @@ class KeptWrites(ABC):
         raise NotImplementedError
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class OpenTransaction(ClaimOwner):
     """A transaction of several statements: it reads what was committed when it began, and what it has written itself.
 
@@ -692,7 +694,10 @@ class OpenTransaction(ClaimOwner):
     TransactionTooLarge.
 
     too_old: whether the engine has given up its snapshot. has_written: whether anything would be committed.
+    keeps_writes: whether the engine gets them with the final unit alone, from `kept_writes`.
     """
+
+    keeps_writes: bool = True
 
     @property
     @abstractmethod
@@ -731,12 +736,17 @@ class OpenTransaction(ClaimOwner):
         raise NotImplementedError
 
     @abstractmethod
-    def final_unit(self, engine: "StorageEngine") -> WriteUnitOfWork:
+    def final_unit(self, engine: "StorageEngine", alone: bool) -> WriteUnitOfWork:
         """The unit of work that commits the transaction, with whatever else is written in it. An engine may wait here.
 
-        engine: that of the stores, which may be one that wraps this one.
+        engine: that of the stores, which may be one that wraps this one. alone: whether it changes in memory what
+        others read.
         """
         raise NotImplementedError
+
+    def unit_beside(self, engine: "StorageEngine") -> WriteUnitOfWork:
+        """A unit of work within a statement, which is committed whether or not the transaction is."""
+        return engine.unit_of_work()
 
     @abstractmethod
     def kept_writes(self, store: RecordStore) -> KeptWrites | None:
@@ -753,6 +763,14 @@ class OpenTransaction(ClaimOwner):
         """Ends the transaction, of which nothing remains unless it was committed. May be called again; every other use
         is refused from then on. Does not wait."""
         raise NotImplementedError
+
+    def after_end(self, action: Callable[[], None]) -> None:
+        """Calls `action`, after `release`, as soon as others can write what it had: by default at once."""
+        action()
+
+    def await_end(self) -> None:
+        """Waits, after `release`, until others can write what it had; some seconds at most."""
+        return
 
 
 class WatchedWrites(ABC):
@@ -775,6 +793,7 @@ class WatchedWrites(ABC):
         raise NotImplementedError
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Isolation(ABC):
     """Snapshots and transactions of one engine.
 
@@ -800,13 +819,15 @@ class Isolation(ABC):
         """For the writes of one plain unit of work."""
         raise RuntimeError("plain writes are not watched")
 
-    def is_claimed(self, ident: str, record_id: int) -> bool:
-        """Whether an open transaction is known to have written this record of a record store."""
-        return False
-
+    @abstractmethod
     def count_claimed(self, ident: str) -> int:
-        """How many records of a record store open transactions are known to have written."""
-        return 0
+        """How many records of a record store open transactions have written, at most."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def unclaimed(self, store: RecordStore, records: list[Record]) -> list[Record]:
+        """Those of some records of the engine that no open transaction has written, in their order. It may wait."""
+        raise NotImplementedError
 
 
 class SavedState:
@@ -871,11 +892,6 @@ class StorageEngine(ABC):
 
     def ping(self) -> None:
         """Asks what keeps the data for an answer; by default that needs none. StoreUnreachable after a second."""
-        return
-
-    def hold_still(self) -> None:
-        """Called by an operation before it reads what must not change until it lets others run: an engine that
-        suspends has nobody else commit meanwhile. It may wait here. By default nobody else runs."""
         return
 
     def undivided_guard(self) -> UndividedGuard | None:

@@ -15,7 +15,7 @@ MOST_ABSTRACT = {
     "StorageEngine": 16,
     "WriteUnitOfWork": 5,
     # Which no engine without an isolation of its own implements.
-    "Isolation": 2,
+    "Isolation": 4,
     "OpenSnapshot": 4,
     "OpenTransaction": 10,
     "KeptWrites": 5,

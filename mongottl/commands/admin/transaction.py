@@ -72,4 +72,5 @@ def abort_transaction(op: OperationContext, request: AbortTransactionRequest) ->
     transaction = _transaction(op, "abortTransaction")
     if transaction.in_progress:
         abort(op.service, transaction)
+        transaction.data.await_end()
     return {}

@@ -36,9 +36,9 @@ def enter(op: OperationContext, at: Timestamp | None) -> None:
                 ErrorCode.InvalidOptions,
                 "readConcern atClusterTime value must not be greater than the current clusterTime",
             )
-        kept = service.snapshots.keep(
-            written if at is None else at, service.isolation.open_snapshot(), service.catalog.version
-        )
+        version = service.catalog.version  # not that of a time after the snapshot
+        snapshot = service.isolation.open_snapshot()
+        kept = service.snapshots.keep(written if at is None else at, snapshot, version)
     use(op, kept, kept.at)
 
 
@@ -71,11 +71,9 @@ class SnapshotRecoveryUnit(RecoveryUnit):
         self._snapshot: Final = kept.snapshot
 
     def records(self, collection: Collection) -> RecordStore:
-        self._service.engine.hold_still()
         return self._snapshot.records_at(collection.store)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
-        self._service.engine.hold_still()
         return self._snapshot.entries_at(entry.sorted_data)
 
     def write(self, collection: Collection) -> WriteUnit:

@@ -27,7 +27,13 @@ from mongottl.exec.sessions.transactions import ABORTED, Transaction
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
-from mongottl.storage.interface import EngineUnavailable, RecordStore, SortedDataInterface, WriteConflict
+from mongottl.storage.interface import (
+    EngineUnavailable,
+    RecordStore,
+    SnapshotConflict,
+    SortedDataInterface,
+    WriteConflict,
+)
 from mongottl.ttl.policy import NO_TTL
 
 
@@ -97,16 +103,21 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     """Frees what an ended transaction holds: cursors, claims, snapshot. What waits for it goes on."""
     service.cursors.close_where_transaction(transaction)
     transaction.data.release()
-    for collection in transaction.collections.values():
-        if not collection.dropped and (collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes):
-            # The reaper has passed over what the transaction had written.
-            service.expiry.wheel.arm(collection.number, service.now_s())
-            service.hooks.wake_reaper()
+    # The reaper has passed over what the transaction had written.
+    transaction.data.after_end(partial(_arm, service, list(transaction.collections.values())))
     transaction.collections.clear()
     transaction.ready_indexes.clear()
     transaction.pending.clear()
     transaction.missing.clear()
     transaction.changes.clear()
+    transaction.rows.clear()
+
+
+def _arm(service: ServiceContext, collections: list[Collection]) -> None:
+    for collection in collections:
+        if not collection.dropped and (collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes):
+            service.expiry.wheel.arm(collection.number, service.now_s())
+            service.hooks.wake_reaper()
 
 
 def abort_expired(service: ServiceContext) -> float:
@@ -136,11 +147,9 @@ class TransactionRecoveryUnit(RecoveryUnit):
         self.written = written
 
     def records(self, collection: Collection) -> RecordStore:
-        self._service.engine.hold_still()
         return self._transaction.data.records_view(collection.store)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
-        self._service.engine.hold_still()
         return self._transaction.data.entries_view(entry.sorted_data)
 
     def write(self, collection: Collection) -> WriteUnit:
@@ -156,7 +165,9 @@ class TransactionRecoveryUnit(RecoveryUnit):
                 ErrorCode.OperationNotSupportedInTransaction,
                 f"Cannot write to a time-series collection in a multi-document transaction: {collection.namespace}",
             )
-        self._service.engine.hold_still()
+        if not self._transaction.data.keeps_writes and any(not index.ready for index in collection.writable_indexes):
+            # The transaction does not see what the build adds to it.
+            raise SnapshotConflict("an index of the collection is being built")
         unit = TransactionWriteUnit(self._service, collection, self._transaction)
         unit.written = self.written
         return unit
@@ -179,11 +190,13 @@ class TransactionWriteUnit(WriteUnit):
 
     def record_multikey_change(self, index: CollectionIndex) -> None:
         """Recorded at once, whether or not the transaction commits: an index may be taken for multikey in vain."""
-        with self.service.engine.unit_of_work() as work:
+        with self._data.unit_beside(self.service.engine) as work:
             self.service.catalog.record_multikey_change(self.collection, index, work)
             work.commit()
 
     def commit(self) -> None:
+        if not self._data.keeps_writes:
+            self._transaction.note_written(self.changes)
         self._work.commit()
         self.count()
         self._transaction.changes.extend(self.logged_changes())

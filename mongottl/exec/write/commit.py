@@ -28,7 +28,7 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     """
     catalog = service.catalog
     # An engine may wait here, and others change what is looked at below.
-    unit = transaction.data.final_unit(service.engine)
+    unit = transaction.data.final_unit(service.engine, bool(transaction.pending))
     with unit as work:
         for collection in transaction.pending.values():
             if catalog.find(collection.database, collection.name) is not None:
@@ -45,6 +45,8 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
             catalog.publish(collection, work)
         for collection in transaction.collections.values():
             commit.carry_out(collection, work)
+        for collection, rows in transaction.rows.items():
+            commit.changes.append(Change(UPDATE, collection, [], list(rows)))
         if commit.changes or transaction.pending:
             service.engine.require_room()
         if note is not None:

@@ -34,6 +34,7 @@ from mongottl.exec.write.taking import NOT_TAKEN, Taking
 from mongottl.storage.interface import (
     FIRST_DUE,
     NO_BYTE_LIMIT,
+    ClaimedByTransaction,
     DamagedRecord,
     EngineUnavailable,
     ExpiryIndex,
@@ -207,7 +208,7 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
                     stored = recovery_unit.records(collection)
                     found, taken = stored.find_records(backlog[done : done + PURGE_BATCH], PURGE_BYTES)
                     done += taken
-                    records = _still_due(service, collection, stored.ident, found)
+                    records = _still_due(service, collection, stored, found)
                 except DamagedRecord:
                     done = len(backlog)  # the rest is found by its expiry, where damaged records are left out
             else:
@@ -230,6 +231,8 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
             if records and not missing:
                 try:
                     _delete_batch(recovery_unit.write(collection), records)
+                except ClaimedByTransaction:
+                    return deleted  # its end arms the wheel again
                 except WriteConflict:
                     # No record has changed: the disk was full, and the engine has made room for deletions.
                     _delete_batch(recovery_unit.write(collection), records)
@@ -300,15 +303,15 @@ def _due_ids(service: ServiceContext, unit: RecoveryUnit, collection: Collection
     return found
 
 
-def _still_due(service: ServiceContext, collection: Collection, ident: str, records: list[Record]) -> list[Record]:
-    """Those of some records that are due and that no open transaction has written, each once. ident: of their store."""
+def _still_due(
+    service: ServiceContext, collection: Collection, stored: RecordStore, records: list[Record]
+) -> list[Record]:
+    """Those of some records that are due and that no open transaction has written, each once. stored: their store."""
     now_ms = service.clock.now_ms()
     with_numbers = service.dialect.numbers_are_dates
-    return [
-        record
-        for record in {record[0]: record for record in records}.values()
-        if not service.isolation.is_claimed(ident, record[0]) and _is_due(collection, record, now_ms, with_numbers)
-    ]
+    each_once = list({record[0]: record for record in records}.values())
+    due = [record for record in each_once if _is_due(collection, record, now_ms, with_numbers)]
+    return service.isolation.unclaimed(stored, due)
 
 
 def _is_due(collection: Collection, record: Record, now_ms: int, with_numbers: bool) -> bool:
@@ -405,7 +408,7 @@ def _unclaimed_batch(
     max_bytes = PURGE_BYTES
     while True:
         found = first_due(PURGE_BATCH + claimed, max_bytes)
-        unclaimed = [record for record in found if not isolation.is_claimed(stored.ident, record[0])]
+        unclaimed = isolation.unclaimed(stored, found)
         if unclaimed or max_bytes == NO_BYTE_LIMIT:
             return unclaimed[:PURGE_BATCH]
         # An engine may return less than the limit allows; only a read without a limit proves that no others exist.
@@ -464,8 +467,9 @@ def _due_between(
                 due_ms = date_due_ms(index, document, with_numbers=True)
                 if due_ms is None or due_ms > numbers_at_ms:
                     continue
-            if not isolation.is_claimed(stored.ident, rid):
-                found[rid] = (rid, document, ts_s, ttl_s)
+            found[rid] = (rid, document, ts_s, ttl_s)
+        if found:
+            found = {record[0]: record for record in isolation.unclaimed(stored, list(found.values()))}
     if not found and damaged is not None:
         raise damaged
     return list(found.values())

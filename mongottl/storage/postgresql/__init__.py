@@ -5,6 +5,9 @@
       ├─ sorted_data  sorted data, in the tables `entries` and `unique_entries`
       ├─ units        units of work, which the one connection that writes commits together
       │    └─ turns   who may begin one, or hold others off
+      ├─ isolation    transactions of several statements, and snapshots of reads outside them
+      │    ├─ transactions   each over a connection of its own, which commits it or rolls it back
+      │    └─ snapshots      stores bound to one snapshot
       ├─ access       how these reach the database
       │
       ├─ pool             at most 16 connections in turn, those of transactions; reconnects, repeats within a time

@@ -29,6 +29,7 @@ from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
 from mongottl.storage.postgresql.failures import BUSY, StoreFailure
+from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
 from mongottl.storage.postgresql.log import Counters, PostgresLog
 from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
@@ -53,7 +54,6 @@ from mongottl.storage.postgresql.statements import (
 )
 from mongottl.storage.postgresql.turns import Turns
 from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, Row, engine_error
-from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
@@ -93,14 +93,15 @@ _OPENED: Final = Statement("opened", "UPDATE meta SET epoch = epoch + 1 RETURNIN
 _EPOCH: Final = Statement("epoch", "SELECT epoch FROM meta")
 _END_UNITS: Final = Statement(
     "end_units",
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE starts_with(application_name, $1)",
-    (TEXT,),
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE starts_with(application_name, $1) OR starts_with(application_name, $2)",
+    (TEXT, TEXT),
 )
 _LOCK: Final = Statement("lock", "SELECT pg_try_advisory_lock($1)", (INT8,))
 _SIZE: Final = Statement(
     "size",
     "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
-    " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'",
+    " WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relkind = 'r'",
 )
 _FREE: Final = {
     table: Statement(
@@ -135,15 +136,17 @@ class PostgresEngine(StorageEngine, Access):
 
     def __init__(self, address: Address, schema: str = _SCHEMA, at_close: Callable[[], None] | None = None) -> None:
         self.name = "postgresql"
-        self._isolation = PatchIsolation()
         self._address: Final = address
         self._schema: Final = schema
         self._closed = False
         self._at_close: Final = at_close
         self._waiter: Final = ReplaceableWaiter(BlockingWaiter())
         self._present_of: Callable[[], object] = _nobody
-        self._units_of: Final = f"mongottl unit {sha256(encode_text(schema)).hexdigest()[:12]}"
-        session = f"{self._units_of} {token_hex(8)}"
+        place = sha256(encode_text(schema)).hexdigest()[:12]
+        token = token_hex(8)
+        self._units_of: Final = f"mongottl unit {place}"
+        self._transactions_of: Final = f"mongottl txn {place}"
+        session = f"{self._units_of} {token}"
         self._pool: Final = ConnectionPool(address, SessionSettings(schema, session, _LOCK_TIMEOUT_MS), self._waiter)
         self._lock_settings: Final = SessionSettings(schema, lock_timeout_ms=0)
         # Has the lock of the one server that may write.
@@ -158,8 +161,13 @@ class PostgresEngine(StorageEngine, Access):
         self._stored_bytes = 0
         self._is_measuring = False
         self._turns: Final = Turns(self._waiter, self._present)
-        self._log: Final = PostgresLog(self._pool, self._waiter, session, self._units_of, engine_error)
+        transactions = f"{self._transactions_of} {token}"
+        self._log: Final = PostgresLog(self._pool, self._waiter, session, self._units_of, engine_error, transactions)
         self.units: Final = PostgresUnits(self._pool, self._log, self._turns)
+        self._isolation: Final = PostgresIsolation(
+            self, self._records, self._sorted, self.units, address, schema, transactions, self._waiter
+        )
+        self._log.more_pools.append(self._isolation.pool)
         try:
             self._open()
         except StoreFailure as failure:
@@ -174,7 +182,7 @@ class PostgresEngine(StorageEngine, Access):
             prepare_schema(connection, self._schema)
             epoch = connection.run_one((_OPENED, ())).value()
             # Units of a server that has lost its lock are refused now; those that are under way end before.
-            while connection.run_one((_END_UNITS, (text(self._units_of),))).changed:
+            while connection.run_one((_END_UNITS, (text(self._units_of), text(self._transactions_of)))).changed:
                 self._waiter.sleep(_LOCK_EVERY_S)
             self._load(connection, epoch)
         except BaseException:
@@ -296,9 +304,6 @@ class PostgresEngine(StorageEngine, Access):
     def failed(self) -> bool:
         """Whether another server has opened the database, or it is unknown what was committed."""
         return bool(self.units.refusal) and not self._closed
-
-    def hold_still(self) -> None:
-        self._turns.hold_still()
 
     def undivided_guard(self) -> UndividedGuard:
         return _Guard(self._turns)
@@ -468,6 +473,7 @@ class PostgresEngine(StorageEngine, Access):
         self._closed = True
         self._give_back_ids()
         self.units.close()
+        self._isolation.close()
         self._pool.close()
         if self._lock_connection is not None:
             self._lock_connection.close()

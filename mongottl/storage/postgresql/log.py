@@ -85,9 +85,9 @@ _RUNNING: Final = Statement(
 )
 _ORPHANS: Final = Statement(
     "end_orphans",
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND pid <> ALL ($2)"
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ($1, $2) AND pid <> ALL ($3)"
     " AND pid <> pg_backend_pid()",
-    (TEXT, INT4_ARRAY),
+    (TEXT, TEXT, INT4_ARRAY),
 )
 _FIND_TOKEN: Final = Statement("find_token", "SELECT pos FROM oplog WHERE pos > $1 AND token = $2", (INT8, INT8))
 _FACTS: Final = Statement("log_facts", "SELECT floor, counted FROM meta")
@@ -116,6 +116,14 @@ _COUNTS: Final = Statement(
     "SELECT store, sum(n)::int8, sum(bytes)::int8 FROM (SELECT store, n, bytes FROM totals UNION ALL"
     f" SELECT store, n, bytes FROM ({_CHANGED.format('(SELECT counted FROM meta)', '9223372036854775807')}) AS c)"
     " AS counts GROUP BY store",
+)
+# Of one store, as of the snapshot of who asks.
+COUNTS_OF_STORE: Final = Statement(
+    "counts_of_store",
+    "SELECT coalesce(sum(n), 0)::int8, coalesce(sum(bytes), 0)::int8 FROM (SELECT store, n, bytes FROM totals"
+    f" UNION ALL SELECT store, n, bytes FROM ({_CHANGED.format('(SELECT counted FROM meta)', '9223372036854775807')})"
+    " AS c) AS counts WHERE store = $1",
+    (INT4,),
 )
 _COUNT_UP: Final = Statement(
     "count_up",
@@ -177,7 +185,8 @@ class Counters:
 @final
 class PostgresLog(StoreLog):
     """pool: of the sessions that write units. session: their name; units_of: how the names of those of all servers with
-    this schema begin. error_of: the contract's error for a failure."""
+    this schema begin. error_of: the contract's error for a failure. transactions: the name of sessions whose
+    transactions are not being committed yet."""
 
     def __init__(
         self,
@@ -186,11 +195,15 @@ class PostgresLog(StoreLog):
         session: str,
         units_of: str,
         error_of: Callable[[StoreFailure], StorageError],
+        transactions: str = "",
     ) -> None:
         self._pool: Final = pool
         self._waiter: Final = waiter
-        self._session: Final = session
+        self.session: Final = session
         self._units_of: Final = units_of
+        self._transactions: Final = transactions or session
+        # Of connections whose sessions have the name `session` or `transactions`, too.
+        self.more_pools: list[ConnectionPool] = []
         self._error_of: Final = error_of
         self._raise_lock: Final = int8(lock_number("mongottl oplog_pos"))
         self.epoch = 0
@@ -299,8 +312,9 @@ class PostgresLog(StoreLog):
         waiter = self._waiter
         until_s = waiter.monotonic_s() + _RESOLVE_S
         while True:
-            live = int4_array(self._pool.backend_ids())
-            orphans = self._pool.read([(_ORPHANS, (text(self._session), live))], until_s)[0]
+            live = int4_array([number for pool in (self._pool, *self.more_pools) for number in pool.backend_ids()])
+            names = text(self.session), text(self._transactions)
+            orphans = self._pool.read([(_ORPHANS, (*names, live))], until_s)[0]
             if not orphans.changed:
                 break
             waiter.sleep(_RESOLVE_EVERY_S)

@@ -129,7 +129,8 @@ class Pipeline:
                 if fresh is not None and position in fresh:
                     result = self._result()
                     if result.status == _DONE:
-                        self._prepared.add(call[0].name)
+                        if call[0].name:  # what has no name is replaced by the next one
+                            self._prepared.add(call[0].name)
                     elif failure is None and result.status != _SKIPPED:
                         failure = failure_of(result, position)
                     self._end_of_results(failure)

@@ -117,10 +117,11 @@ class ConnectionPool:
             self.release(connection)
             return answers
 
-    def acquire(self, until_s: float = 0.0) -> Connection:
+    def acquire(self, until_s: float = 0.0, patience_s: float = 0.0) -> Connection:
         """A connection for the caller alone, who gives it back by `release`. StoreFailure.
 
-        until_s: until when it is waited for, in the waiter's time; 0.0: `timeout_s` from now.
+        until_s: until when it is waited for, in the waiter's time; 0.0: `timeout_s` from now. patience_s: for how long,
+        where others have all of them.
         """
         if self._free and not self._waiting and not self._is_closed:
             self._free -= 1
@@ -132,9 +133,10 @@ class ConnectionPool:
             if not until_s:
                 until_s = self._waiter.monotonic_s() + self.timeout_s
         else:
+            now_s = self._waiter.monotonic_s()
+            self._wait_for_permit(now_s + patience_s if patience_s else until_s or now_s + self.timeout_s)
             if not until_s:
                 until_s = self._waiter.monotonic_s() + self.timeout_s
-            self._wait_for_permit(until_s)
         try:
             return self._take(until_s)
         except BaseException:
@@ -230,7 +232,7 @@ class ConnectionPool:
 
     def backend_ids(self) -> list[int]:
         """The processes of the server for the connections that are open."""
-        return [connection.backend_id for connection in self._open]
+        return [connection.backend_id for connection in self._open if not connection.is_lost]
 
     def ping(self, timeout_s: float) -> None:
         """Asks the server for an answer within this time. StoreFailure."""

@@ -4,6 +4,7 @@ Rows are ordered by `key`, `tail`, then `rid`. Among those of one `key` the inde
 divided ones; PostgreSQL sorts such rows only.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -172,7 +173,31 @@ class _Statements:
             )
 
 
+class _StrictStatements(_Statements):
+    """A key that the snapshot has is refused, although it was deleted after the snapshot."""
+
+    def __init__(self, unique: bool) -> None:
+        super().__init__(unique)
+        table = _TABLES[unique]
+        if unique:
+            missing = f"WHERE NOT EXISTS (SELECT FROM {table} WHERE store = $1 AND key = u.key AND hash = u.hash)"
+            self.insert = Statement(
+                f"strict_insert_{table}",
+                self.insert.sql.replace(" ON CONFLICT", f" {missing} ON CONFLICT"),
+                self.insert.types,
+            )
+            self.insert_one = Statement(
+                f"strict_insert_one_{table}",
+                f"INSERT INTO {table} (place, store, key, hash, rid, tail) SELECT 0, $1, u.key, u.hash, $4, $5 FROM"
+                f" (VALUES ($2, $3)) AS u (key, hash) {missing} ON CONFLICT (store, key, hash, place) DO NOTHING"
+                " RETURNING rid",
+                self.insert_one.types,
+            )
+
+
 _STATEMENTS: Final = {unique: _Statements(unique) for unique in (False, True)}
+# For transactions with a snapshot of their own.
+STRICT: Final = {unique: _StrictStatements(unique) for unique in (False, True)}
 
 
 def _ranges(key_ranges: list[KeyRange], after: KeyEntry | None) -> tuple[bytes, ...]:
@@ -192,13 +217,22 @@ def _ranges(key_ranges: list[KeyRange], after: KeyEntry | None) -> tuple[bytes, 
 
 
 class PostgresSortedData(SortedDataInterface):
-    def __init__(self, access: Access, ident: str, store_id: int, unique: bool) -> None:
+    """statements: other ones than usual."""
+
+    def __init__(
+        self,
+        access: Access,
+        ident: str,
+        store_id: int,
+        unique: bool,
+        statements: "Mapping[bool, _Statements] | None" = None,
+    ) -> None:
         self.ident = ident
         self.unique = unique
         self.store_id: Final = store_id
         self._access: Final = access
         self._store: Final = int4(store_id)
-        self._statements: Final = _STATEMENTS[unique]
+        self._statements: Final = (statements or _STATEMENTS)[unique]
 
     def insert(self, entries: list[KeyEntry]) -> None:
         unit = self._access.require()

@@ -42,7 +42,6 @@ class Turns:
         # Who is alone, and how often it has asked for that.
         self._holder: object = None
         self._holds = 0
-        self._holds_still: set[object] = set()
         self._waiting: deque[_Request] = deque()
 
     @property
@@ -136,15 +135,3 @@ class Turns:
 
     def let_go(self) -> None:
         self.end(self._holder, alone=True)
-
-    def hold_still(self) -> None:
-        """`hold` until the operation lets others run by itself."""
-        present = self.present()
-        if present is not None and present not in self._holds_still:
-            self.hold()
-            self._holds_still.add(present)
-            self._waiter.at_end_of_step(lambda: self._move(present))
-
-    def _move(self, who: object) -> None:
-        self._holds_still.discard(who)
-        self.end(who, alone=True)

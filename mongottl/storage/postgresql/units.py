@@ -23,6 +23,8 @@ from typing import Any, Final, final
 from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.errors import CommandError
 from mongottl.storage.interface import (
+    ClaimedByTransaction,
+    ClaimOwner,
     DiskFull,
     EngineUnavailable,
     StorageError,
@@ -59,6 +61,7 @@ _UNSYNCED: Final = Statement("unsynced", "SELECT set_config('synchronous_commit'
 _ATTEMPT: Final = Statement("attempt", "SAVEPOINT attempt")
 _END_ATTEMPT: Final = Statement("end_attempt", "RELEASE SAVEPOINT attempt")
 _UNDO_ATTEMPT: Final = Statement("undo_attempt", "ROLLBACK TO SAVEPOINT attempt")
+_IMPATIENT: Final = Statement("impatient", "SELECT set_config('lock_timeout', '20', true)")
 # What is kept of a unit's writes before it is sent.
 _MOST_KEPT_BYTES: Final = 1 << 20
 _MOST_KEPT: Final = 1000
@@ -75,6 +78,10 @@ AWAY: Final = frozenset({GONE, READ_ONLY, BUSY, STALE_STATEMENT})
 
 class _Refused(Exception):
     """A unique index has a key that is written."""
+
+
+def nobody() -> ClaimOwner | None:
+    return None
 
 
 def engine_error(failure: StoreFailure) -> StorageError:
@@ -168,6 +175,15 @@ class PostgresUnit(WriteUnitOfWork):
             known[0] += count
             known[1] += size
 
+    def mark_failed(self) -> None:
+        """From now on it can only be rolled back."""
+        self.state = _FAILED
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether it has writes that PostgreSQL has not got yet."""
+        return bool(self._kept)
+
     def fail(self, message: str) -> Exception:
         """The WriteConflict to raise when a record is not as given; the unit can then only be rolled back."""
         self.state = _FAILED
@@ -187,9 +203,8 @@ class PostgresUnit(WriteUnitOfWork):
     def attempt(self, statement: Statement, *values: Parameter) -> bool:
         """Carries out a write, after all that it has written. False if a unique index has a key of it: then nothing of
         this write is done, and the unit goes on."""
-        begun = len(self._kept) + (self._connection is None)
         try:
-            self._send([(_ATTEMPT, ()), (statement, values), (_END_ATTEMPT, ())], refused=begun + 1)
+            self._send([(_ATTEMPT, ()), (statement, values), (_END_ATTEMPT, ())], refused=1)
             return True
         except _Refused:
             self._send([(_UNDO_ATTEMPT, ()), (_END_ATTEMPT, ())])
@@ -201,19 +216,18 @@ class PostgresUnit(WriteUnitOfWork):
         return bool(self._kept) or self._connection is not None
 
     def _send(self, calls: list[Call], refused: int = -1) -> list[Answer]:
-        """Sends what is kept, and more calls. refused: the call, among all that are sent, which may fail by a unique
-        index: _Refused."""
+        """Sends what is kept, and more calls. refused: the one of these which may fail by a unique index: _Refused."""
         kept = self._kept
         self._kept = []
         self._kept_bytes = 0
         try:
             connection = self._connection
             if connection is None:
-                kept.insert(0, (_BEGIN, ()))
+                kept = [(_BEGIN, ()), *self._units.first_calls(), *kept]
                 connection = self._connection = self._units.pool.acquire()
             return connection.run([*kept, *calls], must_end=True)
         except StoreFailure as failure:
-            if failure.kind == DUPLICATE and failure.call == refused:
+            if failure.kind == DUPLICATE and refused >= 0 and failure.call == len(kept) + refused:
                 raise _Refused from None
             self.state = _FAILED
             raise self._units.error_of(failure, self) from failure
@@ -263,6 +277,13 @@ class PostgresUnits:
         # Operations whose last unit has met a key that another one has: the next one asks.
         self._careful: set[object] = set()
         self._number = 0
+        # Who may have a row or key that a unit has waited for in vain.
+        self.claimant: Callable[[], ClaimOwner | None] = nobody
+
+    def first_calls(self) -> list[Call]:
+        """What a unit begins with: it does not wait for transactions that their clients leave open, while it holds
+        one of few connections."""
+        return [] if self.claimant() is None else [(_IMPATIENT, ())]
 
     def new_unit(self, alone: bool) -> PostgresUnit:
         """A unit for the caller, who waits here until it can begin."""
@@ -308,6 +329,10 @@ class PostgresUnits:
         """What a unit fails with that was certainly not committed."""
         if failure.kind == DUPLICATE:
             self._careful.add(unit.owner)
+        elif failure.kind == LOCKED:
+            claimant = self.claimant()
+            if claimant is not None:
+                return ClaimedByTransaction(claimant)
         elif failure.kind == FENCE:
             self.refuse_for_good()
             return EngineUnavailable(self.refusal)
@@ -345,7 +370,7 @@ class PostgresUnits:
             counters.size += size
         for action in unit.after_commit:
             action()
-        self._end(unit)
+        self.end(unit)
         self.commit_count += 1
         self.log.note_commit(unit.position, unit.forms)
         if self.commit_listener is not None:
@@ -357,7 +382,7 @@ class PostgresUnits:
         """Sends the last calls of a unit and commits it; its position in the oplog."""
         connection = unit.connection
         if connection is None:
-            return int(self.pool.write(calls)[-1].value())
+            return int(self.pool.write([*self.first_calls(), *calls])[-1].value())
         calls.append((_COMMIT, ()))
         answers = connection.run(calls, must_end=True)
         if answers[-1].tag != b"COMMIT":
@@ -378,7 +403,16 @@ class PostgresUnits:
             except CommandError:
                 pass  # the operation was interrupted, but this has to be known
 
-    def _end(self, unit: PostgresUnit) -> None:
+    def suspend(self, owner: object) -> PostgresUnit | None:
+        """Has the open unit of an operation left out until `resume`, so that it can begin another one."""
+        return self._open.pop(owner, None)
+
+    def resume(self, unit: PostgresUnit | None) -> None:
+        if unit is not None:
+            self._open[unit.owner] = unit
+
+    def end(self, unit: PostgresUnit) -> None:
+        """Called when a unit has been committed or undone."""
         unit.state = _ENDED
         del self._open[unit.owner]
         try:
@@ -392,7 +426,7 @@ class PostgresUnits:
         try:
             unit.undo_memory()
         finally:
-            self._end(unit)
+            self.end(unit)
 
     def refuse_for_good(self) -> None:
         """Called when another server has opened the database."""

@@ -10,6 +10,7 @@ from mongottl.storage.interface import (
     Isolation,
     OpenSnapshot,
     OpenTransaction,
+    Record,
     RecordStore,
     SortedDataInterface,
     WatchedWrites,
@@ -79,8 +80,12 @@ class PatchIsolation(Isolation):
     def watch(self) -> WatchedWrites:
         return RecordedWrites(self.history, self.claims)
 
-    def is_claimed(self, ident: str, record_id: int) -> bool:
-        return self.claims.record_owner(ident, record_id) is not None
-
     def count_claimed(self, ident: str) -> int:
         return self.claims.count_records(ident)
+
+    def unclaimed(self, store: RecordStore, records: list[Record]) -> list[Record]:
+        claims = self.claims
+        if not claims.any:
+            return records
+        ident = store.ident
+        return [record for record in records if claims.record_owner(ident, record[0]) is None]

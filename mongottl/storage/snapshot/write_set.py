@@ -188,7 +188,7 @@ class WriteSet(OpenTransaction):
         self.bytes = self._bytes_before
         self.keep_statement()
 
-    def final_unit(self, engine: StorageEngine) -> WriteUnitOfWork:
+    def final_unit(self, engine: StorageEngine, alone: bool) -> WriteUnitOfWork:
         return engine.unit_of_work()
 
     def kept_writes(self, store: RecordStore) -> KeptWrites | None:

@@ -1,0 +1,138 @@
+"""PostgreSQL's own isolation: its transactions, its snapshots, and what its locks mean for others."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from mongottl.storage.interface import (
+    ClaimOwner,
+    Isolation,
+    OpenSnapshot,
+    OpenTransaction,
+    Record,
+    RecordStore,
+)
+from mongottl.storage.postgresql.access import Access
+from mongottl.storage.postgresql.address import Address
+from mongottl.storage.postgresql.connection import Connection, SessionSettings
+from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.pool import MOST_TRANSACTIONS, TIMEOUT_S, ConnectionPool
+from mongottl.storage.postgresql.records import PostgresRecordStore
+from mongottl.storage.postgresql.snapshots import PostgresSnapshot
+from mongottl.storage.postgresql.sorted_data import PostgresSortedData
+from mongottl.storage.postgresql.statements import INT4, INT8_ARRAY, Statement, int4, int8_array
+from mongottl.storage.postgresql.transactions import PAUSE_S, PostgresTransaction, SomeTransactions
+from mongottl.storage.postgresql.units import AWAY, PostgresUnits, engine_error
+from mongottl.storage.waiting import Waiter
+
+# Snapshots of reads outside transactions; the oldest is given up for another one.
+MOST_SNAPSHOTS: Final = 8
+# How many are opened at the same time.
+_MOST_OPENING: Final = 4
+# How long a statement of a transaction waits for a row or key of another one, in milliseconds. MongoDB's own limit.
+_LOCK_TIMEOUT_MS: Final = 5
+_UNLOCKED: Final = Statement(
+    "unlocked",
+    "SELECT rid FROM records WHERE store = $1 AND rid = ANY ($2) FOR UPDATE SKIP LOCKED",
+    (INT4, INT8_ARRAY),
+)
+
+
+class PostgresIsolation(Isolation):
+    """engine: with records and sorted_data, its stores by ident. schema: where the tables are. session: the name of the
+    sessions of open transactions, which those of units do not begin with."""
+
+    def __init__(
+        self,
+        engine: Access,
+        records: Mapping[str, PostgresRecordStore],
+        sorted_data: Mapping[str, PostgresSortedData],
+        units: PostgresUnits,
+        address: Address,
+        schema: str,
+        session: str,
+        waiter: Waiter,
+    ) -> None:
+        self._engine: Final = engine
+        self._records: Final = records
+        self._sorted: Final = sorted_data
+        self._units: Final = units
+        self._waiter: Final = waiter
+        settings = SessionSettings(schema, session, _LOCK_TIMEOUT_MS, "repeatable read")
+        self.pool: Final = ConnectionPool(address, settings, waiter, MOST_TRANSACTIONS)
+        holders = SessionSettings(schema, f"{session} snapshot", isolation="repeatable read")
+        self._holders: Final = ConnectionPool(address, holders, waiter, MOST_SNAPSHOTS + _MOST_OPENING)
+        # The oldest first.
+        self._snapshots: list[PostgresSnapshot] = []
+        self._transactions: Final[set[PostgresTransaction]] = set()
+        self._some = SomeTransactions()
+        units.claimant = self.claimant
+
+    def open_snapshot(self) -> OpenSnapshot:
+        waiter = self._waiter
+        until_s = waiter.monotonic_s() + TIMEOUT_S
+        while True:
+            try:
+                snapshot = self._export(self._holders.acquire(until_s))
+            except StoreFailure as failure:
+                if failure.kind not in AWAY or waiter.monotonic_s() + PAUSE_S >= until_s:
+                    raise engine_error(failure) from failure
+                waiter.sleep(PAUSE_S)
+                continue
+            self._snapshots = [*[other for other in self._snapshots if not other.is_closed], snapshot]
+            while len(self._snapshots) > MOST_SNAPSHOTS:
+                self._snapshots.pop(0).expire()
+            return snapshot
+
+    def _export(self, holder: Connection) -> PostgresSnapshot:
+        """The snapshot that a connection takes now, and keeps. StoreFailure."""
+        release = partial(self._holders.release, holder)
+        try:
+            return PostgresSnapshot(self._records, self._sorted, holder, self._units.pool, release, engine_error)
+        except BaseException:
+            release()
+            raise
+
+    def begin_transaction(self) -> OpenTransaction:
+        transaction = PostgresTransaction(
+            self._engine,
+            self._records,
+            self._sorted,
+            self._units,
+            self.pool,
+            self._waiter,
+            self._transactions,
+            self._ended,
+        )
+        self._transactions.add(transaction)
+        return transaction
+
+    def _ended(self, transaction: PostgresTransaction) -> None:
+        self._transactions.discard(transaction)
+        if transaction.may_hold_locks:
+            some, self._some = self._some, SomeTransactions()
+            some.end()
+
+    def claimant(self) -> ClaimOwner | None:
+        """Who may have what a plain write has met; None if there is nobody."""
+        return self._some if any(transaction.may_hold_locks for transaction in self._transactions) else None
+
+    def count_claimed(self, ident: str) -> int:
+        return sum(transaction.claims.get(ident, 0) for transaction in self._transactions)
+
+    def unclaimed(self, store: RecordStore, records: list[Record]) -> list[Record]:
+        if not records or not self.count_claimed(store.ident):
+            return records
+        ids = int8_array([record[0] for record in records])
+        found = self._engine.read(_UNLOCKED, int4(self._records[store.ident].store_id), ids)
+        free = {rid for (rid,) in found}
+        return [record for record in records if record[0] in free]
+
+    def close(self) -> None:
+        """Ends what is still open."""
+        self.pool.close()
+        self._holders.close()
+        for snapshot in self._snapshots:
+            snapshot.close()
+        for transaction in list(self._transactions):
+            transaction.cut_off()

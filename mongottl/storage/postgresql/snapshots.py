@@ -1,0 +1,124 @@
+"""What is read of one snapshot of PostgreSQL: stores bound to it, and the snapshots of reads outside transactions.
+
+    open      BEGIN REPEATABLE READ READ ONLY, pg_export_snapshot()    a session that does nothing else, and keeps it
+    read      BEGIN …, SET TRANSACTION SNAPSHOT, the query, COMMIT     one exchange, on any connection, by many at once
+    close     the session is rolled back, aside
+
+A snapshot holds back the removal of dead rows in the whole database, so there are few.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mongottl.storage.interface import OpenSnapshot, RecordStore, SnapshotTooOld, SortedDataInterface, StorageError
+from mongottl.storage.postgresql.access import Access
+from mongottl.storage.postgresql.connection import Connection, literal
+from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters
+from mongottl.storage.postgresql.pool import ConnectionPool
+from mongottl.storage.postgresql.records import PostgresRecordStore
+from mongottl.storage.postgresql.sorted_data import PostgresSortedData
+from mongottl.storage.postgresql.statements import Call, Parameter, Statement, int4
+from mongottl.storage.postgresql.units import PostgresUnit, Row
+
+_BEGIN: Final = Statement("begin_snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_EXPORT: Final = Statement("export_snapshot", "SELECT pg_export_snapshot()")
+_COMMIT: Final = Statement("commit_snapshot", "COMMIT")
+# The session that has exported a snapshot has ended: invalid_parameter_value, or undefined_object since PostgreSQL 17.
+_UNKNOWN_SNAPSHOT: Final = frozenset({"22023", "42704"})
+
+
+class SnapshotStores(Access):
+    """The stores as of one moment. records, sorted_data: the engine's, by ident."""
+
+    def __init__(
+        self, records: Mapping[str, PostgresRecordStore], sorted_data: Mapping[str, PostgresSortedData]
+    ) -> None:
+        self._all_records: Final = records
+        self._all_sorted: Final = sorted_data
+        self._counts: dict[int, tuple[int, int]] = {}
+
+    def require(self) -> PostgresUnit:
+        raise RuntimeError("a view is not written")
+
+    @abstractmethod
+    def read(self, statement: Statement, *values: Parameter) -> list[Row]:
+        raise NotImplementedError
+
+    def counts(self, counters: Counters) -> tuple[int, int]:
+        found = self._counts.get(counters.store)
+        if found is None:
+            [(count, size)] = self.read(COUNTS_OF_STORE, int4(counters.store))
+            found = self._counts[counters.store] = (count, size)
+        return found
+
+    def records_of(self, store: RecordStore) -> PostgresRecordStore:
+        """A record store of the engine, or of what wraps it, as of then."""
+        stored = self._all_records[store.ident]
+        return PostgresRecordStore(self, stored.ident, stored.counters, stored.ids, stored.is_log)
+
+    def entries_of(self, data: SortedDataInterface) -> PostgresSortedData:
+        stored = self._all_sorted[data.ident]
+        return PostgresSortedData(self, stored.ident, stored.store_id, stored.unique)
+
+
+class PostgresSnapshot(OpenSnapshot, SnapshotStores):
+    """holder: the connection whose session keeps the snapshot. pool: of the connections that read it.
+
+    give_up: gives the holder back, without waiting. error_of: the contract's error for a failure.
+    """
+
+    def __init__(
+        self,
+        records: Mapping[str, PostgresRecordStore],
+        sorted_data: Mapping[str, PostgresSortedData],
+        holder: Connection,
+        pool: ConnectionPool,
+        give_up: Callable[[], None],
+        error_of: Callable[[StoreFailure], StorageError],
+    ) -> None:
+        SnapshotStores.__init__(self, records, sorted_data)
+        name: str = holder.run([(_BEGIN, ()), (_EXPORT, ())])[-1].value()
+        self._import: Final = Statement("", f"SET TRANSACTION SNAPSHOT {literal(name)}")
+        self._pool: Final = pool
+        self._give_up: Final = give_up
+        self._error_of: Final = error_of
+        self._closed = False
+        self._too_old = False
+
+    @property
+    def too_old(self) -> bool:
+        return self._too_old
+
+    def records_at(self, store: RecordStore) -> RecordStore:
+        return self.records_of(store)
+
+    def entries_at(self, data: SortedDataInterface) -> SortedDataInterface:
+        return self.entries_of(data)
+
+    def read(self, statement: Statement, *values: Parameter) -> list[Row]:
+        if self._closed:
+            raise SnapshotTooOld("the snapshot was given up, because it was not used for too long")
+        calls: list[Call] = [(_BEGIN, ()), (self._import, ()), (statement, values), (_COMMIT, ())]
+        try:
+            return self._pool.read(calls)[2].rows()
+        except StoreFailure as failure:
+            if failure.sqlstate in _UNKNOWN_SNAPSHOT and failure.call == 1:
+                self.expire()
+                raise SnapshotTooOld("the database has ended the session that has kept the snapshot") from failure
+            raise self._error_of(failure) from failure
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def expire(self) -> None:
+        """Gives it up though it may be used."""
+        self._too_old = True
+        self.close()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._give_up()
