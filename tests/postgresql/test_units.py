@@ -186,6 +186,31 @@ def test_units_of_the_operation_that_holds_are_alone(loop: Loop, engine: Postgre
     assert engine.record_store("records").count() == 6
 
 
+def test_a_unit_that_was_asked_for_and_not_begun_holds_nobody_up(loop: Loop, engine: PostgresEngine) -> None:
+    """As where a collection was dropped meanwhile, so that the operation makes it again."""
+    ended: list[bool] = []
+
+    def unit() -> None:
+        asked = engine.concurrent_unit_of_work()
+        insert_slowly(engine, True)  # alone
+        try:
+            with asked as work:
+                engine.record_store("records").insert_record(b"one", 1, 0)
+                work.commit()
+            ended.append(True)
+        except WriteConflict:
+            ended.append(False)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(loop.call, unit)
+
+    loop.run(main)
+    assert len(ended) == 3
+    assert engine.record_store("records").count() == 3 + sum(ended)
+
+
 def test_two_units_that_wait_for_each_other_do_not(loop: Loop, engine: PostgresEngine) -> None:
     """Both are open beside the other, and then want to be alone: one of them has to begin again."""
     ended: list[str] = []

@@ -47,3 +47,8 @@ class RecordIds:
         first = self.following
         self.following += count
         return list(range(first, first + count))
+
+    def give_back(self, first: int, count: int) -> None:
+        """Called for ids from `take` of a unit that is rolled back: they are given again if none was given since."""
+        if self.following == first + count:
+            self.following = first

@@ -43,6 +43,8 @@ class Turns:
         self._holder: object = None
         self._holds = 0
         self._waiting: deque[_Request] = deque()
+        # Called before an operation waits that has a place already.
+        self.on_wait: Callable[[], None] | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -74,6 +76,12 @@ class Turns:
         if self._may_have(who, alone) and (has_place or not self._waiting):
             self._take(who, alone)
             return
+        if has_place and self.on_wait is not None:
+            # A unit that was asked for and not begun keeps nobody waiting.
+            self.on_wait()
+            if self.try_begin(alone):
+                return
+            has_place = who in self._sharing or (self._holds > 0 and self._holder is who)
         if who is None:
             raise EngineUnavailable("another unit of work is open, and cannot be waited for outside of operations")
         if has_place and any(request.alone and request.who in self._sharing for request in self._waiting):

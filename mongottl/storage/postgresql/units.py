@@ -17,6 +17,7 @@ another one whether it was, and the operation waits for that.
 """
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, final
 
@@ -143,7 +144,7 @@ class PostgresUnit(WriteUnitOfWork):
             end_undivided(self._suspended)
 
     def forget_turn(self) -> None:
-        """Called at the end of the step in which it was asked for, unless it was begun there."""
+        """Gives its turn back, unless it was begun."""
         if self.state == _NEW and self._has_turn:
             self.give_back_turn()
 
@@ -279,6 +280,14 @@ class PostgresUnits:
         self._number = 0
         # Who may have a row or key that a unit has waited for in vain.
         self.claimant: Callable[[], ClaimOwner | None] = nobody
+        # Units that were asked for and not begun, by who has.
+        self._asked: dict[object, PostgresUnit] = {}
+        turns.on_wait = self._forget_asked
+
+    def _forget_asked(self) -> None:
+        unit = self._asked.pop(self.turns.present(), None)
+        if unit is not None:
+            unit.forget_turn()
 
     def first_calls(self) -> list[Call]:
         """What a unit begins with: it does not wait for transactions that their clients leave open, while it holds
@@ -290,9 +299,15 @@ class PostgresUnits:
         turns = self.turns
         alone = alone or turns.is_alone
         turns.begin(alone)
-        unit = PostgresUnit(self, alone)
-        turns.at_end_of_step(unit.forget_turn)
+        self._forget_asked()
+        unit = self._asked[turns.present()] = PostgresUnit(self, alone)
+        turns.at_end_of_step(partial(self._end_step, unit))
         return unit
+
+    def _end_step(self, unit: PostgresUnit) -> None:
+        if self._asked.get(unit.owner) is unit:
+            del self._asked[unit.owner]
+        unit.forget_turn()
 
     def begin(self, unit: PostgresUnit) -> None:
         owner = unit.owner
@@ -306,6 +321,8 @@ class PostgresUnits:
             unit.asks_for_keys = True
         unit.state = _OPEN
         self._open[owner] = unit
+        if self._asked.get(owner) is unit:
+            del self._asked[owner]
 
     def own(self) -> PostgresUnit | None:
         """The unit that who asks has begun."""
