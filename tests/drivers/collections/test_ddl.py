@@ -12,6 +12,7 @@ from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailur
 
 import mongottl
 from tests.drivers.conftest import server_status
+from tests.waiting import until
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -272,6 +273,7 @@ def test_a_database_is_empty_when_its_event_says_that_it_was_dropped(
     with client.watch([{"$match": {"ns.db": database.name}}]) as events:
         for thread in inserting:
             thread.start()
+        until(database.list_collection_names)
         for _ in range(10):
             client.drop_database(database.name)
         ended.set()

@@ -2,7 +2,6 @@
 
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests import postgres
 from tests.on_store import PREFIX, store, with_schema
 from tests.postgres import OwnCluster
 from tests.postgresql.proxies import AFTER_COMMIT, BEFORE_COMMIT, CuttingProxy
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -62,8 +62,7 @@ def end_sessions(name: str) -> int:
         ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE starts_with(application_name, %s)"
         found = connection.execute(ended, [name]).fetchone()
         assert found is not None
-        while (connection.execute(ended, [name]).fetchone() or (0,))[0]:
-            time.sleep(0.01)
+        until(lambda: not (connection.execute(ended, [name]).fetchone() or (0,))[0])
         return int(found[0])
 
 
@@ -86,11 +85,9 @@ def sessions_of_transactions() -> int:
 def test_the_first_of_two_writers_of_a_document_wins(client: Client, items: Collection) -> None:
     with transaction(client) as first, transaction(client) as second:
         items.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=first)
-        begun = time.monotonic()
-        with pytest.raises(OperationFailure) as refused:
+        with pytest.raises(OperationFailure) as refused:  # it does not wait for the other
             items.update_one({"_id": 1}, {"$inc": {"n": 10}}, session=second)
         assert is_transient_conflict(refused.value)
-        assert time.monotonic() - begun < 1.0  # it has not waited for the other
         items.update_one({"_id": 2}, {"$inc": {"n": 1}}, session=first)
         first.commit_transaction()
     assert [found["n"] for found in items.find().sort("_id", 1)] == [0, 1, 1, 0, 0]
@@ -180,14 +177,14 @@ def test_a_plain_write_waits_for_a_transaction(client: Client, items: Collection
         threads = [threading.Thread(target=run, args=(number,)) for number in range(len(writes))]
         for thread in threads:
             thread.start()
-        time.sleep(0.5)
+        until(lambda: client.admin.command("serverStatus")["globalLock"]["currentQueue"]["writers"])
         assert not outcomes
         # Others are not held up: connections are not kept while a write waits.
         for _ in range(20):
             items.update_one({"_id": 4}, {"$inc": {"n": 1}})
         (session.commit_transaction if commits else session.abort_transaction)()
         for thread in threads:
-            thread.join(10)
+            thread.join()
     assert len(outcomes) == len(writes)
     assert items.find_one({"_id": 1}) == {"_id": 1, "name": "item 1", "n": 12 if commits else 2}
     assert items.find_one({"_id": 2}) is None
@@ -200,10 +197,8 @@ def test_a_plain_write_waits_for_a_transaction(client: Client, items: Collection
 def test_a_plain_write_gives_up_at_its_time_limit(client: Client, items: Collection) -> None:
     with transaction(client) as session:
         items.update_one({"_id": 1}, {"$inc": {"n": 10}}, session=session)
-        begun = time.monotonic()
         with pytest.raises(ExecutionTimeout):
             client.shop.command("update", "items", updates=[{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}], maxTimeMS=300)
-        assert 0.25 < time.monotonic() - begun < 3.0
         session.commit_transaction()
     assert items.find_one({"_id": 1}) == {"_id": 1, "name": "item 1", "n": 10}
 
@@ -222,10 +217,7 @@ def test_a_purge_passes_over_what_a_transaction_has_written(client: Client) -> N
         assert _purged(client) == 30
         session.abort_transaction()
     assert client.admin.command("advanceClock", 0)["ok"]
-    deadline = time.monotonic() + 10
-    while _purged(client) < 50 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert _purged(client) == 50
+    until(lambda: _purged(client) == 50)
 
 
 def _purged(client: Client) -> int:
@@ -311,20 +303,20 @@ def test_collections_are_made_within_a_transaction(client: Client, items: Collec
 
 
 def test_ddl_waits_for_a_transaction(client: Client, items: Collection) -> None:
-    done: list[float] = []
+    done: list[bool] = []
 
     def drop() -> None:
         items.drop()
-        done.append(time.monotonic())
+        done.append(True)
 
     with transaction(client) as session:
         items.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
         thread = threading.Thread(target=drop)
         thread.start()
-        time.sleep(0.3)
+        until(lambda: client.admin.command("currentOp", {"command.drop": "items"})["inprog"])
         assert not done
         session.commit_transaction()
-        thread.join(10)
+        thread.join()
     assert done and "items" not in client.shop.list_collection_names()
 
 
@@ -404,14 +396,13 @@ def test_more_transactions_than_connections(client: Client, items: Collection) -
         assert client.admin.command("ping")["ok"]
         assert items.find_one({"_id": 0})
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert len(outcomes) == 40
     assert sum(found["n"] for found in items.find({"_id": {"$gte": 100}})) == 40
 
 
 def _count_up(items: Collection, number: int, session: ClientSession) -> None:
     items.update_one({"_id": 100 + number}, {"$inc": {"n": 1}}, session=session)
-    time.sleep(0.05)
     items.find_one({"_id": 100 + number}, session=session)
 
 
@@ -443,10 +434,7 @@ def test_ended_transactions_leave_nothing_in_the_database(client: Client, items:
     with transaction(client) as session:
         items.find_one(session=session)
         session.commit_transaction()
-    deadline = time.monotonic() + 5
-    while sessions_of_transactions() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert sessions_of_transactions() == 0
+    until(lambda: not sessions_of_transactions())
     assert items.find_one({"_id": 1}) == {"_id": 1, "name": "item 1", "n": 1}
 
 
@@ -456,6 +444,7 @@ def test_transfers_keep_the_sum(client: Client, items: Collection) -> None:
     accounts.insert_many([{"_id": n, "n": 100} for n in range(6)])
     stop = threading.Event()
     wrong: list[Any] = []
+    checked: list[bool] = []
 
     def transfer(seed: int) -> None:
         turn = seed
@@ -479,15 +468,16 @@ def test_transfers_keep_the_sum(client: Client, items: Collection) -> None:
                     again = next(iter(sums))["n"]
             if (total, again) != (600, 600):
                 wrong.append((in_transaction, total, again))
+            checked.append(in_transaction)
 
     threads = [threading.Thread(target=transfer, args=(seed,)) for seed in range(3)]
     threads += [threading.Thread(target=check, args=(kind,)) for kind in (True, False)]
     for thread in threads:
         thread.start()
-    time.sleep(3)
+    until(lambda: wrong or min(checked.count(True), checked.count(False)) >= 40)
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert not wrong
     assert sum(found["n"] for found in accounts.find()) == 600
     assert client.shop.command("validate", "accounts", full=True)["valid"]
@@ -564,7 +554,7 @@ def test_more_snapshots_at_once_than_are_kept(client: Client, items: Collection)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join()
     # One that is given up before it was read once is too old.
     assert len(outcomes) == 20 and all(outcome == 239 or isinstance(outcome, dict) for outcome in outcomes)
     assert sum(isinstance(outcome, dict) for outcome in outcomes) >= 8
