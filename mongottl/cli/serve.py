@@ -184,6 +184,7 @@ async def _serve(
 ) -> None:
     import trio
 
+    from mongottl.cli.allocator import keep_freed_memory
     from mongottl.server.server import StartCancelled, open_server
 
     # Imported modules are never freed, so the collector need not examine them. With fewer collections a `$group` over
@@ -192,6 +193,7 @@ async def _serve(
     gc.freeze()
     gc.enable()
     gc.set_threshold(*_GC_THRESHOLDS)
+    keep_freed_memory()
     loading = trio.CancelScope()
     stopping = trio.Event()
     started: list[Server] = []

@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import json
 import os
+import platform
 import re
 import resource
 import signal
@@ -777,3 +778,22 @@ def test_without_a_store_nothing_of_its_client_is_imported(folder: bool, tmp_pat
         env=without_settings(),
     )
     assert ended.stdout == "[]\n"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its allocator is set")
+def test_long_replies_are_made_in_memory_that_the_process_has(spawn: Callable[..., Process]) -> None:
+    """Each page of what the allocator has given back would be a fault when it is allocated again."""
+    process = spawn()
+
+    def faults() -> int:
+        return int(Path(f"/proc/{process.popen.pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+    with Client(process.uri) as client:
+        client.d.c.insert_many([{"_id": n, "text": "x" * 1_000_000} for n in range(33)])
+        for _ in range(3):
+            assert len(list(client.d.c.find())) == 33
+        before = faults()
+        for _ in range(4):
+            assert len(list(client.d.c.find())) == 33
+        pages = 33_000_000 // os.sysconf("SC_PAGE_SIZE")
+        assert faults() - before < 4 * pages  # one copy of each reply would be as many
