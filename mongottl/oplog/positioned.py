@@ -154,16 +154,15 @@ class PositionedOplog(Oplog):
     def trim(self, now_ms: int) -> None:
         """Drops the oldest forms beyond the bound, but never those of the latest unit. now_ms: wall time."""
         log = self.log
-        if log.size_bytes <= self._max_bytes or self._is_trimming:
+        if not self.is_full or self._is_trimming:
             return
         self._is_trimming = True
         try:
             if self.before_trim is not None:
                 self.before_trim()
             log.refresh()
-            log.count_up()
             limit = max(_LEAST_DROPPED, log.count >> _DROPPED_SHIFT)
-            while log.size_bytes > self._max_bytes:
+            while self.is_full:
                 latest = log.read(self.first, log.horizon, 1, 1, forward=False)
                 through = latest[0][0] - 1 if latest else log.horizon
                 if self._retention_ms:

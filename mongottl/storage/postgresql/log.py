@@ -38,6 +38,7 @@ from mongottl.storage.postgresql.statements import (
     INT8_ARRAY,
     SYNC,
     TEXT,
+    Answer,
     Call,
     Parameter,
     Statement,
@@ -182,6 +183,19 @@ class Counters:
         self.size = size
 
 
+# By how many records and bytes stores are changed.
+Changes = dict[Counters, list[int]]
+
+
+def add_change(changes: Changes, counters: Counters, count: int, size: int) -> None:
+    known = changes.get(counters)
+    if known is None:
+        changes[counters] = [count, size]
+    else:
+        known[0] += count
+        known[1] += size
+
+
 @final
 class PostgresLog(StoreLog):
     """pool: of the sessions that write units. session: their name; units_of: how the names of those of all servers with
@@ -236,7 +250,7 @@ class PostgresLog(StoreLog):
 
     # Writing
 
-    def append_calls(self, number: int, forms: list[LogForm], changed: dict[Counters, list[int]]) -> list[Call]:
+    def append_calls(self, number: int, forms: list[LogForm], changed: Changes) -> list[Call]:
         """The last statements of a unit, the last of which returns its position. number: of the unit."""
         calls: list[Call] = []
         not_before = max([form.not_before for form in forms], default=0)
@@ -329,10 +343,7 @@ class PostgresLog(StoreLog):
         number = self._asked
         awaits = bool(self._running)
         calls: list[Call] = [running, SYNC] if awaits else []
-        try:
-            answers = self._pool.read([*calls, (_LAST_VALUE, ()), SYNC, running])
-        except StoreFailure as failure:
-            raise self._error_of(failure) from failure
+        answers = self._read([*calls, (_LAST_VALUE, ()), SYNC, running])
         last: int = answers[-2].value()
         if last > self.position:
             self.position = last
@@ -350,15 +361,20 @@ class PostgresLog(StoreLog):
                 self.horizon = last
 
     def read(self, begin: int, end: int, limit: int, max_bytes: int, forward: bool = True) -> list[tuple[int, bytes]]:
+        return self._read([(_READ[forward], (int8(begin), int8(end), int8(limit), int8(max_bytes)))])[0].rows()
+
+    def read_statements(self, begin: int, limit: int) -> list[tuple[int, bytes]]:
+        return self._read([(_STATEMENTS, (int8(begin), int8(limit)))])[0].rows()
+
+    def _read(self, calls: list[Call]) -> list[Answer]:
         try:
-            values = (int8(begin), int8(end), int8(limit), int8(max_bytes))
-            return self._pool.read([(_READ[forward], values)])[0].rows()
+            return self._pool.read(calls)
         except StoreFailure as failure:
             raise self._error_of(failure) from failure
 
-    def read_statements(self, begin: int, limit: int) -> list[tuple[int, bytes]]:
+    def _write(self, call: Call) -> Answer:
         try:
-            return self._pool.read([(_STATEMENTS, (int8(begin), int8(limit)))])[0].rows()
+            return self._pool.write([call])[0]
         except StoreFailure as failure:
             raise self._error_of(failure) from failure
 
@@ -368,19 +384,13 @@ class PostgresLog(StoreLog):
         """Adds what the rows up to the horizon say of counts to the totals."""
         horizon = self.horizon
         if horizon > self._counted:
-            try:
-                self._pool.write([(_COUNT_UP, (int8(horizon),))])
-            except StoreFailure as failure:
-                raise self._error_of(failure) from failure
+            self._write((_COUNT_UP, (int8(horizon),)))
             self._counted = max(self._counted, horizon)
 
     def trim(self, through: int, limit: int) -> int:
         self.count_up()
-        try:
-            values = (int8(min(through, self.horizon, self._counted)), int8(limit))
-            [(rows, count, size, last)] = self._pool.write([(_TRIM, values)])[0].rows()
-        except StoreFailure as failure:
-            raise self._error_of(failure) from failure
+        values = (int8(min(through, self.horizon, self._counted)), int8(limit))
+        [(rows, count, size, last)] = self._write((_TRIM, values)).rows()
         self.size_bytes -= size
         self.count -= count
         if last > self.floor:

@@ -37,7 +37,7 @@ from mongottl.storage.interface import (
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import CONFLICT, FULL, LOCKED, StoreFailure
-from mongottl.storage.postgresql.log import Counters
+from mongottl.storage.postgresql.log import Changes, Counters, add_change
 from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.snapshots import SnapshotStores
@@ -246,7 +246,7 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
         self._at_end: Final = at_end
         self.connection: Connection | None = None
         self.may_hold_locks = False
-        self.changed: Final[dict[Counters, list[int]]] = {}
+        self.changed: Final[Changes] = {}
         self.claims: Final[dict[str, int]] = {}
         self._deferred: list[Call] = []
         self._is_rolling_back = False
@@ -364,12 +364,7 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
     def keep_statement(self, unit: StatementUnit) -> None:
         """Called when a statement is not undone any more."""
         for counters, (count, size) in unit.changed.items():
-            known = self.changed.get(counters)
-            if known is None:
-                self.changed[counters] = [count, size]
-            else:
-                known[0] += count
-                known[1] += size
+            add_change(self.changed, counters, count, size)
 
     def defer(self, calls: list[Call]) -> None:
         """Sends calls before the next ones."""

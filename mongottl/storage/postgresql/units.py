@@ -49,7 +49,7 @@ from mongottl.storage.postgresql.failures import (
     UNEXPECTED,
     StoreFailure,
 )
-from mongottl.storage.postgresql.log import Counters, PostgresLog
+from mongottl.storage.postgresql.log import Changes, Counters, PostgresLog, add_change
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import Answer, Call, Parameter, Statement
 from mongottl.storage.postgresql.turns import Turns
@@ -117,7 +117,7 @@ class PostgresUnit(WriteUnitOfWork):
         self.undo: list[Callable[[], None]] = []
         self.before_commit: list[Callable[[], None]] = []
         self.after_commit: list[Callable[[], None]] = []
-        self.changed: dict[Counters, list[int]] = {}
+        self.changed: Changes = {}
         self.forms: list[LogForm] = []
         self.asks_for_keys = alone
         self._connection: Connection | None = None
@@ -169,12 +169,7 @@ class PostgresUnit(WriteUnitOfWork):
 
     def count_change(self, counters: Counters, count: int, size: int) -> None:
         """Notes by how many records and bytes a store is changed."""
-        known = self.changed.get(counters)
-        if known is None:
-            self.changed[counters] = [count, size]
-        else:
-            known[0] += count
-            known[1] += size
+        add_change(self.changed, counters, count, size)
 
     def mark_failed(self) -> None:
         """From now on it can only be rolled back."""
