@@ -19,6 +19,8 @@ _ENTRY_BYTES: Final = 400
 
 # Fields of the stored form as BSON: type and name before each value.
 _pack_head: Final = struct.Struct("<3si3sII3sq").pack
+_pack_open_head: Final = struct.Struct("<3si3sII").pack
+_pack_end: Final = struct.Struct("<3sq3sqB")
 _pack_number: Final = struct.Struct("<3sq3siB").pack
 _pack_binary: Final = struct.Struct("<iB").pack
 _pack_length: Final = struct.Struct("<i").pack
@@ -85,14 +87,11 @@ def stored_form(entry: OplogEntry, statements: Statements | None = None) -> byte
     """
     change = entry.change.described()
     head = _pack_head(b"\x10k\0", change.kind, b"\x11t\0", entry.at_i, entry.at_s, b"\x12w\0", entry.wall_ms)
-    parts = [b"", head, _names(change.database, change.collection, change.uuid)]
-    if change.descriptions:
-        _add_documents(parts, b"\x05d\0", change.descriptions)
-    if change.before:
-        _add_documents(parts, b"\x05b\0", change.before)
-    if change.after:
-        _add_documents(parts, b"\x05a\0", change.after)
-    rare = _rare_fields(entry)
+    parts = [b"", head]
+    _add_change(parts, change)
+    rare = _rare_fields(change) + _part_fields(entry)
+    if entry.lsid is not None:
+        rare.append(("f", Int64(entry.following)))
     if rare:
         parts.append(encode_fields(rare)[4:-1])
     if statements is not None:
@@ -102,6 +101,31 @@ def stored_form(entry: OplogEntry, statements: Statements | None = None) -> byte
     parts.append(b"\0")
     parts[0] = _pack_length(4 + sum([len(part) for part in parts]))
     return b"".join(parts)
+
+
+def open_form(entry: OplogEntry) -> bytes:
+    """The stored form of a part of a transaction that is not committed yet, without its end."""
+    change = entry.change.described()
+    parts = [b"", _pack_open_head(b"\x10k\0", change.kind, b"\x11t\0", entry.at_i, entry.at_s)]
+    _add_change(parts, change)
+    parts.append(encode_fields(_rare_fields(change) + _part_fields(entry))[4:-1])
+    parts[0] = _pack_length(4 + sum([len(part) for part in parts]) + _pack_end.size)
+    return b"".join(parts)
+
+
+def form_end(wall_ms: int, following: int) -> bytes:
+    """The end of an `open_form`, which the commit appends: its wall time, and how many entries come after it."""
+    return _pack_end.pack(b"\x12w\0", wall_ms, b"\x12f\0", following, 0)
+
+
+def _add_change(parts: list[bytes], change: LoggedChange) -> None:
+    parts.append(_names(change.database, change.collection, change.uuid))
+    if change.descriptions:
+        _add_documents(parts, b"\x05d\0", change.descriptions)
+    if change.before:
+        _add_documents(parts, b"\x05b\0", change.before)
+    if change.after:
+        _add_documents(parts, b"\x05a\0", change.after)
 
 
 @lru_cache(1024)
@@ -116,23 +140,22 @@ def _add_documents(parts: list[bytes], head: bytes, documents: Iterable[bytes]) 
     parts += [head, _pack_binary(len(joined), 0), joined]
 
 
-def _rare_fields(entry: OplogEntry) -> list[tuple[str, Value]]:
+def _rare_fields(change: LoggedChange) -> list[tuple[str, Value]]:
     form: list[tuple[str, Value]] = []
-    change = entry.change
     if change.replaced:
         form.append(("r", True))
     if change.images:
         form.append(("i", True))
     if change.detail is not None:
         form.append(("x", change.detail))
-    if entry.lsid is not None:
-        form += [
-            ("l", entry.lsid),
-            ("m", Int64(entry.txn_number)),
-            ("o", Int64(entry.first_index)),
-            ("f", Int64(entry.following)),
-        ]
     return form
+
+
+def _part_fields(entry: OplogEntry) -> list[tuple[str, Value]]:
+    """Which part of a transaction it is, but for how many follow."""
+    if entry.lsid is None:
+        return []
+    return [("l", entry.lsid), ("m", Int64(entry.txn_number)), ("o", Int64(entry.first_index))]
 
 
 def stored_statements(stored: bytes) -> tuple[Statements, int, Timestamp] | None:

@@ -267,6 +267,11 @@ class WriteUnitOfWork(ABC):
         """Puts a form in the engine's log, with the position of the unit. RuntimeError without one."""
         raise RuntimeError("the storage engine has no log")
 
+    def end_kept_forms(self, ends: list[bytes]) -> None:
+        """Of the final unit of a transaction: puts what that has kept (`OpenTransaction.keep_forms`) in the log, before
+        the forms of `log`. ends: what is appended to each."""
+        raise RuntimeError("the storage engine has no log")
+
     @abstractmethod
     def commit(self) -> None:
         """Makes the writes visible to a later opening of the engine after a crash of this process (not of the
@@ -753,6 +758,11 @@ class OpenTransaction(ClaimOwner):
         """Within the final unit: what it has written to a record store and its indexes if the engine does not have it
         yet; None if it has, or if nothing was written there."""
         raise NotImplementedError
+
+    def keep_forms(self, forms: list[bytes]) -> None:
+        """Keeps forms for the engine's log with what the transaction has written, so that they are not in memory until
+        the commit. May wait. SnapshotConflict, RuntimeError without a log."""
+        raise RuntimeError("the storage engine has no log")
 
     def committed(self) -> None:
         """Called once after the commit of the final unit."""

@@ -10,6 +10,7 @@ time. Writes belong to the transaction of the engine. A collection that it creat
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
@@ -22,11 +23,14 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.session_statement import statement_of
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
+from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.sessions.snapshot_catalog import SnapshotCatalog
 from mongottl.exec.sessions.transactions import ABORTED, Transaction
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
+from mongottl.oplog.change import LoggedChange
+from mongottl.oplog.entry import OplogEntry, TransactionPart, open_form
 from mongottl.storage.interface import (
     EngineUnavailable,
     RecordStore,
@@ -35,6 +39,9 @@ from mongottl.storage.interface import (
     WriteConflict,
 )
 from mongottl.ttl.policy import NO_TTL
+
+# How much of the changes of a transaction is in memory whose writes the engine has.
+MOST_CHANGES_BYTES: Final = 4 << 20
 
 
 def begin(service: ServiceContext, session_key: bytes, number: int) -> Transaction:
@@ -110,7 +117,6 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     transaction.pending.clear()
     transaction.missing.clear()
     transaction.changes.clear()
-    transaction.rows.clear()
 
 
 def _arm(service: ServiceContext, collections: list[Collection]) -> None:
@@ -195,11 +201,33 @@ class TransactionWriteUnit(WriteUnit):
             work.commit()
 
     def commit(self) -> None:
-        if not self._data.keeps_writes:
-            self._transaction.note_written(self.changes)
         self._work.commit()
         self.count()
-        self._transaction.changes.extend(self.logged_changes())
+        changes = self.logged_changes()
+        self._transaction.changes.extend(changes)
+        if not self._data.keeps_writes:
+            self._leave_to_engine(changes)
+
+    def _leave_to_engine(self, changes: list[LoggedChange]) -> None:
+        """Bounds what is in memory of a transaction of which the engine has the writes."""
+        transaction = self._transaction
+        for change in self.changes:
+            self.service.commit_log.arm(change)
+        transaction.changes_bytes += sum([change.size_bytes() for change in changes])
+        if transaction.changes_bytes <= MOST_CHANGES_BYTES:
+            return
+        lsid = shown_id(transaction.session_key)
+        forms: list[bytes] = []
+        # The last one is left: the commit puts in it what the session has done.
+        while len(transaction.changes) > 1:
+            kept = transaction.changes.popleft()
+            part = TransactionPart(lsid, transaction.number, transaction.kept_operations, 0)
+            forms.append(open_form(OplogEntry(kept, 0, 0, 0, part)))
+            transaction.kept_operations += kept.count
+        transaction.kept_forms += len(forms)
+        transaction.changes_bytes = sum([change.size_bytes() for change in transaction.changes])
+        if forms:
+            self._data.keep_forms(forms)
 
 
 class TransactionCatalog(SnapshotCatalog):

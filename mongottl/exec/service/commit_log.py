@@ -14,7 +14,7 @@ what several units have changed      ──► CommitLog.log_alone
 
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.change_kinds import INSERT
@@ -33,6 +33,19 @@ from mongottl.oplog.log import OPLOG_NUMBER
 from mongottl.oplog.numbered import NumberedOplog
 from mongottl.oplog.statements import Statements
 from mongottl.storage.interface import WriteUnitOfWork
+
+
+class CommittedTransaction(NamedTuple):
+    """A transaction that a unit commits.
+
+    lsid: the id of its session, `{id, uid}`. number: its own. kept_forms: how many of its changes, with
+    `kept_operations`, the engine has kept for its log.
+    """
+
+    lsid: bytes
+    number: int
+    kept_forms: int = 0
+    kept_operations: int = 0
 
 
 class CommitLog(ABC):
@@ -67,13 +80,12 @@ class CommitLog(ABC):
         logged: list[LoggedChange],
         now_ms: int,
         write: RetryableWrite | None = None,
-        transaction: tuple[bytes, int] | None = None,
+        transaction: CommittedTransaction | None = None,
     ) -> None:
         """Commits a unit of work with these changes, which may be none. The errors of the engine: nothing is committed.
 
         logged: the changes for the oplog, those of a transaction by its statements. now_ms: wall time of the unit.
-        write: whose statements it executes. transaction: that it commits, as the id of its session, `{id, uid}`, and
-        its number.
+        write: whose statements it executes. transaction: that it commits.
         """
         raise NotImplementedError
 
@@ -81,12 +93,18 @@ class CommitLog(ABC):
         """What follows the commit of a change of documents."""
         collection = change.collection
         collection.writes += 1
-        self._expiry.arm_written(collection, change.rows)
+        self.arm(change)
         if change.expired:
             self._metrics.ttl_deleted_documents += change.expired
             collection.purged_documents += change.expired
         if change.kind == INSERT and collection.options.capped:
             self._cursors.notify_inserted(collection.number)
+
+    def arm(self, change: Change) -> None:
+        """Arms the timing wheel for what a change has written: at its commit, or before that of a transaction which the
+        engine keeps. If that is never committed the reaper looks in vain; what is due before the commit it does not
+        see, so it looks again when the transaction has ended."""
+        self._expiry.arm_written(change.collection, change.rows)
 
     def log_catalog_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
         """Logs a change of a collection or its indexes in the unit of work of the catalog that makes it, which the
@@ -142,7 +160,7 @@ class NumberedCommitLog(CommitLog):
         logged: list[LoggedChange],
         now_ms: int,
         write: RetryableWrite | None = None,
-        transaction: tuple[bytes, int] | None = None,
+        transaction: CommittedTransaction | None = None,
     ) -> None:
         oplog = self._oplog
         cluster_clock = self.cluster_clock
@@ -162,7 +180,7 @@ class NumberedCommitLog(CommitLog):
         for number, change in enumerate(logged):
             part: TransactionPart | None = None
             if transaction is not None:
-                part = TransactionPart(transaction[0], transaction[1], first_index, last - number)
+                part = TransactionPart(transaction.lsid, transaction.number, first_index, last - number)
                 first_index += change.count
             elif number:
                 cluster_clock.tick(now_ms)

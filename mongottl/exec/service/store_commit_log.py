@@ -11,7 +11,7 @@ from typing import Final
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.clock import Clock
-from mongottl.exec.service.commit_log import CommitLog
+from mongottl.exec.service.commit_log import CommitLog, CommittedTransaction
 from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.service.hooks import ServerHooks
 from mongottl.exec.sessions.cursor_registry import CursorRegistry
@@ -20,7 +20,7 @@ from mongottl.exec.sessions.sessions import SessionRegistry
 from mongottl.exec.state.cluster_clock import ClusterClock
 from mongottl.exec.state.metrics import Metrics
 from mongottl.oplog.change import Change, LoggedChange, no_operation
-from mongottl.oplog.entry import OplogEntry, TransactionPart, stored_form
+from mongottl.oplog.entry import OplogEntry, TransactionPart, form_end, stored_form
 from mongottl.oplog.positioned import PositionedOplog
 from mongottl.query.timestamps import ClusterTime
 from mongottl.storage.interface import WriteUnitOfWork
@@ -55,18 +55,22 @@ class StoreCommitLog(CommitLog):
         logged: list[LoggedChange],
         now_ms: int,
         write: RetryableWrite | None = None,
-        transaction: tuple[bytes, int] | None = None,
+        transaction: CommittedTransaction | None = None,
     ) -> None:
         pending = write is not None and bool(write.pending)
         if pending and not logged:
             logged = [no_operation()]
         last = len(logged) - 1
         first_index = 0
+        if transaction is not None and transaction.kept_forms:
+            first_index = transaction.kept_operations
+            kept = transaction.kept_forms
+            work.end_kept_forms([form_end(now_ms, last + kept - number) for number in range(kept)])
         not_before = self._least_position(now_ms)
         for number, change in enumerate(logged):
             part: TransactionPart | None = None
             if transaction is not None:
-                part = TransactionPart(transaction[0], transaction[1], first_index, last - number)
+                part = TransactionPart(transaction.lsid, transaction.number, first_index, last - number)
                 first_index += change.count
             entry = OplogEntry(change, 0, 0, now_ms, part)
             if write is not None and pending and number == last:

@@ -7,24 +7,21 @@ A session has one transaction at a time, and the last one is remembered until th
 forgotten, so that commitTransaction and abortTransaction can be answered again.
 """
 
+from collections import deque
 from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.types import Timestamp
 from mongottl.exec.running.signal import Signal
 from mongottl.exec.sessions.sessions import SessionRegistry
-from mongottl.oplog.change import Change, LoggedChange
-from mongottl.storage.interface import NewRecord, OpenTransaction, TransactionTooLarge
+from mongottl.oplog.change import LoggedChange
+from mongottl.storage.interface import OpenTransaction
 
 IN_PROGRESS: Final = 0
 COMMITTED: Final = 1
 ABORTED: Final = 2
 # mongod's default of the parameter transactionLifetimeLimitSeconds.
 TRANSACTION_LIFETIME_S: Final = 60.0
-# What the engine has of a transaction is in the oplog with its commit, and in memory until then; as one row of
-# PostgreSQL, which takes a gigabyte.
-MAX_LOGGED_BYTES: Final = 512 << 20
-_CHANGE_BYTES: Final = 200
 
 
 class Transaction:
@@ -33,8 +30,8 @@ class Transaction:
     catalog_version: of the catalog at its snapshot. collections: those that its statements have named, by number.
     ready_indexes: for each collection that it writes, the idents of the indexes that were ready at its first write.
     pending: the collections that it has created, by namespace. missing: the namespaces that its statements have named
-    when there was no collection, in the dialect `cosmos`. changes: what its statements have written, in order.
-    rows: when that expires, by collection, if the engine does not keep it until the commit (`data.keeps_writes`).
+    when there was no collection, in the dialect `cosmos`. changes: what its statements have written, in order, without
+    the `kept_forms` of them that the engine keeps for the oplog, with `kept_operations`; changes_bytes: their memory.
     read_concern: of its first statement, raw; None if it has none. read_at, started_ms: cluster time and wall time of
     its beginning; started_s: its monotonic time. active_s: how long statements ran that have ended, in seconds;
     active_since_s: monotonic time at which the latest statement began.
@@ -68,9 +65,10 @@ class Transaction:
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}
         self.missing: Final[set[str]] = set()
-        self.changes: Final[list[LoggedChange]] = []
-        self.rows: Final[dict[Collection, set[NewRecord]]] = {}
-        self._logged_bytes = 0
+        self.changes: Final[deque[LoggedChange]] = deque()
+        self.changes_bytes = 0
+        self.kept_forms = 0
+        self.kept_operations = 0
 
     def is_over(self, now_s: float, now_ms: int) -> bool:
         """Whether its time is over. now_s: monotonic time. now_ms: wall time."""
@@ -79,18 +77,6 @@ class Transaction:
     @property
     def in_progress(self) -> bool:
         return self.state == IN_PROGRESS
-
-    def note_written(self, changes: list[Change]) -> None:
-        """Notes when what a statement has written expires, each time once. TransactionTooLarge."""
-        for change in changes:
-            rows = self.rows.setdefault(change.collection, set())
-            by_date = bool(change.collection.date_ttl_indexes)
-            for document, ts_s, ttl_s in change.rows:
-                rows.add((document if by_date else b"", ts_s, ttl_s))
-                self._logged_bytes += len(document)
-            self._logged_bytes += _CHANGE_BYTES * (len(change.rows) + len(change.before))
-        if self._logged_bytes > MAX_LOGGED_BYTES:
-            raise TransactionTooLarge(f"the oplog entries of a transaction exceed {MAX_LOGGED_BYTES >> 20} MiB")
 
     def uses(self, collection: Collection) -> None:
         """Notes a collection that a statement names; DDL on it then waits for the transaction."""

@@ -3,6 +3,7 @@
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.exec.operation.transaction_unit import release
+from mongottl.exec.service.commit_log import CommittedTransaction
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.sessions.session_ids import shown_id
@@ -45,14 +46,14 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
             catalog.publish(collection, work)
         for collection in transaction.collections.values():
             commit.carry_out(collection, work)
-        for collection, rows in transaction.rows.items():
-            commit.changes.append(Change(UPDATE, collection, [], list(rows)))
         if commit.changes or transaction.pending:
             service.engine.require_room()
         if note is not None:
             note.note_commit()
-        named = (shown_id(transaction.session_key), transaction.number)
-        service.commit_log.commit(work, commit.changes, transaction.changes, now_ms, note, named)
+        named = CommittedTransaction(
+            shown_id(transaction.session_key), transaction.number, transaction.kept_forms, transaction.kept_operations
+        )
+        service.commit_log.commit(work, commit.changes, list(transaction.changes), now_ms, note, named)
     transaction.data.committed()
     for collection in transaction.pending.values():
         catalog.published(collection)
@@ -71,7 +72,10 @@ class _Commit:
     def carry_out(self, collection: Collection, work: WriteUnitOfWork) -> None:
         """Writes what the transaction has written to a collection and the engine does not have yet. Inside its final
         unit of work."""
-        kept = self._transaction.data.kept_writes(collection.store)
+        data = self._transaction.data
+        if not data.keeps_writes and collection.number in self._transaction.ready_indexes:
+            self.changes.append(Change(UPDATE, collection, [], []))
+        kept = data.kept_writes(collection.store)
         if kept is None:
             return
         if collection.dropped:

@@ -69,6 +69,41 @@ _APPEND_MANY: Final = Statement(
     " WITH ORDINALITY AS u (store, dn, dbytes, lsid, txn, stmt, form, place) RETURNING pos) SELECT max(pos) FROM done",
     (INT8, INT8, INT4, INT4_ARRAY, INT4_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
 )
+# Puts the open forms that the transaction has kept in the log as well, between rows without a form and the others.
+_APPEND_KEPT: Final = Statement(
+    "append_kept",
+    "WITH m AS MATERIALIZED (SELECT m.xid, take_positions($3) / (m.epoch = $1)::int AS first"
+    f" FROM {_UNIT}), kept AS (DELETE FROM parts USING m WHERE parts.xid = m.xid RETURNING parts.number, parts.form),"
+    " moved AS (INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, form)"
+    " SELECT 0, m.first + $11 + kept.number, m.xid, $2, 0, 0, 0, kept.form || ($12::bytea[])[kept.number + 1]"
+    " FROM m CROSS JOIN kept),"
+    " done AS (INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, lsid, txn, stmt, form)"
+    " SELECT 0, m.first + u.place - 1 + CASE WHEN u.place > $11 THEN cardinality($12) ELSE 0 END,"
+    " m.xid, $2, u.store, u.dn, u.dbytes, u.lsid, u.txn, u.stmt, u.form"
+    " FROM m CROSS JOIN unnest($4, $5, $6, $7, $8, $9, $10)"
+    " WITH ORDINALITY AS u (store, dn, dbytes, lsid, txn, stmt, form, place) RETURNING pos) SELECT max(pos) FROM done",
+    (
+        INT8,
+        INT8,
+        INT4,
+        INT4_ARRAY,
+        INT4_ARRAY,
+        INT8_ARRAY,
+        BYTEA_ARRAY,
+        INT8_ARRAY,
+        INT4_ARRAY,
+        BYTEA_ARRAY,
+        INT4,
+        BYTEA_ARRAY,
+    ),
+)
+# Forms that a transaction keeps until its commit, numbered from 0.
+_KEEP: Final = Statement(
+    "keep_forms",
+    "INSERT INTO parts (place, xid, number, form) SELECT 0, pg_current_xact_id(), $1 + u.number - 1, u.form"
+    " FROM unnest($2) WITH ORDINALITY AS u (form, number)",
+    (INT4, BYTEA_ARRAY),
+)
 _RAISE_LOCK: Final = Statement("raise_lock", "SELECT pg_advisory_xact_lock($1)", (INT8,))
 # A near value is passed by far: others may take positions meanwhile, and the sequence must not go back.
 _RAISE: Final = Statement(
@@ -164,6 +199,12 @@ _STATEMENTS: Final = Statement(
     (INT8, INT8),
 )
 
+
+def keep_call(first: int, forms: list[bytes]) -> Call:
+    """Keeps open forms of a transaction until its commit. first: how many it has kept already."""
+    return _KEEP, (int4(first), bytea_array(forms))
+
+
 # How often it is tried to find out whether a unit was committed, in seconds.
 _RESOLVE_EVERY_S: Final = 0.1
 _RESOLVE_S: Final = 60.0
@@ -250,8 +291,13 @@ class PostgresLog(StoreLog):
 
     # Writing
 
-    def append_calls(self, number: int, forms: list[LogForm], changed: Changes) -> list[Call]:
-        """The last statements of a unit, the last of which returns its position. number: of the unit."""
+    def append_calls(
+        self, number: int, forms: list[LogForm], changed: Changes, ends: list[bytes] | None = None
+    ) -> list[Call]:
+        """The last statements of a unit, the last of which returns its position.
+
+        number: of the unit. ends: what is appended to each of the forms that its transaction has kept.
+        """
         calls: list[Call] = []
         not_before = max([form.not_before for form in forms], default=0)
         if not_before > self._raised:
@@ -259,8 +305,12 @@ class PostgresLog(StoreLog):
             calls = [(_RAISE_LOCK, (self._raise_lock,)), (_RAISE, (int8(not_before),))]
         changes = [(counters.store, delta[0], delta[1]) for counters, delta in changed.items() if any(delta)]
         count = max(len(forms), len(changes), 1)
+        if ends:
+            rows = self._rows(number, count, len(ends), forms, changes)
+            calls.append((_APPEND_KEPT, (*rows, int4(count - len(forms)), bytea_array(ends))))
+            return calls
         if count > 1:
-            calls.append((_APPEND_MANY, self._rows(number, count, forms, changes)))
+            calls.append((_APPEND_MANY, self._rows(number, count, 0, forms, changes)))
             return calls
         store, records, size = changes[0] if changes else (0, 0, 0)
         form = forms[0] if forms else _NO_FORM
@@ -284,16 +334,17 @@ class PostgresLog(StoreLog):
         return calls
 
     def _rows(
-        self, number: int, count: int, forms: list[LogForm], changes: list[tuple[int, int, int]]
+        self, number: int, count: int, kept: int, forms: list[LogForm], changes: list[tuple[int, int, int]]
     ) -> tuple[Parameter, ...]:
-        """The parameters of several rows. The last form is in the last one, whose position is that of the unit."""
+        """The parameters of several rows. The last form is in the last one, whose position is that of the unit. kept:
+        for how many more rows positions are taken."""
         changes = changes + [(0, 0, 0)] * (count - len(changes))
         forms = [_NO_FORM] * (count - len(forms)) + forms
         executed = [form.executed or _NO_STATEMENT for form in forms]
         return (
             int8(self.epoch),
             int8(self._token(number)),
-            int4(count),
+            int4(count + kept),
             int4_array([change[0] for change in changes]),
             int4_array([change[1] for change in changes]),
             int8_array([change[2] for change in changes]),
@@ -306,15 +357,16 @@ class PostgresLog(StoreLog):
     def _token(self, number: int) -> int:
         return (self.epoch << 32) + number
 
-    def note_commit(self, position: int, forms: list[LogForm]) -> None:
-        """Called after each commit of this server."""
+    def note_commit(self, position: int, forms: list[LogForm], kept: int = 0, kept_bytes: int = 0) -> None:
+        """Called after each commit of this server. kept: how many forms a transaction has kept, and their bytes."""
         if position > self.position:
             self.position = position
         if position > self._raised:
             self._raised = position
         for form in forms:
             self.size_bytes += len(form.form)
-            self.count += 1
+        self.size_bytes += kept_bytes
+        self.count += len(forms) + kept
         if forms:
             self.first_position = self.first_position or position
 

@@ -8,6 +8,7 @@
     records         documents, with the facts of their expiry, and two indexes over these
     entries         keys of indexes that are not unique; unique_entries: of those that are
     oplog           what units have changed, in the order of `pos`, and which statements of sessions they were (`log`)
+    parts           what open transactions will put in the oplog; their commits take it from there, so it is never seen
     totals          numbers and lengths of records, as of the position `counted`
     nodes           the servers; leases: which of them does what only one does; snapshots: those that all may read
     clock           by how much time was moved, for tests
@@ -29,7 +30,7 @@ from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailur
 from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
 
 # Raised when an older mongottl could not read what a newer one writes.
-FORMAT: Final = 2
+FORMAT: Final = 3
 HEAD_BYTES: Final = 2000
 
 # Kinds of stores.
@@ -76,10 +77,20 @@ _TABLES: Final = {
         "dbytes bigint NOT NULL, dn int NOT NULL, stmt int, txn bigint, lsid bytea, "
         "form bytea NOT NULL, PRIMARY KEY (pos, place)"
     ),
+    "parts": (
+        "place int NOT NULL, xid xid8 NOT NULL, number int NOT NULL, form bytea NOT NULL, "
+        "PRIMARY KEY (xid, number, place)"
+    ),
 }
-_VACUUMED_TABLES: Final = ("records", "entries", "unique_entries", "oplog")
+_VACUUMED_TABLES: Final = ("records", "entries", "unique_entries", "oplog", "parts")
 # Documents are not compressed: their bytes are compared, cut and sent as they are.
-_UNCOMPRESSED: Final = (("records", "doc"), ("oplog", "form"), ("entries", "tail"), ("unique_entries", "tail"))
+_UNCOMPRESSED: Final = (
+    ("records", "doc"),
+    ("oplog", "form"),
+    ("parts", "form"),
+    ("entries", "tail"),
+    ("unique_entries", "tail"),
+)
 # By name, so that a violation of one that is unique can be recognised.
 _POSITIONS: Final = "oplog_pos"
 RETRIES_INDEX: Final = "oplog_statements"
@@ -91,6 +102,9 @@ _INDEXES: Final = (
     "CREATE INDEX records_due ON {}.records (store, (ts + ttl), rid) WHERE ttl > 0",
     f"CREATE UNIQUE INDEX {RETRIES_INDEX} ON {{}}.oplog (lsid, txn, stmt, place) WHERE lsid IS NOT NULL",
 )
+
+# What an opening does to the tables of an older format, by that. They are kept as they are otherwise.
+_UPGRADES: Final = {2: ("parts",)}
 
 # Takes positions that follow each other, and returns the first of them: others take some at the same time.
 _TAKE_POSITIONS: Final = (
@@ -126,13 +140,13 @@ _LOOK: Final = Statement(
 
 
 def prepare_schema(connection: Connection, schema: str) -> bool:
-    """Makes the tables if there are none; whether they were made. Nothing is changed if they cannot be used.
+    """Makes the tables if there are none, and those which an older format does not have; whether all were made. Nothing
+    is changed if they cannot be used.
 
     StoreFailure in one line: REFUSED (a newer format, others' tables, a standby), FORBIDDEN (missing rights).
     """
     place = Place(connection, schema)
-    if place.has_tables:
-        place.check()
+    if place.has_tables and place.check():
         return False
     try:
         # One makes them, others wait for that and look again.
@@ -140,8 +154,8 @@ def prepare_schema(connection: Connection, schema: str) -> bool:
         connection.run([_BEGIN.with_(), _PATIENT.with_(), _LOCK.with_(number)], must_end=True)
         place = Place(connection, schema)
         if place.has_tables:
-            connection.run([_ROLLBACK.with_()], must_end=True)
-            place.check()
+            upgrade = [] if place.check() else _upgrade(schema, place.format)
+            connection.run([*upgrade, _COMMIT.with_()], must_end=True)
             return False
         place.require_rights_to_create()
         connection.run([*_creation(schema, place.has_schema), _COMMIT.with_()], must_end=True)
@@ -164,6 +178,7 @@ class Place:
         ]
         self._tables: list[str] = row[6]
         self._barred: list[str] = row[7]
+        self.format = 0
 
     @property
     def has_schema(self) -> bool:
@@ -173,8 +188,9 @@ class Place:
     def has_tables(self) -> bool:
         return "meta" in self._tables
 
-    def check(self) -> None:
-        """Raises if our tables are there and cannot be used."""
+    def check(self) -> bool:
+        """Raises if our tables are there and cannot be used. Whether they have the present format, not an older one
+        that can be raised."""
         self._require_primary()
         name = f"schema {self._schema} of database {self._database}"
         if not self._may_use:
@@ -185,19 +201,19 @@ class Place:
         rows = self._connection.run_one(meta.with_()).rows()
         if len(rows) != 1 or len(rows[0]) not in (4, 7) or not isinstance(rows[0][1], int):
             raise StoreFailure(REFUSED, f"{name} has a table meta that is not mongottl's; choose another schema")
-        found = rows[0][1]
+        found = self.format = rows[0][1]
         if found > FORMAT:
             raise StoreFailure(
                 REFUSED,
                 f"{name} has format {found}, written by a newer mongottl; this one knows formats up to {FORMAT}",
             )
-        if found < FORMAT:
+        if found < FORMAT and found not in _UPGRADES:
             raise StoreFailure(
                 REFUSED,
-                f"{name} has format {found}, written by an older mongottl; this one knows format {FORMAT} alone: dump"
-                " the data with that version, and restore it into another schema",
+                f"{name} has format {found}, written by an older mongottl; this one knows formats from {min(_UPGRADES)}"
+                " on: dump the data with that version, and restore it into another schema",
             )
-        missing = sorted(_TABLES.keys() - set(self._tables))
+        missing = sorted(_TABLES.keys() - set(self._tables) - set(_UPGRADES.get(found, ())))
         if missing:
             raise StoreFailure(REFUSED, f"{name} is damaged: it has no table {', '.join(missing)}")
         if not _TABLES.keys().isdisjoint(self._barred):
@@ -206,6 +222,9 @@ class Place:
             raise self._forbidden(
                 f"may not use the sequence of {name}", f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {self._schema}"
             )
+        if found < FORMAT:
+            self._require_rights()
+        return found == FORMAT
 
     def require_rights_to_create(self) -> None:
         """Raises if the tables cannot be made."""
@@ -216,6 +235,9 @@ class Place:
                 f"schema {self._schema} of database {self._database} has tables of others, such as {self._tables[0]}; "
                 "choose another schema",
             )
+        self._require_rights()
+
+    def _require_rights(self) -> None:
         if self.has_schema and not (self._may_create and self._may_use):
             raise self._forbidden(
                 f"may not create tables in schema {self._schema} of database {self._database}",
@@ -247,24 +269,41 @@ def _creation(schema: str, is_there: bool) -> list[Call]:
     """The statements that make all tables."""
     name = identifier(schema)
     made: list[str] = [] if is_there else [f"CREATE SCHEMA {name}"]
-    for table, columns in _TABLES.items():
-        settings = f" WITH ({_VACUUMED})" if table in _VACUUMED_TABLES else ""
-        made.append(f"CREATE TABLE {name}.{table} ({columns}){settings}")
-    for table, column in _UNCOMPRESSED:
-        made.append(f"ALTER TABLE {name}.{table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
+    for table in _TABLES:
+        made += _table(name, table)
     for index in _INDEXES:
         made.append(index.format(name))
     # Positions of the oplog: seconds in the high 32 bits, as cluster times are.
     made.append(f"CREATE SEQUENCE {name}.{_POSITIONS} AS bigint MINVALUE 1 NO CYCLE")
     made.append(_TAKE_POSITIONS.format(name))
     made.append(f"SELECT setval('{_POSITIONS}', 1)")  # which no unit gets
-    comment = literal(f"Data of mongottl, format {FORMAT}. Not to be changed by others.")
+    comment = literal("Data of mongottl. Not to be changed by others.")
     made.append(
         f"COMMENT ON SCHEMA {name} IS {comment}" if not is_there else f"COMMENT ON TABLE {name}.meta IS {comment}"
     )
     made.append(f"INSERT INTO {name}.clock VALUES (1, 0, NULL)")
     made.append(f"INSERT INTO {name}.meta VALUES (1, {FORMAT}, 1, 0, 0, 0, 0)")
     return [Statement(f"schema_{number}", sql).with_() for number, sql in enumerate(made)]
+
+
+def _table(name: str, table: str) -> list[str]:
+    """The statements that make one table. name: of the schema, as an identifier."""
+    settings = f" WITH ({_VACUUMED})" if table in _VACUUMED_TABLES else ""
+    made = [f"CREATE TABLE {name}.{table} ({_TABLES[table]}){settings}"]
+    for of_table, column in _UNCOMPRESSED:
+        if of_table == table:
+            made.append(f"ALTER TABLE {name}.{table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
+    return made
+
+
+def _upgrade(schema: str, found: int) -> list[Call]:
+    """The statements that raise the format of tables."""
+    name = identifier(schema)
+    made: list[str] = []
+    for table in _UPGRADES[found]:
+        made += _table(name, table)
+    made.append(f"UPDATE {name}.meta SET format = {FORMAT}")
+    return [Statement(f"upgrade_{number}", sql).with_() for number, sql in enumerate(made)]
 
 
 def lock_number(name: str) -> int:

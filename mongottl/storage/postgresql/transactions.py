@@ -37,7 +37,7 @@ from mongottl.storage.interface import (
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import CONFLICT, FULL, LOCKED, StoreFailure
-from mongottl.storage.postgresql.log import Changes, Counters, add_change
+from mongottl.storage.postgresql.log import Changes, Counters, add_change, keep_call
 from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.snapshots import SnapshotStores
@@ -125,6 +125,10 @@ class CommitUnit(PostgresUnit):
     @property
     def has_written(self) -> bool:
         return True
+
+    def end_kept_forms(self, ends: list[bytes]) -> None:
+        self.kept_ends = ends
+        self.kept_form_bytes = self._transaction.kept_form_bytes
 
     @property
     def connection(self) -> Connection | None:
@@ -220,8 +224,8 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
     """engine: reads and writes go by it where a unit of the transaction is open. pool: of connections for transactions.
 
     may_hold_locks: whether it has sent writes. changed: by how many records and bytes its statements have changed each
-    store. claims: how many records of each store it may have written. at_end: called when nothing of it is left in the
-    database. all_open: those of which something is left there.
+    store. kept_form_bytes: of forms for the oplog. claims: how many records of each store it may have written. at_end:
+    called when nothing of it is left in the database. all_open: those of which something is left there.
     """
 
     def __init__(
@@ -248,6 +252,8 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
         self.may_hold_locks = False
         self.changed: Final[Changes] = {}
         self.claims: Final[dict[str, int]] = {}
+        self.kept_form_bytes = 0
+        self._kept_forms = 0
         self._deferred: list[Call] = []
         self._is_rolling_back = False
         self._end_actions: list[Callable[[], None]] = []
@@ -308,6 +314,11 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
 
     def kept_writes(self, store: RecordStore) -> KeptWrites | None:
         return None
+
+    def keep_forms(self, forms: list[bytes]) -> None:
+        self.run([keep_call(self._kept_forms, forms)], True)
+        self._kept_forms += len(forms)
+        self.kept_form_bytes += sum([len(form) for form in forms])
 
     def release(self) -> None:
         if self.released:

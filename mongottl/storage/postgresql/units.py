@@ -100,8 +100,8 @@ class PostgresUnit(WriteUnitOfWork):
     """One unit of work. alone: whether no other is open meanwhile.
 
     undo: what brings memory back that the unit has changed. changed: by how many records and bytes it has changed each
-    store. forms: what it puts in the oplog. asks_for_keys: whether it asks PostgreSQL for each unique key before the
-    commit.
+    store. forms: what it puts in the oplog, after what its transaction has kept there (`kept_form_bytes`), with
+    `kept_ends`. asks_for_keys: whether it asks PostgreSQL for each unique key before the commit.
     """
 
     def __init__(self, units: "PostgresUnits", alone: bool) -> None:
@@ -119,6 +119,8 @@ class PostgresUnit(WriteUnitOfWork):
         self.after_commit: list[Callable[[], None]] = []
         self.changed: Changes = {}
         self.forms: list[LogForm] = []
+        self.kept_ends: list[bytes] = []
+        self.kept_form_bytes = 0
         self.asks_for_keys = alone
         self._connection: Connection | None = None
         self._kept: list[Call] = []
@@ -368,7 +370,7 @@ class PostgresUnits:
             before = self.log.position
             if unit.unsynced:
                 calls.insert(0, (_UNSYNCED, ()))
-            calls += self.log.append_calls(number, unit.forms, unit.changed)
+            calls += self.log.append_calls(number, unit.forms, unit.changed, unit.kept_ends)
             try:
                 unit.position = self._commit(unit, calls)
             except StoreFailure as failure:
@@ -384,7 +386,7 @@ class PostgresUnits:
             action()
         self.end(unit)
         self.commit_count += 1
-        self.log.note_commit(unit.position, unit.forms)
+        self.log.note_commit(unit.position, unit.forms, len(unit.kept_ends), unit.kept_form_bytes)
         if self.commit_listener is not None:
             self.commit_listener()
         for action in unit.commit_actions:

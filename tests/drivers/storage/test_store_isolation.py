@@ -501,6 +501,54 @@ def test_a_change_stream_has_the_changes_of_a_transaction_together(client: Clien
     assert seen[1]["txnNumber"] == seen[2]["txnNumber"]
 
 
+def _kept_bytes() -> int:
+    """How much PostgreSQL has of what open transactions will put in the oplog, with what ended ones have left."""
+    import psycopg
+
+    with psycopg.connect(store()) as connection:
+        [size] = connection.execute(
+            "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::int8 FROM pg_class WHERE relname = 'parts'"
+        ).fetchone() or (0,)
+        return int(size)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_changes_of_a_long_transaction_are_not_kept_in_memory(
+    client: Client, items: Collection, commits: bool
+) -> None:
+    client.shop.create_collection("other")
+    before = _kept_bytes()
+    with client.shop.watch(full_document="updateLookup") as stream, client.start_session() as session:
+        session.start_transaction()
+        for n in range(12):
+            items.insert_one({"_id": f"new {n}", "name": f"new {n}", "text": "x" * 1_000_000}, session=session)
+        items.update_one({"_id": 1}, {"$set": {"n": 5}}, session=session)
+        client.shop.other.insert_one({"_id": 1}, session=session)
+        items.delete_one({"_id": 2}, session=session)
+        items.insert_many([{"_id": n, "name": str(n), "text": "y" * 900_000} for n in range(100, 106)], session=session)
+        assert _kept_bytes() - before > 12_000_000
+        if not commits:
+            session.abort_transaction()
+            items.update_one({"_id": 3}, {"$set": {"n": 1}})
+            assert stream.next()["documentKey"] == {"_id": 3}
+            assert items.count_documents({}) == 5
+            return
+        session.commit_transaction()
+        session.commit_transaction()  # answered again
+        events = [stream.next() for _ in range(21)]
+    assert [event["operationType"] for event in events[:12]] == ["insert"] * 12
+    assert [event["documentKey"]["_id"] for event in events[12:]] == [1, 1, 2, *range(100, 106)]
+    assert {event["txnNumber"] for event in events} == {events[0]["txnNumber"]}
+    assert len({(event["clusterTime"], event["wallTime"]) for event in events}) == 1
+    assert events[5]["fullDocument"]["text"] == "x" * 1_000_000
+    assert events[12]["updateDescription"]["updatedFields"] == {"n": 5}
+    assert items.count_documents({}) == 5 + 12 + 6 - 1
+    for place in (0, 4, 12, 20):  # a token from the midst of it
+        with client.shop.watch(resume_after=events[place]["_id"]) as again:
+            for event in events[place + 1 :]:
+                assert again.next()["_id"] == event["_id"]
+
+
 def test_an_open_transaction_holds_no_change_stream_up(client: Client, items: Collection) -> None:
     with items.watch(max_await_time_ms=5000) as stream, transaction(client) as session:
         items.update_one({"_id": 1}, {"$inc": {"n": 1}}, session=session)
