@@ -22,6 +22,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.running.gate import Gate
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
+from mongottl.exec.write.taken_keys import Taken, may_be_divided, taken
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
@@ -191,14 +192,17 @@ def insert_chunk(
     start: int,
     ordered: bool,
     errors: WriteErrors,
+    is_divided: bool = False,
 ) -> int:
     """Inserts a chunk in one unit of work, or one by one if that fails, with the errors of single documents.
 
-    How many were inserted. collection: see `collection_for_insert`.
+    How many were inserted. collection: see `collection_for_insert`. is_divided: whether it is part of a chunk whose
+    keys were looked at.
     """
     write = op.recovery_unit.retryable_write
     if write is not None:
         write.begin_inserts(start)
+    prepared: list[bytes] = []
     try:
         prepared = prepare_documents(op, collection, chunk)
         if collection is None:
@@ -211,7 +215,55 @@ def insert_chunk(
     except (CommandError, DuplicateKey, WriteConflict) as error:
         if isinstance(error, CommandError) and is_interruption(error) and ends_command(op, error):
             raise
-        return _insert_one_by_one(op, name, collection, chunk, start, ordered, errors)
+    if len(chunk) > 1 and not is_divided and prepared and collection is not None and may_be_divided(op, collection):
+        found = _find_taken(op, collection, prepared)
+        if found:
+            return _insert_around(op, name, collection, chunk, start, ordered, errors, found)
+    return _insert_one_by_one(op, name, collection, chunk, start, ordered, errors)
+
+
+def _find_taken(op: OperationContext, collection: Collection, prepared: list[bytes]) -> Taken:
+    """What `taken` finds; nothing if the inserts have to find out themselves why they fail."""
+    try:
+        return taken(op, collection, prepared)
+    except CommandError as error:
+        if is_interruption(error) and ends_command(op, error):
+            raise
+        return {}
+
+
+def _insert_around(
+    op: OperationContext,
+    name: str,
+    collection: Collection,
+    chunk: list[bytes],
+    start: int,
+    ordered: bool,
+    errors: WriteErrors,
+    found: Taken,
+) -> int:
+    """Inserts the documents between those that are `found`, together."""
+    inserted = 0
+    position = 0
+    places = [*sorted(found), len(chunk)]
+    for place in places:
+        if position < place:
+            part = chunk[position:place]
+            inserted += insert_chunk(op, name, collection, part, start + position, ordered, errors, is_divided=True)
+        if place == len(chunk) or errors.interrupted or (errors.entries and ordered):
+            break
+        error = found[place]
+        if error is None:
+            inserted += _insert_one_by_one(
+                op, name, collection, chunk[place : place + 1], start + place, ordered, errors
+            )
+        else:
+            op.count_statements("insert")
+            errors.add(start + place, error)
+        if errors.interrupted or (ordered and errors.entries):
+            break
+        position = place + 1
+    return inserted
 
 
 def _insert_one_by_one(
