@@ -1,4 +1,4 @@
-"""Which of many documents cannot be inserted because others have their unique keys, for engines whose calls are round trips.
+"""Which of many documents are refused because others have their unique keys, for engines whose calls are round trips.
 
 An engine in this process refuses a document in microseconds. Elsewhere each refused unit of work is some round trips,
 and a batch that fails would be inserted one by one: here two reads for each unique index say of all at once.

@@ -43,8 +43,7 @@ def items(client: Client) -> Collection:
 def refused(items: Collection, documents: list[dict[str, Any]], ordered: bool) -> dict[str, Any]:
     with pytest.raises(BulkWriteError) as caught:
         items.insert_many(documents, ordered=ordered)
-    details = dict(caught.value.details or {})
-    return details
+    return dict(caught.value.details or {})
 
 
 def test_unordered_documents_are_inserted_around_those_whose_keys_are_taken(items: Collection) -> None:
