@@ -6,6 +6,7 @@
       ├── incoming messages                  server/incoming: closes connections whose clients send too slowly
       ├── reaper                             server/reaper
       ├── flusher                            server/durability: log to disk every 100 ms while there are commits
+      ├── attendance                         server/attendance: this server's place among those of its store
       └── janitor                            server/janitor: idle cursors and sessions
 
 Stopping: the listener is closed; connections are closed for reading, so each ends when it has answered what it is
@@ -37,6 +38,7 @@ from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
 from mongottl.security import scram
+from mongottl.server.attendance import Attendance
 from mongottl.server.connection.task import Connection
 from mongottl.server.connection.tls import TlsConnection
 from mongottl.server.dispatch import Dispatcher
@@ -54,6 +56,7 @@ from mongottl.server.transport.certificates import ServerTls, server_tls
 from mongottl.server.transport.tls import TlsTransport
 from mongottl.storage.data_folder import others_can_read
 from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict
+from mongottl.storage.nodes import NodeFacts
 from mongottl.storage.opening import open_engine
 
 if TYPE_CHECKING:
@@ -213,6 +216,10 @@ class Server:
             self.service.hooks.run_aside = waiter.run_aside
             self.durability.run_operation = self._run_operation
             nursery.start_soon(waiter.run)
+            nodes = self.engine.nodes
+            if nodes is not None:
+                nodes.announce(f"{socket.gethostname()}:{self.port}")
+                nursery.start_soon(Attendance(nodes, self._run_operation).run)
             if self.engine.log is not None:
                 nursery.start_soon(LogFollower(self.service, self._run_operation).run)
         nursery.start_soon(self.shell.poller.run)
@@ -495,7 +502,7 @@ async def open_server(
     config = ServerConfig() if config is None else config
     config.validate()  # its fields may have been assigned since it was made
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity) if log is None else log
-    engine = open_engine(config.store_uri())
+    engine = open_engine(config.store_uri(), NodeFacts(config.topology))
     server: Server | None = None
     try:
         if clock is None:

@@ -120,7 +120,7 @@ class StackWaiter(Waiter):
         if stack is None:
             return poll_socket(fd, events, until_s - self._clock.monotonic_s())
         if not self._poller.can_watch:
-            seconds = self._seconds(until_s, must_end)
+            seconds = self._seconds(stack, until_s, must_end)
             self._leave(stack, Wait(seconds, None, fd, not events & READABLE), must_end)
             return poll_socket(fd, events, 0.0)
         awaited = self._sockets.get(fd)
@@ -134,7 +134,8 @@ class StackWaiter(Waiter):
         awaited.signal.clear()
         awaited.is_awaited = True
         try:
-            self._leave(stack, Wait(self._seconds(until_s, must_end), awaited.signal, for_storage=True), must_end)
+            seconds = self._seconds(stack, until_s, must_end)
+            self._leave(stack, Wait(seconds, awaited.signal, for_storage=True), must_end)
         finally:
             awaited.is_awaited = False
         return awaited.found
@@ -163,7 +164,7 @@ class StackWaiter(Waiter):
             elif must_end and stack.is_abandoned:
                 raise EngineUnavailable("the operation was given up while it waited for others")
             else:
-                self._leave(stack, Wait(self._seconds(until_s, must_end), signal, for_storage=True), must_end)
+                self._leave(stack, Wait(self._seconds(stack, until_s, must_end), signal, for_storage=True), must_end)
         return signal.notified
 
     def run_aside(self, function: Callable[[], None]) -> None:
@@ -194,9 +195,10 @@ class StackWaiter(Waiter):
             return None
         return stack
 
-    def _seconds(self, until_s: float, must_end: bool) -> float:
+    def _seconds(self, stack: Stack, until_s: float, must_end: bool) -> float:
+        """How long a wait lasts before it is looked whether the operation has to end, if it is one that may."""
         seconds = until_s - self._clock.monotonic_s()
-        return max(0.0, seconds if must_end else min(seconds, _LOOK_EVERY_S))
+        return max(0.0, seconds if must_end or stack.operation is None else min(seconds, _LOOK_EVERY_S))
 
     def _leave(self, stack: Stack, step: Wait, must_end: bool) -> None:
         """Lets others run until the wait is over. Raises what ends the operation, unless it `must_end`."""

@@ -36,6 +36,7 @@ from mongottl.storage.interface import (
     WriteUnitOfWork,
 )
 from mongottl.storage.log import StoreLog
+from mongottl.storage.nodes import StoreNodes
 from mongottl.storage.waiting import Waiter
 
 
@@ -211,6 +212,10 @@ class ForwardingEngine(StorageEngine):
     @property
     def log(self) -> StoreLog | None:
         return self.inner.log
+
+    @property
+    def nodes(self) -> StoreNodes | None:
+        return self.inner.nodes
 
     def ping(self) -> None:
         self.inner.ping()

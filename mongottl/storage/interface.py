@@ -53,6 +53,7 @@ from mypy_extensions import mypyc_attr
 from mongottl.document.interrupt import UndividedGuard
 from mongottl.errors import MongottlError
 from mongottl.storage.log import LogForm, StoreLog
+from mongottl.storage.nodes import StoreNodes
 from mongottl.storage.waiting import Waiter
 
 # (record id, document, `_ts` in seconds, meaningful `ttl` in seconds: 0 none, so the default applies; -1 never).
@@ -898,6 +899,11 @@ class StorageEngine(ABC):
     @property
     def log(self) -> StoreLog | None:
         """The log that it keeps itself; by default it has none."""
+        return None
+
+    @property
+    def nodes(self) -> StoreNodes | None:
+        """The servers that have the data open, where there may be several; by default there is none but this one."""
         return None
 
     def ping(self) -> None:

@@ -11,10 +11,12 @@ engine has that (`stored_data`). A module that does so is imported when its sche
 """
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Final, Generic, TypeVar
 
 from mongottl.storage.interface import StorageEngine
+from mongottl.storage.nodes import LONE_NODE, NodeFacts
 from mongottl.storage.stored_data import StoredData
 
 T = TypeVar("T")
@@ -59,7 +61,10 @@ class Openers(Generic[T]):
         return opener(address)
 
 
-_ENGINES: Final[Openers[StorageEngine]] = Openers(
+# What opens an engine for a server, once its data is named.
+_ForNode = Callable[[NodeFacts], StorageEngine]
+
+_ENGINES: Final[Openers[_ForNode]] = Openers(
     "storage engine",
     {
         "local-postgresql": "mongottl.storage.postgresql.engine",
@@ -73,17 +78,38 @@ _STORED_DATA: Final[Openers[StoredData]] = Openers(
     "storage engine whose data can be read without a server", {"sqlite": "mongottl.storage.sqlite.stored_state"}
 )
 
-storage_engine: Final = _ENGINES.register
 storage_engine_schemes: Final = _ENGINES.schemes
 stored_data: Final = _STORED_DATA.register
 
 
-def open_engine(uri: str) -> StorageEngine:
-    """Opens an engine over the data of a URI, which is made if there is none.
+def storage_engine(scheme: str) -> Callable[[Callable[[str], StorageEngine]], Callable[[str], StorageEngine]]:
+    """Decorates what opens an engine by a URI of this scheme, given what follows the scheme and its colon."""
+
+    def add(opener: Callable[[str], StorageEngine]) -> Callable[[str], StorageEngine]:
+        _ENGINES.register(scheme)(lambda address: lambda node: opener(address))
+        return opener
+
+    return add
+
+
+def store_engine(
+    scheme: str,
+) -> Callable[[Callable[[str, NodeFacts], StorageEngine]], Callable[[str, NodeFacts], StorageEngine]]:
+    """`storage_engine` for one over a store that several servers may open: its opener is given, too, who does."""
+
+    def add(opener: Callable[[str, NodeFacts], StorageEngine]) -> Callable[[str, NodeFacts], StorageEngine]:
+        _ENGINES.register(scheme)(lambda address: partial(opener, address))
+        return opener
+
+    return add
+
+
+def open_engine(uri: str, node: NodeFacts = LONE_NODE) -> StorageEngine:
+    """Opens an engine over the data of a URI, which is made if there is none. node: the server that does.
 
     ValueError for a URI whose scheme no engine has, DataDirectoryError when the data cannot be used.
     """
-    return _ENGINES.open(uri)
+    return _ENGINES.open(uri)(node)
 
 
 def open_stored_data(uri: str) -> StoredData:

@@ -20,7 +20,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("clock", "extras"),
     ("errors", "config"),
     ("document", "build_info"),
-    ("geometry", "javascript", "versions", "storage.waiting", "storage.log"),
+    ("geometry", "javascript", "versions", "storage.waiting", "storage.log", "storage.nodes"),
     ("wire", "query", "ttl", "dump", "storage.interface"),
     ("catalog", "storage"),
     ("security",),

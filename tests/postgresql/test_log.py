@@ -40,7 +40,7 @@ def log_of(cluster: LocalCluster, schema: str, engine: PostgresEngine, name: str
     session = f"{UNITS_OF} {name}"
     pool = ConnectionPool(Address(cluster.uri), SessionSettings(schema, session, lock_timeout_ms=0), waiter)
     log = PostgresLog(pool, waiter, session, UNITS_OF, engine_error)
-    log.load(engine.log.epoch)
+    log.load(engine.log.epoch, engine.nodes.number)
     return log, pool
 
 

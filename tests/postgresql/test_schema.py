@@ -116,13 +116,18 @@ def test_an_older_format_is_refused(admin: Connection, schema: str) -> None:
     assert "has format 1, written by an older mongottl" in refusal(admin, schema, REFUSED)
 
 
-def test_a_schema_of_format_2_gets_what_it_does_not_have(admin: Connection, schema: str) -> None:
+@pytest.mark.parametrize(
+    ("found", "before"), [(2, "DROP TABLE {0}.parts"), (3, "ALTER TABLE {0}.nodes DROP COLUMN address")]
+)
+def test_a_schema_of_an_older_format_gets_what_it_does_not_have(
+    found: int, before: str, admin: Connection, schema: str
+) -> None:
     prepare_schema(admin, schema)
-    do(admin, f"DROP TABLE {schema}.parts", f"UPDATE {schema}.meta SET format = 2, epoch = 7")
+    do(admin, before.format(schema), f"UPDATE {schema}.meta SET format = {found}, epoch = 7")
     assert not prepare_schema(admin, schema)
     row = admin.run_one(Statement("upgraded", f"SELECT format, epoch FROM {schema}.meta").with_()).row()
     assert row == (FORMAT, 7)
-    do(admin, f"SELECT xid, number, form FROM {schema}.parts")
+    do(admin, f"SELECT xid, number, form FROM {schema}.parts", f"SELECT address FROM {schema}.nodes")
     assert not prepare_schema(admin, schema)
 
 

@@ -9,6 +9,7 @@
       │    ├─ transactions   each over a connection of its own, which commits it or rolls it back
       │    └─ snapshots      stores bound to one snapshot
       ├─ access       how these reach the database
+      ├─ nodes        the servers that have the database open: one, so far
       │
       ├─ pool             at most 16 connections in turn, those of transactions; reconnects, repeats within a time
       │    └─ connection  makes one without blocking, gives it its settings, cancels and drains what was abandoned

@@ -24,18 +24,20 @@ from mongottl.storage.interface import (
     StorageEngine,
     WriteUnitOfWork,
 )
-from mongottl.storage.opening import storage_engine
+from mongottl.storage.nodes import LONE_NODE, NodeFacts
+from mongottl.storage.opening import store_engine
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
-from mongottl.storage.postgresql.failures import BUSY, StoreFailure
+from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
 from mongottl.storage.postgresql.log import Counters, PostgresLog
+from mongottl.storage.postgresql.nodes import LOOK_EVERY_S, PostgresNodes
 from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
 from mongottl.storage.postgresql.record_ids import NO_END, RecordIds
 from mongottl.storage.postgresql.records import PostgresRecordStore
-from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQUE, lock_number, prepare_schema
+from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQUE, prepare_schema
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import (
     BYTEA,
@@ -57,8 +59,6 @@ from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, Row, 
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
-# Seconds between two attempts to get the lock of the server.
-_LOCK_EVERY_S: Final = 0.1
 # How long a unit of work waits for the row of another, in milliseconds.
 _LOCK_TIMEOUT_MS: Final = 1000
 # Seconds within which a database answers that is there.
@@ -89,15 +89,12 @@ _PUT: Final = Statement(
     (BYTEA, BYTEA),
 )
 _DELETE: Final = Statement("delete_catalog", "DELETE FROM catalog WHERE key = $1", (BYTEA,))
-_OPENED: Final = Statement("opened", "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
-_EPOCH: Final = Statement("epoch", "SELECT epoch FROM meta")
 _END_UNITS: Final = Statement(
     "end_units",
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE starts_with(application_name, $1) OR starts_with(application_name, $2)",
     (TEXT, TEXT),
 )
-_LOCK: Final = Statement("lock", "SELECT pg_try_advisory_lock($1)", (INT8,))
 _SIZE: Final = Statement(
     "size",
     "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
@@ -132,9 +129,16 @@ class _Guard(UndividedGuard):
 
 
 class PostgresEngine(StorageEngine, Access):
-    """address: of the server and database. schema: where the tables are. at_close: called when it is closed."""
+    """address: of the server and database. schema: where the tables are. node: what who opens it says of itself.
+    at_close: called when it is closed."""
 
-    def __init__(self, address: Address, schema: str = _SCHEMA, at_close: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        schema: str = _SCHEMA,
+        node: NodeFacts = LONE_NODE,
+        at_close: Callable[[], None] | None = None,
+    ) -> None:
         self.name = "postgresql"
         self._address: Final = address
         self._schema: Final = schema
@@ -164,6 +168,7 @@ class PostgresEngine(StorageEngine, Access):
         transactions = f"{self._transactions_of} {token}"
         self._log: Final = PostgresLog(self._pool, self._waiter, session, self._units_of, engine_error, transactions)
         self.units: Final = PostgresUnits(self._pool, self._log, self._turns)
+        self._nodes: Final = PostgresNodes(schema, node, self._pool, self._waiter, self.units.refuse_for_good)
         self._isolation: Final = PostgresIsolation(
             self, self._records, self._sorted, self.units, address, schema, transactions, self._waiter
         )
@@ -177,13 +182,12 @@ class PostgresEngine(StorageEngine, Access):
     def _open(self) -> None:
         connection = connect(self._address, self._lock_settings, self._waiter, self._in_time())
         try:
-            if not connection.run_one((_LOCK, (self._lock_number(),))).value():
-                raise StoreFailure(BUSY, f"the schema {self._schema} is in use by another server")
+            self._nodes.await_lock(connection)
             prepare_schema(connection, self._schema)
-            epoch = connection.run_one((_OPENED, ())).value()
+            epoch = self._nodes.enter(connection)
             # Units of a server that has lost its lock are refused now; those that are under way end before.
             while connection.run_one((_END_UNITS, (text(self._units_of), text(self._transactions_of)))).changed:
-                self._waiter.sleep(_LOCK_EVERY_S)
+                self._waiter.sleep(LOOK_EVERY_S)
             self._load(connection, epoch)
         except BaseException:
             connection.close()
@@ -192,9 +196,6 @@ class PostgresEngine(StorageEngine, Access):
 
     def _in_time(self) -> float:
         return self._waiter.monotonic_s() + TIMEOUT_S
-
-    def _lock_number(self) -> bytes:
-        return int8(lock_number(f"mongottl {self._schema}"))
 
     @property
     def suspends(self) -> bool:
@@ -209,7 +210,7 @@ class PostgresEngine(StorageEngine, Access):
 
     def _load(self, connection: Connection, epoch: int) -> None:
         stores, catalog = [answer.rows() for answer in connection.run([(_STORES, ()), (_CATALOG, ())])]
-        counts = self._log.load(epoch)
+        counts = self._log.load(epoch, self._nodes.number)
         for store, name, kind, dropped, next_id in stores:
             ident = decode_text(name)
             self._last_store = max(self._last_store, store)
@@ -270,6 +271,10 @@ class PostgresEngine(StorageEngine, Access):
     def log(self) -> PostgresLog:
         return self._log
 
+    @property
+    def nodes(self) -> PostgresNodes:
+        return self._nodes
+
     def _lock_again(self) -> None:
         """Gets a new connection with the lock. Units go on meanwhile: each is refused once another server has opened
         the database."""
@@ -277,18 +282,18 @@ class PostgresEngine(StorageEngine, Access):
             with suppress(StoreFailure):
                 connection = connect(self._address, self._lock_settings, self._waiter, self._in_time())
                 try:
-                    if connection.run_one((_EPOCH, ())).value() != self._log.epoch:
+                    if not self._nodes.has_place(connection):
                         self.units.refuse_for_good()
                         connection.close()
                         return
-                    if connection.run_one((_LOCK, (self._lock_number(),))).value():
+                    if self._nodes.try_lock(connection):
                         self._lock_connection = connection
                         return
                     connection.close()
                 except BaseException:
                     connection.close()
                     raise
-            self._waiter.sleep(_LOCK_EVERY_S)
+            self._waiter.sleep(LOOK_EVERY_S)
 
     @property
     def isolation(self) -> Isolation:
@@ -472,6 +477,7 @@ class PostgresEngine(StorageEngine, Access):
             return
         self._closed = True
         self._give_back_ids()
+        self._nodes.leave(_PING_S)
         self.units.close()
         self._isolation.close()
         self._pool.close()
@@ -481,9 +487,9 @@ class PostgresEngine(StorageEngine, Access):
             self._at_close()
 
 
-@storage_engine("postgres")
-@storage_engine("postgresql")
-def open_postgresql(address: str) -> PostgresEngine:
+@store_engine("postgres")
+@store_engine("postgresql")
+def open_postgresql(address: str, node: NodeFacts) -> PostgresEngine:
     """Opens the database of a libpq URI without its scheme. `schema` among its parameters names another schema than
     `mongottl`. DataDirectoryError."""
     before, mark, query = address.partition("?")
@@ -495,16 +501,16 @@ def open_postgresql(address: str) -> PostgresEngine:
         else:
             kept.append((name, value))
     uri = f"postgresql:{before}{mark if kept else ''}{urlencode(kept, quote_via=quote)}"
-    return PostgresEngine(Address(uri), schema)
+    return PostgresEngine(Address(uri), schema, node)
 
 
-@storage_engine("local-postgresql")
-def open_local_postgresql(address: str) -> PostgresEngine:
+@store_engine("local-postgresql")
+def open_local_postgresql(address: str, node: NodeFacts) -> PostgresEngine:
     """Starts the private server of a folder, which is made if there is none, and opens its database; the server is
     stopped when the engine is closed, and started again if it ends before. DataDirectoryError."""
     cluster = start_local_cluster(address)
     try:
-        return PostgresEngine(Address(cluster.uri, cluster.start_again), at_close=cluster.stop)
+        return PostgresEngine(Address(cluster.uri, cluster.start_again), node=node, at_close=cluster.stop)
     except BaseException:
         cluster.stop()
         raise

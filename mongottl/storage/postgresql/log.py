@@ -262,6 +262,7 @@ class PostgresLog(StoreLog):
         self._error_of: Final = error_of
         self._raise_lock: Final = int8(lock_number("mongottl oplog_pos"))
         self.epoch = 0
+        self._node = 0
         self.floor = 0
         self.horizon = 0
         self.position = 0
@@ -278,9 +279,13 @@ class PostgresLog(StoreLog):
         self._asked = 0
         self._answered = 0
 
-    def load(self, epoch: int) -> dict[int, tuple[int, int]]:
-        """Called when the database was opened: the number and the bytes of the records of each store. StoreFailure."""
+    def load(self, epoch: int, node: int) -> dict[int, tuple[int, int]]:
+        """Called when the database was opened: the number and the bytes of the records of each store. StoreFailure.
+
+        node: the number of this server, which no other one has or gets.
+        """
         self.epoch = epoch
+        self._node = node
         facts, counts, last, size = self._pool.read([(_FACTS, ()), (_COUNTS, ()), (_LAST_VALUE, ()), (_SIZE, ())])
         [(self.floor, self._counted)] = facts.rows()
         self.position = self._raised = last.value()
@@ -355,7 +360,7 @@ class PostgresLog(StoreLog):
         )
 
     def _token(self, number: int) -> int:
-        return (self.epoch << 32) + number
+        return (self._node << 32) + number
 
     def note_commit(self, position: int, forms: list[LogForm], kept: int = 0, kept_bytes: int = 0) -> None:
         """Called after each commit of this server. kept: how many forms a transaction has kept, and their bytes."""

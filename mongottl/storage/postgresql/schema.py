@@ -30,7 +30,7 @@ from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailur
 from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
 
 # Raised when an older mongottl could not read what a newer one writes.
-FORMAT: Final = 3
+FORMAT: Final = 4
 HEAD_BYTES: Final = 2000
 
 # Kinds of stores.
@@ -48,7 +48,10 @@ _TABLES: Final = {
         "id int PRIMARY KEY CHECK (id = 1), format int NOT NULL, epoch bigint NOT NULL, counted bigint NOT NULL, "
         "floor bigint NOT NULL, log_n bigint NOT NULL, log_bytes bigint NOT NULL"
     ),
-    "nodes": "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, topology text NOT NULL",
+    "nodes": (
+        "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, topology text NOT NULL, "
+        "address text NOT NULL, pid int NOT NULL"
+    ),
     "leases": "name text PRIMARY KEY, node int NOT NULL, until_ms bigint NOT NULL",
     "snapshots": "time bigint PRIMARY KEY, name text NOT NULL, node int NOT NULL, until_ms bigint NOT NULL",
     "clock": "id int PRIMARY KEY CHECK (id = 1), offset_ms bigint NOT NULL, frozen_ms bigint",
@@ -103,8 +106,9 @@ _INDEXES: Final = (
     f"CREATE UNIQUE INDEX {RETRIES_INDEX} ON {{}}.oplog (lsid, txn, stmt, place) WHERE lsid IS NOT NULL",
 )
 
-# What an opening does to the tables of an older format, by that. They are kept as they are otherwise.
-_UPGRADES: Final = {2: ("parts",)}
+# The tables that an opening makes anew where the format is an older one, by that: nothing was in them. The others are
+# kept as they are.
+_UPGRADES: Final = {2: ("nodes", "parts"), 3: ("nodes",)}
 
 # Takes positions that follow each other, and returns the first of them: others take some at the same time.
 _TAKE_POSITIONS: Final = (
@@ -301,7 +305,7 @@ def _upgrade(schema: str, found: int) -> list[Call]:
     name = identifier(schema)
     made: list[str] = []
     for table in _UPGRADES[found]:
-        made += _table(name, table)
+        made += [f"DROP TABLE IF EXISTS {name}.{table}", *_table(name, table)]
     made.append(f"UPDATE {name}.meta SET format = {FORMAT}")
     return [Statement(f"upgrade_{number}", sql).with_() for number, sql in enumerate(made)]
 
