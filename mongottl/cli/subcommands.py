@@ -104,6 +104,13 @@ _ROWS: Final = (
         "operating.md",
     ),
     Subcommand(
+        "copy",
+        "FROM TO",
+        "Copies the data of a stopped server into another store, as a folder's into PostgreSQL: exit status 0 or 1.",
+        "copy",
+        "operating.md",
+    ),
+    Subcommand(
         "container",
         "[options] | PROGRAM [ARGUMENT…]",
         "Runs the server in a container, in the place of the images of mongod and of Cosmos DB's emulator.",

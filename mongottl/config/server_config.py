@@ -70,6 +70,11 @@ _EXCLUDES: Final[tuple[tuple[str, str], ...]] = (
 )
 
 
+def without_passwords(store: str) -> str:
+    """A setting `store` as it may be shown."""
+    return _PASSWORD.sub(r"\1***", store)
+
+
 @dataclass
 class ServerConfig:
     """The settings of one server; SettingError (ValueError) for a bad value."""
@@ -383,9 +388,7 @@ class ServerConfig:
 
     def store_shown(self) -> str | None:
         """The setting `store` without passwords, as it may be shown; None without one."""
-        if self.store is None:
-            return None
-        return _PASSWORD.sub(r"\1***", self.store)
+        return None if self.store is None else without_passwords(self.store)
 
     def start_ms(self) -> int | None:
         """The clock's time at the start, in ms since 1970; None for the machine's. ValueError."""

@@ -1,0 +1,89 @@
+"""`mongottl copy FROM TO`: the data of a stopped server into another kind of store, such as a folder's into PostgreSQL.
+
+Nothing may write to FROM meanwhile, and its lock sees to that; so the time that the last line shows is how long writes
+stop when a server moves.
+"""
+
+import signal
+import sys
+from typing import Final
+
+from mongottl.cli.arguments import ArgumentParser
+from mongottl.cli.subcommands import fail
+from mongottl.clock import SystemClock
+from mongottl.config.server_config import without_passwords
+from mongottl.config.setting import STORES
+from mongottl.offline.check import counted
+from mongottl.storage.data_folder import has_database
+from mongottl.storage.interface import DataDirectoryError, EngineUnavailable, StorageEngine
+from mongottl.storage.opening import folder_uri, open_engine
+
+_NAME: Final = "copy"
+# Windows has no SIGHUP, the signal for a terminal that is gone.
+_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+def main(arguments: list[str]) -> int:
+    """Prints a line for each collection. Exit status 0 if all was copied, 1 if not, 2 for wrong arguments."""
+    parser = ArgumentParser(_NAME)
+    place = "a data folder (--data-dir), or a URI as of --store"
+    parser.add_argument("source", metavar="FROM", help=f"{place}, which no server uses")
+    parser.add_argument("target", metavar="TO", help=f"{place}, without collections; it is made if it is not there")
+    given = parser.parse_args(arguments)
+    # So that these signals, too, end this process by an exception, which stops a private PostgreSQL.
+    previous = {number: signal.signal(number, _end) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        return copy(given.source, given.target)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: object) -> None:
+    sys.exit(128 + number)
+
+
+def copy(source: str, target: str) -> int:
+    """Copies the data of a folder or store; the exit status."""
+    from mongottl.offline.copy import CopyError, copy_data
+
+    clock = SystemClock()
+    begun_s = clock.monotonic_s()
+    documents = 0
+    collections = 0
+    size = 0
+    try:
+        if not source.startswith(STORES) and not has_database(source):
+            return fail(_NAME, f"{source} has no data")
+        with _Opened(source) as from_engine, _Opened(target) as to_engine:
+            for copied in copy_data(from_engine, to_engine):
+                numbers = (counted(copied.documents, "document"), counted(copied.indexes, "index", "indexes"))
+                print(f"{copied.namespace}: {', '.join(numbers)}", flush=True)
+                collections += 1
+                documents += copied.documents
+                size += copied.size
+    except (CopyError, DataDirectoryError, EngineUnavailable) as error:
+        return fail(_NAME, f"{error}; {without_passwords(target)} is as empty as it was")
+    except KeyboardInterrupt:
+        return fail(_NAME, f"interrupted; {without_passwords(target)} is as empty as it was")
+    took_s = clock.monotonic_s() - begun_s
+    total = f"{counted(collections, 'collection')}, {counted(documents, 'document')}, {size / 1e6:,.1f} MB"
+    print(f"{without_passwords(target)}: {total} in {took_s:.1f} s, in which nothing could write to the source")
+    return 0
+
+
+class _Opened:
+    """The engine of a folder or store, closed at the end of the block."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._engine: StorageEngine | None = None
+
+    def __enter__(self) -> StorageEngine:
+        place = self._place
+        self._engine = open_engine(place if place.startswith(STORES) else folder_uri(place))
+        return self._engine
+
+    def __exit__(self, *raised: object) -> None:
+        if self._engine is not None:
+            self._engine.close()
