@@ -65,7 +65,7 @@ class Suspension:
                 self.stacks.require()
             self.outside[method, _caller()] += 1
             return False
-        if reads and stack.operation is not None and not stack.operation.may_leave_evaluations():
+        if reads and stack.operation is not None and stack.operation.reads_past():
             return False
         if self._random.random() >= self.rate:
             return False

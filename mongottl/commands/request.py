@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 from mypy_extensions import i64
 
 from mongottl.document.bson_field import unknown_field
+from mongottl.document.freeing import freed_in_slices
 from mongottl.document.numbers import clamp_to_long, is_true, whole
 from mongottl.document.types import (
     ARRAY,
@@ -514,7 +515,7 @@ class RequestParser:
                     f" '{type_name(int(elements.type_code))}', expected type 'object'",
                 )
             documents.append(read_embedded(body, elements.value))
-        return documents
+        return freed_in_slices(documents)
 
 
 def _names(body: bytes, cursor: ElementCursor) -> list[Value]:

@@ -128,14 +128,15 @@ class Dispatcher:
         return self._answer_valid(message, document, client, is_long)
 
     def _answer_valid(
-        self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, sequences_valid: bool
+        self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, is_long: bool
     ) -> bytes | Steps[bytes]:
         """The reply to a request whose document is valid BSON.
 
-        body: that document. sequences_valid: whether the documents of its document sequences have been validated.
+        body: that document. is_long: whether others run while it is read; its sequences have been validated, too.
         """
         name = ""
         op: OperationContext | None = None
+        stacks = self.service.stacks
         try:
             sequences = message.sequences if isinstance(message, OpMsg) else []
             if isinstance(message, OpQuery):
@@ -152,7 +153,8 @@ class Dispatcher:
             if isinstance(message, OpQuery):
                 generic.database = message.namespace.partition(".")[0]
             try:
-                values = spec.parser.parse(body, sequences, generic)
+                parse = spec.parser.parse
+                values = (partial(stacks.compute_unknown, parse) if is_long else parse)(body, sequences, generic)
             except CommandError:
                 # Who asks for help need not know what the command requires.
                 if not asks_help(body):
@@ -162,7 +164,7 @@ class Dispatcher:
                 features.check_arguments(spec.name, body, sequences)
             if generic.asks_help:
                 return self._replies.with_times(encode({"help": f"help for: {spec.name} {spec.help}", "ok": _OK}))
-            if not sequences_valid:
+            if not is_long:
                 for _, documents in sequences:
                     validate_documents(documents)
             if self._unsettled is not None and not spec.access.by_anyone:
@@ -178,7 +180,6 @@ class Dispatcher:
             op.command = generic.sent_command(spec, body, sequences)
             request = made(spec.request, values)
             self.service.metrics.count_command(spec.name, "" if spec.counts_statements else spec.counter)
-            stacks = self.service.stacks
             if stacks.present is None and not self._admission.is_prompt(spec, request, generic, op):
                 return stacks.begin(partial(self._perform, spec, request, generic, op))
         except Exception as error:

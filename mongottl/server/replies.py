@@ -5,6 +5,7 @@ Any exception becomes an error reply: a `CommandError` has its own code, every o
 is logged with its trace.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mongottl.commands import COMMANDS, CommandSpec, Reply
@@ -71,7 +72,7 @@ class Replies:
                 assert isinstance(holder, dict)
                 holder["atClusterTime"] = op.reading.snapshot_time
             parts = reply
-            reply = encode(self._dialect.with_reply_type(spec.name, parts))
+            reply = self._encoded(op, self._dialect.with_reply_type(spec.name, parts))
             if len(reply) >= _LONG_BYTES:
                 parts.clear()  # callers hold it, and so a batch of 16 MB, while two copies are made
         if op.session.in_transaction and self._service.config.is_sharded:
@@ -87,10 +88,23 @@ class Replies:
             self._lines.refused_statements(spec, op)
         profiler = self._service.profiler
         if op.profile.used_micros >= profiler.slow_micros or profiler.attentive:
-            note_operation(self._service, self._log, spec, op, reply)
+            self._note_operation(spec, op, reply)
         if spec.writes and spec.latency == "commands" and not spec.ends_transaction:
             self._service.commit_log.pass_metadata_write()
         return self.with_times(reply)
+
+    def _encoded(self, op: OperationContext, reply: dict[str, Value]) -> bytes:
+        """A reply as bytes. It has as many parts as what the client asks for, so others run meanwhile."""
+        stacks = self._service.stacks
+        if stacks.present is None:
+            return encode(reply)
+        op.is_answered = True
+        return stacks.compute(partial(encode, reply))
+
+    def _note_operation(self, spec: CommandSpec, op: OperationContext, reply: bytes) -> None:
+        """`note_operation`; others run meanwhile."""
+        op.is_answered = True
+        self._service.stacks.compute(partial(note_operation, self._service, self._log, spec, op, reply))
 
     def with_failed_flush(self, spec: CommandSpec, reply: Reply, error: EngineUnavailable) -> Reply:
         """The reply of a command that was executed, but may be lost at a power failure or the next start."""
@@ -163,14 +177,14 @@ class Replies:
         described = error_reply(failure)
         if failure.code in self._dialect.code_names:
             described["codeName"] = self._dialect.code_names[failure.code]
-        reply = encode(described)
+        reply = encode(described) if op is None else self._encoded(op, described)
         if op is not None and self._log.settings.command_verbosity:
             self._lines.ended(name, op, failure.code)
         spec = COMMANDS.get(name)
         if op is not None and spec is not None and op.command.body:
             profiler = self._service.profiler
             if profiler.attentive or op.elapsed_micros() >= profiler.slow_micros:
-                note_operation(self._service, self._log, spec, op, reply)
+                self._note_operation(spec, op, reply)
         return self.with_times(reply)
 
 

@@ -53,6 +53,7 @@ from mongottl.commands.request_fields import (
 from mongottl.commands.time_series import check_raw_data
 from mongottl.document.bson_field import unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.freeing import LongList, freed_in_slices
 from mongottl.document.numbers import whole
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import first_field_name, get_value
@@ -214,8 +215,18 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Reply:
         raise CommandError(ErrorCode.BadValue, "bulkWrite needs at least one entry in nsInfo")
     check_batch(op, len(request.namespaces))
     write = number_statements(op, "bulkWrite", len(request.operations), request.statement_id, request.statement_ids)
-    namespaces: list[tuple[str, str]] = []
-    uuids: list[Value] = []
+    namespaces: list[tuple[str, str]] = LongList()
+    uuids: list[Value] = LongList()
+    op.compute(lambda: _parse_namespaces(op, request, namespaces, uuids))
+    operations = op.compute(lambda: _parsed_all(op, request, namespaces))
+    options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
+    return _run(op, request, operations, namespaces, uuids, options.batch_size, write)
+
+
+def _parse_namespaces(
+    op: OperationContext, request: BulkWriteRequest, namespaces: list[tuple[str, str]], uuids: list[Value]
+) -> None:
+    """Adds the entries of `nsInfo`: database and collection, and the UUID that the collection must have."""
     for described in request.namespaces:
         namespace = Namespace._make(_NAMESPACE.parse(described, [], None))
         database, name = split_namespace(namespace.name, op.catalog.naming)
@@ -224,13 +235,12 @@ def bulk_write(op: OperationContext, request: BulkWriteRequest) -> Reply:
             check_raw_data(op, database, name)
         namespaces.append((database, name))
         uuids.append(namespace.collection_uuid)
-    operations = op.compute(lambda: _parsed_all(op, request, namespaces))
-    options = CursorOptions._make(_CURSOR.parse(request.cursor, [], None))
-    return _run(op, request, operations, namespaces, uuids, options.batch_size, write)
 
 
 def _parsed_all(op: OperationContext, request: BulkWriteRequest, namespaces: list[tuple[str, str]]) -> list[Operation]:
-    return [_parsed(op, index, operation, namespaces) for index, operation in enumerate(request.operations)]
+    return freed_in_slices(
+        [_parsed(op, index, operation, namespaces) for index, operation in enumerate(request.operations)]
+    )
 
 
 def _parsed(op: OperationContext, index: int, operation: bytes, namespaces: list[tuple[str, str]]) -> Operation:

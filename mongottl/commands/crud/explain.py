@@ -91,6 +91,11 @@ def _explain_needs(op: OperationContext, request: ExplainRequest) -> list[Need]:
     stable=True,
 )
 def explain(op: OperationContext, request: ExplainRequest) -> Reply:
+    # It changes nothing, and what it describes may be as long as the command: others run wherever it computes.
+    return op.compute(partial(_explained, op, request))
+
+
+def _explained(op: OperationContext, request: ExplainRequest) -> Reply:
     verbosity = _verbosity(op, request.verbosity)
     name = first_field_name(request.explained)
     spec = COMMANDS.get(name)

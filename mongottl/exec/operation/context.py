@@ -233,9 +233,9 @@ class OperationContext(OperationState):
         """
         return self.service.stacks.compute(function, check)
 
-    def may_leave_evaluations(self) -> bool:
-        """Not where what it reads was chosen before others write."""
-        return not self.session.in_transaction and self.reading.snapshot is None
+    def reads_past(self) -> bool:
+        """Each answer of the views that it reads is of that time, whenever it is asked for."""
+        return self.session.in_transaction or self.reading.snapshot is not None
 
     def give_way(self) -> None:
         """Called between two steps of work: lets others run, if it has gone on long enough. No unit of work is open."""

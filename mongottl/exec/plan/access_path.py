@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.freeing import freed_in_slices
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.express import NO_ID_PLAN
 from mongottl.exec.plan.oplog_bounds import oplog_span
@@ -185,10 +187,15 @@ class OrPath(AccessPath):
         return "OR"
 
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
-        for path in self.paths:
-            path.metadata = self.metadata
-            path.space = self.space
-        return OrStage([path.open(wanted, trial) for path in self.paths])
+        begun = begin_evaluation()  # of a hundred thousand scans, which are opened as soon as the query is planned
+        try:
+            for path in self.paths:
+                path.metadata = self.metadata
+                path.space = self.space
+            return OrStage(freed_in_slices([path.open(wanted, trial) for path in self.paths]))
+        finally:
+            if begun:
+                end_evaluation()
 
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         counted = 0

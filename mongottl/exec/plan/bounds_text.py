@@ -23,6 +23,7 @@ from mongottl.document.compare import (
     BRACKET_TIMESTAMP,
     BRACKET_UNDEFINED,
 )
+from mongottl.document.freeing import freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_value
 from mongottl.document.types import (
@@ -234,5 +235,5 @@ def describe_bounds(bounds: IndexBounds, forward: bool) -> dict[str, Value]:
                 texts.reverse()
         else:
             texts.append("[MaxKey, MinKey]" if backward else "[MinKey, MaxKey]")
-        described[component.path.dotted] = texts
+        described[component.path.dotted] = freed_in_slices(texts)
     return described

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.freeing import freed_in_slices
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
@@ -264,6 +266,7 @@ def _wrap_one(node: PlanNode, wrapper: Wrapper) -> PlanNode:
 
 def _executed(node: PlanNode) -> dict[str, Value]:
     """A stage of `executionStages`. `works` counts records or keys examined, and 1 for reaching the end."""
+    give_way()
     counters = node.counters
     works = max(counters.examined, counters.returned) + int(counters.exhausted)
     described: dict[str, Value] = {"stage": node.stage}
@@ -283,7 +286,7 @@ def _executed(node: PlanNode) -> dict[str, Value]:
         described["inputStage"] = _executed(node.inputs[0])
     elif node.inputs:
         inputs: list[Value] = [_executed(child) for child in node.inputs]
-        described["inputStages"] = inputs
+        described["inputStages"] = freed_in_slices(inputs)
     return described
 
 

@@ -9,6 +9,7 @@ Source: MongoDB's manual, "Database Profiler Output".
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_document
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
@@ -61,6 +62,7 @@ def has_sort_stage(op: OperationContext, plans: list[object]) -> bool:
 
 def total(node: PlanNode, counter: str) -> int:
     """The sum of a counter of a plan's stages."""
+    give_way()
     own = node.counters.extra.get(counter, 0)
     return (int(own) if isinstance(own, int) else 0) + sum(total(child, counter) for child in node.inputs)
 

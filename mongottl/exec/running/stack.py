@@ -97,11 +97,14 @@ class Interruptible:
     was_left: whether it was left in the middle of a step, so that what it had read may have changed.
     was_ended: whether `check_interrupt` has raised. From then on it only cleans up, and waits of the storage engine do
     not end it once more.
+    is_answered: whether all is done but to write its reply, which may be long: it reads nothing any more, and nothing
+    ends it.
     """
 
     def __init__(self) -> None:
         self.was_left = False
         self.was_ended = False
+        self.is_answered = False
 
     def ended_by(self, error: CommandError) -> CommandError:
         """Notes that this error ends it."""
@@ -112,13 +115,29 @@ class Interruptible:
         """Raises what ends the operation: MaxTimeMSExpired (50), Interrupted (11601), InterruptedAtShutdown (11600)."""
         raise NotImplementedError
 
-    def may_leave_evaluations(self) -> bool:
-        """Whether others may run in the middle of its evaluations."""
+    def reads_past(self) -> bool:
+        """Whether it reads what was stored at an earlier time: a snapshot, or what its transaction sees."""
         raise NotImplementedError
 
     def register(self) -> None:
         """Called whenever it is left: others can see it from then on, and end it."""
         raise NotImplementedError
+
+
+class _Unknown(Interruptible):
+    """An operation whose request is read. Nobody sees it, and nothing but the end of its client ends it."""
+
+    def check_interrupt(self) -> None:
+        pass
+
+    def reads_past(self) -> bool:
+        return False
+
+    def register(self) -> None:
+        pass
+
+
+_UNKNOWN: Final = _Unknown()
 
 
 class Stack:
@@ -525,6 +544,18 @@ class Stacks:
         result: T = step.result()  # type: ignore[assignment]
         return result
 
+    def compute_unknown(self, function: Callable[..., T], *arguments: Any) -> T:
+        """`compute` of what a long request means, before the operation is known that carries it out."""
+        stack = self.present
+        if stack is None:
+            return function(*arguments)
+        stack.carry(_UNKNOWN)
+        try:
+            return self.compute(partial(function, *arguments))
+        finally:
+            stack.operation = None
+            clear_check()
+
     def compute(self, function: Callable[[], T], check: Callable[[], None] | None = None) -> T:
         """What the function returns; it is left as evaluations are.
 
@@ -547,11 +578,12 @@ class Stacks:
         if stack is None:
             self.require()
             return
-        if stack.operation is None:
+        operation = stack.operation
+        if operation is None:
             return
-        stack.operation.check_interrupt()
-        if stack.operation.may_leave_evaluations():
-            stack.leave_if_due()
+        if not operation.is_answered:
+            operation.check_interrupt()
+        stack.leave_if_due()
 
 
 def _run_operations() -> None:

@@ -19,7 +19,8 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.document.freeing import freed_in_slices
+from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -64,6 +65,7 @@ class PlanNode:
         counters: "StageCounters | None" = None,
         filter: MatchExpression | None = None,
     ) -> None:
+        give_way()
         self.stage = stage
         self._details = details
         self.inputs = inputs
@@ -85,6 +87,7 @@ class PlanNode:
 
     def planned(self) -> dict[str, Value]:
         """The stage as part of a `winningPlan`."""
+        give_way()
         described: dict[str, Value] = {"stage": self.stage}
         described.update(self.described_filter())
         described.update(self.described())
@@ -92,7 +95,7 @@ class PlanNode:
             described["inputStage"] = self.inputs[0].planned()
         elif self.inputs:
             inputs: list[Value] = [child.planned() for child in self.inputs]
-            described["inputStages"] = inputs
+            described["inputStages"] = freed_in_slices(inputs)
         return described
 
 
@@ -114,6 +117,7 @@ class PlanStage(ABC):
     """
 
     def __init__(self) -> None:
+        give_way()
         self.returned = 0
         self.examined = 0
         self.exhausted = False

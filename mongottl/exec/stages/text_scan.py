@@ -15,6 +15,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_kinds.text import SCORE_BYTES
 from mongottl.catalog.key_ranges import keys_with_prefix
 from mongottl.document.annotated import annotated
+from mongottl.document.freeing import freed_in_slices
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.liveness import unexpired
@@ -245,7 +246,7 @@ class TextStage(PlanStage):
             self._sorter.close()
 
     def node(self) -> PlanNode:
-        scans = [self._scan_node(i) for i in range(len(self._prefixes))]
+        scans = freed_in_slices([self._scan_node(i) for i in range(len(self._prefixes))])
         inner = self.counters(self.examined)
         inner.returned = self._fetched
         if self._scored:

@@ -393,7 +393,7 @@ class InExpression(PathExpression):
         described: list[Value] = list(self.values)
         for regex in self.regexes:
             described.append(Regex(regex.pattern, regex.options))
-        return {"$in": described}
+        return {"$in": freed_in_slices(described)}
 
     def intervals(self) -> list[Interval] | None:
         if self._is_plain and not self.regexes:

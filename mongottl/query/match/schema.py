@@ -14,6 +14,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode_fields
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
+from mongottl.document.freeing import LongSet
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
@@ -369,7 +370,7 @@ class JsonSchemaExpression(WholeDocumentExpression):
 
 def all_different(values: list[Value]) -> bool:
     """Whether no two of the values are equal, ignoring the order of fields in them."""
-    keys: set[bytes] = set()
+    keys: set[bytes] = LongSet()
     for value in values:
         give_way()
         keys.add(unordered_key(value))

@@ -119,6 +119,11 @@ class MatchExpression:
         return 1
 
 
+def _described(expressions: list[MatchExpression]) -> list[Value]:
+    described: list[Value] = [expression.describe() for expression in expressions]
+    return freed_in_slices(described)
+
+
 def describe_operand(expression: MatchExpression) -> dict[str, Value]:
     """The operator document of a leaf, or of leaves on one path: {"$gt": 1, "$lt": 5}."""
     if isinstance(expression, PathExpression):
@@ -179,8 +184,7 @@ class ListExpression(MatchExpression):
         raise NotImplementedError
 
     def describe(self) -> Value:
-        described: list[Value] = [child.describe() for child in self.children]
-        return {self.name(): described}
+        return {self.name(): _described(self.children)}
 
     def index_kinds(self) -> tuple[str, ...]:
         for child in self.children:
@@ -278,8 +282,7 @@ class AndExpression(ListExpression):
     def describe(self) -> Value:
         if not self.children:
             return {}
-        described: list[Value] = [child.describe() for child in self.children]
-        return {"$and": described}
+        return {"$and": _described(self.children)}
 
     def simplify(self) -> MatchExpression:
         flat: list[MatchExpression] = []

@@ -5,8 +5,11 @@ from typing import Final
 
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LONG, freed_in_slices
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import to_double, whole
 from mongottl.document.render import render_result, render_value
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
@@ -106,18 +109,20 @@ class TopState(AccumulatorState):
             self._cut_at_bytes = max(_TRIM_AT_BYTES, 2 * self.bytes)
 
     def _trim(self) -> None:
-        self.entries.sort(key=_entry_order)
+        if len(self.entries) < LONG:
+            self.entries.sort(key=_entry_order)
+        else:
+            self.entries = sorted_by_keys(self.entries, [entry[0] for entry in self.entries])  # in parts; it is stable
         self.entries = self.entries[-self.count :] if self.bottom else self.entries[: self.count]
         self.bytes = 0
         for entry in self.entries:
+            give_way()
             self.bytes += size_of(entry[2]) + len(entry[0]) + 64
 
     def result(self) -> Value:
         self._trim()
-        outputs: list[Value] = []
-        for entry in self.entries:
-            outputs.append(entry[2])
-        return outputs[0] if self.single else outputs
+        outputs: list[Value] = [entry[2] for entry in self.entries]
+        return outputs[0] if self.single else freed_in_slices(outputs)
 
     def size(self) -> int:
         return 64 + self.bytes

@@ -3,7 +3,7 @@
 from mypy_extensions import i64
 
 from mongottl.document.build import index_name
-from mongottl.document.splice import element, frame
+from mongottl.document.splice import element, finish_document, start_document
 from mongottl.document.types import ARRAY, DOCUMENT
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, count_fields
@@ -26,19 +26,19 @@ class ArrayStep:
         return self._in_document(doc, 0, 0, details)
 
     def _in_document(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
-        parts: list[bytes] = []
+        writer = start_document()
         name = self.part_bytes[depth]
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             if not cursor.name_is(name):
-                parts.append(cursor.raw_element())
+                writer.write(cursor.raw_element())
             elif cursor.type_code == ARRAY:
-                parts.append(element(ARRAY, name, self.rewrite(buf, cursor.value, depth + 1, details)))
+                writer.write(element(ARRAY, name, self.rewrite(buf, cursor.value, depth + 1, details)))
             elif cursor.type_code == DOCUMENT and depth + 1 < len(self.parts):
-                parts.append(element(DOCUMENT, name, self._in_document(buf, cursor.value, depth + 1, details)))
+                writer.write(element(DOCUMENT, name, self._in_document(buf, cursor.value, depth + 1, details)))
             else:
-                parts.append(cursor.raw_element())
-        return frame(b"".join(parts))
+                writer.write(cursor.raw_element())
+        return finish_document(writer)
 
     def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
         """The rewritten array at `pos`, which is the value at the first `depth` components."""
@@ -61,18 +61,18 @@ class SliceStep(ArrayStep):
         return cut_array(buf, pos, start, min(start + self.limit, size))
 
     def _each(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
-        parts: list[bytes] = []
+        writer = start_document()
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             if cursor.type_code == DOCUMENT:
                 inner = self._in_document(buf, cursor.value, depth, details)
-                parts.append(element(DOCUMENT, cursor.name_bytes(), inner))
+                writer.write(element(DOCUMENT, cursor.name_bytes(), inner))
             elif cursor.type_code == ARRAY:
                 inner = self._each(buf, cursor.value, depth, details)
-                parts.append(element(ARRAY, cursor.name_bytes(), inner))
+                writer.write(element(ARRAY, cursor.name_bytes(), inner))
             else:
-                parts.append(cursor.raw_element())
-        return frame(b"".join(parts))
+                writer.write(cursor.raw_element())
+        return finish_document(writer)
 
 
 class PositionalStep(ArrayStep):
@@ -107,13 +107,13 @@ class PositionalStep(ArrayStep):
 
 def cut_array(buf: bytes, pos: i64, start: int, stop: int) -> bytes:
     """The array of the elements start … stop - 1 of the array at `pos`."""
-    parts: list[bytes] = []
+    writer = start_document()
     at = 0
     index: i64 = 0
     cursor = ElementCursor(buf, pos)
     while at < stop and cursor.next():
         if at >= start:
-            parts.append(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
+            writer.write(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
             index += 1
         at += 1
-    return frame(b"".join(parts))
+    return finish_document(writer)

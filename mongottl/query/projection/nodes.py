@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from mongottl.document.build import encode_value, index_name
 from mongottl.document.freeing import freed_in_slices
 from mongottl.document.interrupt import give_way
-from mongottl.document.splice import element, frame
+from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field
@@ -105,7 +105,7 @@ class ProjectionNode:
 
     def project(self, buf: bytes, pos: i64, ev: EvaluationContext) -> bytes:
         """The projection of the document at `pos`; ev.root is the root document."""
-        parts: list[bytes] = []
+        writer = start_document()
         placed: set[Entry] = set()
         start: i64 = -1  # of the current run of kept elements
         cursor = ElementCursor(buf, pos)
@@ -124,23 +124,23 @@ class ProjectionNode:
                     start = cursor.element
                 continue
             if start >= 0:
-                parts.append(buf[start : cursor.element])
+                writer.write(buf[start : cursor.element])
                 start = -1
             if entry is None or entry.kind == EXCLUDE:
                 continue
             if entry.kind == NODE:
-                parts.append(self._project_value(entry, cursor, ev))
+                writer.write(self._project_value(entry, cursor, ev))
                 placed.add(entry)
             elif not self.inclusive and entry not in placed:
-                parts.append(compute(entry, ev))
+                writer.write(compute(entry, ev))
                 placed.add(entry)
         if start >= 0:
-            parts.append(buf[start : cursor.element])
+            writer.write(buf[start : cursor.element])
         if self.has_computed:
             for entry in self.entries:
                 if entry.computes() and entry not in placed:
-                    parts.append(compute(entry, ev))
-        return frame(b"".join(parts))
+                    writer.write(compute(entry, ev))
+        return finish_document(writer)
 
     def _project_value(self, entry: Entry, cursor: ElementCursor, ev: EvaluationContext) -> bytes:
         """The projected element of a field with a subtree; b"" if it is dropped."""
@@ -154,30 +154,30 @@ class ProjectionNode:
 
     def project_array(self, buf: bytes, pos: i64, ev: EvaluationContext) -> bytes:
         """The projection of each element of the array at `pos`."""
-        parts: list[bytes] = []
+        writer = start_document()
         index: i64 = 0
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             if cursor.type_code == DOCUMENT:
-                parts.append(element(DOCUMENT, index_name(index), self.project(buf, cursor.value, ev)))
+                writer.write(element(DOCUMENT, index_name(index), self.project(buf, cursor.value, ev)))
             elif cursor.type_code == ARRAY:
-                parts.append(element(ARRAY, index_name(index), self.project_array(buf, cursor.value, ev)))
+                writer.write(element(ARRAY, index_name(index), self.project_array(buf, cursor.value, ev)))
             elif self.has_computed:
-                parts.append(element(DOCUMENT, index_name(index), self.computed_document(ev)))
+                writer.write(element(DOCUMENT, index_name(index), self.computed_document(ev)))
             elif self.inclusive:
                 continue
             else:
-                parts.append(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
+                writer.write(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
             index += 1
-        return frame(b"".join(parts))
+        return finish_document(writer)
 
     def computed_document(self, ev: EvaluationContext) -> bytes:
         """A document of only the computed fields."""
-        parts: list[bytes] = []
+        writer = start_document()
         for entry in self.entries:
             if entry.computes():
-                parts.append(compute(entry, ev))
-        return frame(b"".join(parts))
+                writer.write(compute(entry, ev))
+        return finish_document(writer)
 
     def collect_paths(self, above: str, included: list[str], read: set[str]) -> bool:
         """Adds the dotted paths that an inclusion copies to `included`, and those that computed values read to `read`.

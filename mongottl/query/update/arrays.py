@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from mongottl.document.build import index_name
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
+from mongottl.document.freeing import LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.numbers import whole
@@ -38,7 +39,7 @@ def cut_items(buf: bytes, pos: i64) -> list[Item]:
     cursor = ElementCursor(buf, pos)
     while cursor.next():
         items.append(Item(cursor.type_code, buf[cursor.value : cursor.end]))
-    return items
+    return freed_in_slices(items)
 
 
 def join_items(items: list[Item]) -> bytes:
@@ -112,7 +113,8 @@ class PopNode(ModifierNode):
         items = cut_items(buf, pos)
         if not items:
             return KEEP
-        return state.replace(ARRAY, join_items(items[1:] if self.from_front else items[:-1]))
+        del items[0 if self.from_front else -1]
+        return state.replace(ARRAY, join_items(items))
 
 
 @modifier("$pop", since=OLDEST)
@@ -138,7 +140,7 @@ class RemovalNode(ModifierNode):
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
         if type_code != ARRAY:
             raise CommandError(ErrorCode.BadValue, "Cannot apply $pull to a non-array value")
-        parts: list[bytes] = []
+        writer = start_document()
         removed = False
         index: i64 = 0
         cursor = ElementCursor(buf, pos)
@@ -147,11 +149,11 @@ class RemovalNode(ModifierNode):
                 removed = True
                 continue
             if removed:
-                parts.append(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
+                writer.write(element(cursor.type_code, index_name(index), buf[cursor.value : cursor.end]))
             else:
-                parts.append(cursor.raw_element())
+                writer.write(cursor.raw_element())
             index += 1
-        return state.replace(ARRAY, frame(b"".join(parts))) if removed else KEEP
+        return state.replace(ARRAY, finish_document(writer)) if removed else KEEP
 
 
 class PullValueNode(RemovalNode):
@@ -231,7 +233,7 @@ class AddToSetNode(ModifierNode):
     def _missing_from(self, buf: bytes, pos: i64) -> list[Item]:
         """The values that the array at `pos` does not contain."""
         if len(self.values) >= _MANY:
-            present: set[bytes] = set()
+            present: set[bytes] = LongSet()
             elements = ElementCursor(buf, pos)
             while elements.next():
                 present.add(encode_raw(buf, elements.type_code, elements.value, False, self.collation))

@@ -20,6 +20,7 @@ The modifiers themselves are in other modules.
 from bisect import bisect_left
 from typing import Final
 
+from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from mongottl.document.build import index_name
@@ -374,12 +375,13 @@ class ObjectNode(UpdateNode):
 
     def _apply_many_to_array(self, state: ApplyState, children: list[Child], buf: bytes, pos: i64, end: i64) -> i64:
         """Applies children that are indexes in ascending order, in one pass over the array."""
-        parts: list[bytes] = []
+        writer = start_document()
         path = state.path
         cursor = ElementCursor(buf, pos)
         size: i64 = 0  # number of elements read so far; after the loop, the size of the new array
         last: i64 = pos + 4
         ended = False
+        changed = False
         for child in children:
             give_way()
             index: i64 = child.index
@@ -392,24 +394,26 @@ class ObjectNode(UpdateNode):
             if not ended:
                 answer = child.node.apply(state, buf, cursor.type_code, cursor.value, cursor.end, True)
                 if answer != KEEP:
+                    changed = True
                     name = cursor.name_bytes()
-                    parts.append(buf[last : cursor.element])
-                    parts.append(
+                    writer.write(buf[last : cursor.element])
+                    writer.write(
                         element(state.out_type, name, state.out) if answer == REPLACE else element(NULL, name, b"")
                     )
                     last = cursor.end
             else:
                 state.existing = i64(len(path)) - 1
                 if child.node.create(state) == REPLACE:
+                    changed = True
                     if last < end - 1:
-                        parts.append(buf[last : end - 1])
+                        writer.write(buf[last : end - 1])
                         last = end - 1
-                    size = _append_padded(state, parts, size, index, state.out_type, state.out)
+                    size = _append_padded(state, writer, size, index, state.out_type, state.out)
             path.pop()
-        if not parts:
+        if not changed:
             return KEEP
-        parts.append(buf[last : end - 1])
-        return state.replace(ARRAY, frame(b"".join(parts)))
+        writer.write(buf[last : end - 1])
+        return state.replace(ARRAY, finish_document(writer))
 
     def _create_blocked(self, state: ApplyState, child: Child, buf: bytes, type_code: i64, pos: i64) -> None:
         """Calls `create` of a child below a value that cannot contain such a field: it fails or is a no-op."""
@@ -424,16 +428,18 @@ class ObjectNode(UpdateNode):
         state.path.pop()
 
     def create(self, state: ApplyState) -> i64:
-        elements: list[bytes] = []
+        writer = start_document()
+        created = False
         for child in self._effective(state):
             give_way()
             state.path.append(child.name)
             if child.node.create(state) == REPLACE:
-                elements.append(element(state.out_type, child.name_bytes, state.out))
+                created = True
+                writer.write(element(state.out_type, child.name_bytes, state.out))
             state.path.pop()
-        if not elements:
+        if not created:
             return KEEP
-        return state.replace(DOCUMENT, frame(b"".join(elements)))
+        return state.replace(DOCUMENT, finish_document(writer))
 
 
 def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]], appended: list[bytes]) -> bytes:
@@ -456,12 +462,13 @@ def _splice(buf: bytes, start: i64, end: i64, edits: list[tuple[i64, i64, bytes]
 
 def _append_at(state: ApplyState, array: bytes, index: i64, type_code: i64, value: bytes) -> bytes:
     """The array extended by a value at an index after its last element, with nulls before it; see `_append_padded`."""
-    parts: list[bytes] = [array[4 : len(array) - 1]]
-    _append_padded(state, parts, count_fields(array, 0), index, type_code, value)
-    return frame(b"".join(parts))
+    writer = start_document()
+    writer.write(array[4 : len(array) - 1])
+    _append_padded(state, writer, count_fields(array, 0), index, type_code, value)
+    return finish_document(writer)
 
 
-def _append_padded(state: ApplyState, parts: list[bytes], size: i64, index: i64, type_code: i64, value: bytes) -> i64:
+def _append_padded(state: ApplyState, writer: BytesWriter, size: i64, index: i64, type_code: i64, value: bytes) -> i64:
     """Appends nulls from index `size` on, and the value at `index`; returns the new size.
 
     CannotBackfillArray (34) for too many nulls; 17419 if all of the update are longer than a document may be. Nothing
@@ -474,9 +481,9 @@ def _append_padded(state: ApplyState, parts: list[bytes], size: i64, index: i64,
         raise too_large()
     while size < index:
         count = min(index - size, _NULLS_AT_ONCE)
-        parts.append((b"\n%d\0" * int(count)) % tuple(range(int(size), int(size + count))))
+        writer.write((b"\n%d\0" * int(count)) % tuple(range(int(size), int(size + count))))
         size += count
-    parts.append(element(type_code, index_name(index), value))
+    writer.write(element(type_code, index_name(index), value))
     return index + 1
 
 
@@ -555,28 +562,30 @@ class ArrayNode(UpdateNode):
                 "Cannot apply array updates to non-array element "
                 + show_element(name, decode_value(buf, type_code, pos)),
             )
-        parts: list[bytes] = []
+        writer = start_document()
         last: i64 = pos + 4
         cursor = ElementCursor(buf, pos)
         index: i64 = 0
+        changed = False
         while cursor.next():
             state.path.append(str(int(index)))
             node = self._node_for(state, buf, cursor.type_code, cursor.value)
             if node is not None:
                 answer = node.apply(state, buf, cursor.type_code, cursor.value, cursor.end, True)
                 if answer != KEEP:
-                    parts.append(buf[last : cursor.element])
+                    changed = True
+                    writer.write(buf[last : cursor.element])
                     if answer == REPLACE:
-                        parts.append(element(state.out_type, cursor.name_bytes(), state.out))
+                        writer.write(element(state.out_type, cursor.name_bytes(), state.out))
                     else:
-                        parts.append(element(NULL, cursor.name_bytes(), b""))
+                        writer.write(element(NULL, cursor.name_bytes(), b""))
                     last = cursor.end
             state.path.pop()
             index += 1
-        if not parts:
+        if not changed:
             return KEEP
-        parts.append(buf[last : end - 1])
-        return state.replace(ARRAY, frame(b"".join(parts)))
+        writer.write(buf[last : end - 1])
+        return state.replace(ARRAY, finish_document(writer))
 
     def _node_for(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64) -> UpdateNode | None:
         """The merged nodes of the children whose filters an element matches; None if there are none."""

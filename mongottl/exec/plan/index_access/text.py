@@ -6,6 +6,7 @@ A compound text index with prefix fields serves searches with an equality on eac
 
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_kinds.text import TextKeyGenerator
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.plan.access_path import AccessPath, IndexPath
@@ -43,7 +44,10 @@ class TextPath(AccessPath):
         keys = index.keys
         assert isinstance(keys, TextKeyGenerator)
         encoded = keys.encoded_prefix(list(before.values()))
-        self._prefixes = [keys.term_prefix(encoded, term) for term in search.index_terms]
+        self._prefixes: list[bytes] = []
+        for term in search.index_terms:
+            give_way()
+            self._prefixes.append(keys.term_prefix(encoded, term))
 
     @property
     def label(self) -> str:

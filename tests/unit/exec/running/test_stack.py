@@ -453,19 +453,37 @@ class TestEvaluations:
 
         assert stacks.begin(run) == "at once"
 
-    def test_nor_are_those_of_operations_that_must_not_be(self, clock: Elapsed, stacks: Stacks) -> None:
-        operation = new_operation(in_transaction=True)
+    @pytest.mark.parametrize("in_transaction", [False, True])
+    def test_an_answered_operation_is_left_but_not_ended(
+        self, clock: Elapsed, stacks: Stacks, in_transaction: bool
+    ) -> None:
+        operation = new_operation(in_transaction=in_transaction)
 
         def evaluate() -> str:
             clock.now_s += 1.0
             stacks.check_present()
-            return "at once"
+            return "end"
 
         def run() -> str:
             stacks.carry(operation)
+            operation.is_answered = True
             return stacks.compute(evaluate)
 
-        assert stacks.begin(run) == "at once"
+        steps = begun(stacks, run)
+        operation.kill()
+        assert next(steps) is None
+        assert ended(steps) == "end"
+
+    def test_a_request_is_read_before_its_operation_is_known(self, clock: Elapsed, stacks: Stacks) -> None:
+        def read() -> str:
+            clock.now_s += 1.0
+            stacks.check_present()
+            return "request"
+
+        steps = begun(stacks, lambda: stacks.compute_unknown(read))
+        assert next(steps) is None
+        assert ended(steps) == "request"
+        assert stacks.compute_unknown(read) == "request"  # without a stack
 
     def test_evaluation_of_a_killed_operation_is_interrupted(self, stacks: Stacks) -> None:
         operation = new_operation()
