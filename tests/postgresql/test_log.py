@@ -77,7 +77,7 @@ def test_nothing_is_missing_below_the_horizon_and_rows_change_in_order(
             [_, changed] = connection.run([BEGIN.with_(), CHANGE.with_(int4(row))])
             forms = [b"%d %d %d" % (row, changed.value(), part) for part in range(chance.choice([1, 1, 1, 3]))]
             number = writer * units + unit + 1
-            calls = log.append_calls(number, [LogForm(form, 0) for form in forms], {})
+            calls = log.append_calls(number, log.epoch, [LogForm(form, 0) for form in forms], {})
             if chance.random() < 0.05:
                 calls.append(NAP.with_())
             position = connection.run([*calls, COMMIT.with_()])[len(calls) - (2 if calls[-1][0] is NAP else 1)].value()

@@ -354,6 +354,7 @@ class PostgresEngine(StorageEngine, Access):
         unit = self.units.require()
         if ident in self._records or ident in self._sorted:
             raise ValueError(f"{ident} exists")
+        unit.change_catalog()
         self._last_store += 1
         unit.write(_NEW_STORE, int4(self._last_store), encode_text(ident), int4(kind))
         return self._last_store
@@ -382,6 +383,7 @@ class PostgresEngine(StorageEngine, Access):
 
     def drop_ident(self, ident: str) -> None:
         unit = self.units.require()
+        unit.change_catalog()
         store = self._records.pop(ident, None)
         if store is not None:
             unit.undo.append(partial(self._records.__setitem__, ident, store))
@@ -417,6 +419,7 @@ class PostgresEngine(StorageEngine, Access):
 
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         unit = self.units.require()
+        unit.change_catalog()
         self._undo_catalog(unit, key)
         self._catalog[key] = value
         unit.write(_PUT, encode_text(key), value)
@@ -424,6 +427,7 @@ class PostgresEngine(StorageEngine, Access):
     def delete_catalog_entry(self, key: str) -> None:
         unit = self.units.require()
         if key in self._catalog:
+            unit.change_catalog()
             self._undo_catalog(unit, key)
             del self._catalog[key]
             unit.write(_DELETE, encode_text(key))

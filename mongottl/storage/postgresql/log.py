@@ -4,6 +4,8 @@
                                                   change the same rows have positions in the order of their commits
     store, dn, dbytes                             by how many records and bytes the unit has changed a record store
     token                                         which unit of which server it was, if its COMMIT gets no answer
+    epoch                                         the version of the catalog that the unit knows: division by zero if
+                                                  PostgreSQL has a later one, as of the snapshot of the statement
     lsid, txn, stmt                               the statements of a retryable write: nobody can execute them again
 
 Positions are cluster times: the sequence is raised to a new second by the first unit that sees it.
@@ -56,7 +58,7 @@ _UNIT: Final = "(SELECT pg_current_xact_id() AS xid, epoch FROM meta OFFSET 0) A
 _APPEND: Final = Statement(
     "append",
     "INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, lsid, txn, stmt, form)"
-    f" SELECT 0, nextval('oplog_pos') / (m.epoch = $1)::int, m.xid, $2, $3, $4, $5, $6, $7, $8, $9 FROM {_UNIT}"
+    f" SELECT 0, nextval('oplog_pos') / (m.epoch <= $1)::int, m.xid, $2, $3, $4, $5, $6, $7, $8, $9 FROM {_UNIT}"
     " RETURNING pos",
     (INT8, INT8, INT4, INT4, INT8, BYTEA, INT8, INT4, BYTEA),
 )
@@ -64,7 +66,7 @@ _APPEND_MANY: Final = Statement(
     "append_many",
     "WITH done AS (INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, lsid, txn, stmt, form)"
     " SELECT 0, m.first + u.place - 1, m.xid, $2, u.store, u.dn, u.dbytes, u.lsid, u.txn, u.stmt, u.form"
-    f" FROM (SELECT m.xid, take_positions($3) / (m.epoch = $1)::int AS first FROM {_UNIT} OFFSET 0) AS m"
+    f" FROM (SELECT m.xid, take_positions($3) / (m.epoch <= $1)::int AS first FROM {_UNIT} OFFSET 0) AS m"
     " CROSS JOIN unnest($4, $5, $6, $7, $8, $9, $10)"
     " WITH ORDINALITY AS u (store, dn, dbytes, lsid, txn, stmt, form, place) RETURNING pos) SELECT max(pos) FROM done",
     (INT8, INT8, INT4, INT4_ARRAY, INT4_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
@@ -72,7 +74,7 @@ _APPEND_MANY: Final = Statement(
 # Puts the open forms that the transaction has kept in the log as well, between rows without a form and the others.
 _APPEND_KEPT: Final = Statement(
     "append_kept",
-    "WITH m AS MATERIALIZED (SELECT m.xid, take_positions($3) / (m.epoch = $1)::int AS first"
+    "WITH m AS MATERIALIZED (SELECT m.xid, take_positions($3) / (m.epoch <= $1)::int AS first"
     f" FROM {_UNIT}), kept AS (DELETE FROM parts USING m WHERE parts.xid = m.xid RETURNING parts.number, parts.form),"
     " moved AS (INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, form)"
     " SELECT 0, m.first + $11 + kept.number, m.xid, $2, 0, 0, 0, kept.form || ($12::bytea[])[kept.number + 1]"
@@ -104,6 +106,13 @@ _KEEP: Final = Statement(
     " FROM unnest($2) WITH ORDINALITY AS u (form, number)",
     (INT4, BYTEA_ARRAY),
 )
+# The first statement of a unit that changes the catalog: it holds off others who do, on all servers.
+_RAISE_EPOCH: Final = Statement(
+    "raise_epoch",
+    "WITH m AS (UPDATE meta SET epoch = epoch + 1 WHERE epoch = $1 RETURNING 1) SELECT 1 / count(*) FROM m",
+    (INT8,),
+)
+RAISE_AGAIN: Final = Statement("raise_epoch_again", "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
 _RAISE_LOCK: Final = Statement("raise_lock", "SELECT pg_advisory_xact_lock($1)", (INT8,))
 # A near value is passed by far: others may take positions meanwhile, and the sequence must not go back.
 _RAISE: Final = Statement(
@@ -297,11 +306,12 @@ class PostgresLog(StoreLog):
     # Writing
 
     def append_calls(
-        self, number: int, forms: list[LogForm], changed: Changes, ends: list[bytes] | None = None
+        self, number: int, epoch: int, forms: list[LogForm], changed: Changes, ends: list[bytes] | None = None
     ) -> list[Call]:
         """The last statements of a unit, the last of which returns its position.
 
-        number: of the unit. ends: what is appended to each of the forms that its transaction has kept.
+        number: of the unit. epoch: of the catalog that it knows, with its own changes. ends: what is appended to each
+        of the forms that its transaction has kept.
         """
         calls: list[Call] = []
         not_before = max([form.not_before for form in forms], default=0)
@@ -311,11 +321,11 @@ class PostgresLog(StoreLog):
         changes = [(counters.store, delta[0], delta[1]) for counters, delta in changed.items() if any(delta)]
         count = max(len(forms), len(changes), 1)
         if ends:
-            rows = self._rows(number, count, len(ends), forms, changes)
+            rows = self._rows(number, epoch, count, len(ends), forms, changes)
             calls.append((_APPEND_KEPT, (*rows, int4(count - len(forms)), bytea_array(ends))))
             return calls
         if count > 1:
-            calls.append((_APPEND_MANY, self._rows(number, count, 0, forms, changes)))
+            calls.append((_APPEND_MANY, self._rows(number, epoch, count, 0, forms, changes)))
             return calls
         store, records, size = changes[0] if changes else (0, 0, 0)
         form = forms[0] if forms else _NO_FORM
@@ -324,7 +334,7 @@ class PostgresLog(StoreLog):
             (
                 _APPEND,
                 (
-                    int8(self.epoch),
+                    int8(epoch),
                     int8(self._token(number)),
                     int4(store),
                     int4(records),
@@ -338,8 +348,15 @@ class PostgresLog(StoreLog):
         )
         return calls
 
+    def raise_epoch(self) -> Call:
+        """What has to come before a change of the catalog, in the same unit. Its commit calls `note_raise`."""
+        return _RAISE_EPOCH, (int8(self.epoch),)
+
+    def note_raise(self) -> None:
+        self.epoch += 1
+
     def _rows(
-        self, number: int, count: int, kept: int, forms: list[LogForm], changes: list[tuple[int, int, int]]
+        self, number: int, epoch: int, count: int, kept: int, forms: list[LogForm], changes: list[tuple[int, int, int]]
     ) -> tuple[Parameter, ...]:
         """The parameters of several rows. The last form is in the last one, whose position is that of the unit. kept:
         for how many more rows positions are taken."""
@@ -347,7 +364,7 @@ class PostgresLog(StoreLog):
         forms = [_NO_FORM] * (count - len(forms)) + forms
         executed = [form.executed or _NO_STATEMENT for form in forms]
         return (
-            int8(self.epoch),
+            int8(epoch),
             int8(self._token(number)),
             int4(count + kept),
             int4_array([change[0] for change in changes]),

@@ -54,6 +54,8 @@ CLAIM_LOOK_S: Final = 0.05
 PAUSE_S: Final = 0.05
 
 _BEGIN: Final = Statement("begin_transaction", "BEGIN")
+_BEGIN_RAISE: Final = Statement("begin_raise", "BEGIN")
+_COMMIT_RAISE: Final = Statement("commit_raise", "COMMIT")
 _ROLLBACK: Final = Statement("rollback_transaction", "ROLLBACK")
 _SAVEPOINT: Final = Statement("savepoint", "SAVEPOINT statement")
 _RELEASE: Final = Statement("release", "RELEASE SAVEPOINT statement")
@@ -113,11 +115,16 @@ class StatementUnit(PostgresUnit):
 
 
 class CommitUnit(PostgresUnit):
-    """The unit that commits a transaction, with its own writes."""
+    """The unit that commits a transaction, with its own writes.
+
+    A transaction cannot raise the version of the catalog itself, which others may have raised since its snapshot: that
+    would be a conflict. Another connection raises it first, and commits that right after the transaction.
+    """
 
     def __init__(self, units: PostgresUnits, alone: bool, transaction: "PostgresTransaction") -> None:
         super().__init__(units, alone)
         self._transaction: Final = transaction
+        self._raiser: Connection | None = None
         self.asks_for_keys = True
         for counters, (count, size) in transaction.changed.items():
             self.count_change(counters, count, size)
@@ -158,7 +165,31 @@ class CommitUnit(PostgresUnit):
         for action in self.commit_actions:
             action()
 
+    def _raise_epoch(self) -> None:
+        self.before_commit.append(self._begin_raise)
+        self.after_commit.append(self._end_raise)
+
+    def _begin_raise(self) -> None:
+        units = self._units
+        try:
+            raiser = self._raiser = units.pool.acquire()
+            raiser.run([(_BEGIN_RAISE, ()), units.log.raise_epoch()], must_end=True)
+        except StoreFailure as failure:
+            self.mark_failed()
+            raise units.error_of(failure, self) from failure
+
+    def _end_raise(self) -> None:
+        raiser = self._raiser
+        assert raiser is not None
+        try:
+            raiser.run([(_COMMIT_RAISE, ())], must_end=True)
+        except StoreFailure:
+            self._units.raise_again()
+
     def give_back_connection(self) -> None:
+        raiser, self._raiser = self._raiser, None
+        if raiser is not None:
+            self._units.pool.release(raiser)
         self._transaction.give_back()
 
 

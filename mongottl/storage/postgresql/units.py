@@ -49,7 +49,7 @@ from mongottl.storage.postgresql.failures import (
     UNEXPECTED,
     StoreFailure,
 )
-from mongottl.storage.postgresql.log import Changes, Counters, PostgresLog, add_change
+from mongottl.storage.postgresql.log import RAISE_AGAIN, Changes, Counters, PostgresLog, add_change
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import Answer, Call, Parameter, Statement
 from mongottl.storage.postgresql.turns import Turns
@@ -97,7 +97,7 @@ def engine_error(failure: StoreFailure) -> StorageError:
 
 
 class PostgresUnit(WriteUnitOfWork):
-    """One unit of work. alone: whether no other is open meanwhile.
+    """One unit of work. alone: whether no other is open meanwhile. changes_catalog: whether it raises its version.
 
     undo: what brings memory back that the unit has changed. changed: by how many records and bytes it has changed each
     store. forms: what it puts in the oplog, after what its transaction has kept there (`kept_form_bytes`), with
@@ -122,6 +122,7 @@ class PostgresUnit(WriteUnitOfWork):
         self.kept_ends: list[bytes] = []
         self.kept_form_bytes = 0
         self.asks_for_keys = alone
+        self.changes_catalog = False
         self._connection: Connection | None = None
         self._kept: list[Call] = []
         self._kept_bytes = 0
@@ -172,6 +173,18 @@ class PostgresUnit(WriteUnitOfWork):
     def count_change(self, counters: Counters, count: int, size: int) -> None:
         """Notes by how many records and bytes a store is changed."""
         add_change(self.changed, counters, count, size)
+
+    def change_catalog(self) -> None:
+        """To be called before each change of catalog entries or of the list of stores."""
+        if not self.changes_catalog:
+            if not self.alone:
+                raise RuntimeError("the catalog is changed beside other units of work")
+            self.changes_catalog = True
+            self._raise_epoch()
+
+    def _raise_epoch(self) -> None:
+        # First, so that two that change the catalog wait for each other before they have locked anything else.
+        self._kept.insert(0, self._units.log.raise_epoch())
 
     def mark_failed(self) -> None:
         """From now on it can only be rolled back."""
@@ -370,7 +383,8 @@ class PostgresUnits:
             before = self.log.position
             if unit.unsynced:
                 calls.insert(0, (_UNSYNCED, ()))
-            calls += self.log.append_calls(number, unit.forms, unit.changed, unit.kept_ends)
+            epoch = self.log.epoch + unit.changes_catalog
+            calls += self.log.append_calls(number, epoch, unit.forms, unit.changed, unit.kept_ends)
             try:
                 unit.position = self._commit(unit, calls)
             except StoreFailure as failure:
@@ -382,6 +396,8 @@ class PostgresUnits:
         for counters, (count, size) in unit.changed.items():
             counters.count += count
             counters.size += size
+        if unit.changes_catalog:
+            self.log.note_raise()
         for action in unit.after_commit:
             action()
         self.end(unit)
@@ -414,6 +430,19 @@ class PostgresUnits:
                 if unknown.kind not in AWAY or self.turns.present() is None:
                     self.refusal = f"it is not known whether the last writes were committed: {unknown.message}"
                     raise EngineUnavailable(self.refusal) from failure
+            except CommandError:
+                pass  # the operation was interrupted, but this has to be known
+
+    def raise_again(self) -> None:
+        """Called when it is not known whether the version of the catalog was raised for a unit that is committed."""
+        while True:
+            try:
+                self.log.epoch = int(self.pool.write([(RAISE_AGAIN, ())])[0].value())
+                return
+            except StoreFailure as unknown:
+                if not unknown.may_be_committed and (unknown.kind not in AWAY or self.turns.present() is None):
+                    self.refusal = f"it is not known which version the catalog has: {unknown.message}"
+                    return
             except CommandError:
                 pass  # the operation was interrupted, but this has to be known
 
