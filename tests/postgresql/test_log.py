@@ -58,6 +58,23 @@ def everything(engine: PostgresEngine) -> list[tuple[int, bytes]]:
     return engine.log.read(0, engine.log.horizon, 1000, 1 << 20)
 
 
+def test_positions_that_nobody_has_committed_may_be_given_again(
+    cluster: LocalCluster, schema: str, engine: PostgresEngine
+) -> None:
+    """As by a PostgreSQL that has crashed, or a standby that was promoted: sequences are durable with commits alone."""
+    first = append(engine, b"first")
+    _, pool = log_of(cluster, schema, engine, "lost")
+    for _ in range(5):
+        pool.write([Statement("test_take", "SELECT nextval('oplog_pos')").with_()])
+    engine.log.refresh()
+    assert everything(engine)[-1] == (first, b"first")
+    read_through = engine.log.horizon
+    pool.write([Statement("test_crash", f"SELECT setval('oplog_pos', {first})").with_()])
+    again = append(engine, b"again")
+    assert again > read_through
+    assert everything(engine)[-1] == (again, b"again")
+
+
 def test_nothing_is_missing_below_the_horizon_and_rows_change_in_order(
     cluster: LocalCluster, schema: str, engine: PostgresEngine
 ) -> None:

@@ -10,12 +10,16 @@
 
 Positions are cluster times: the sequence is raised to a new second by the first unit that sees it.
 
-The horizon. `L` is the sequence's value; who may still hold a position at or below it is a session of a server that had
-a transaction id when `L` had been read. When all these transactions have ended, nothing can appear at or below `L`:
+The horizon. `L` is the position of the last row; who may still hold a position at or below it is a session of a server
+that had a transaction id when `L` had been read. When all these transactions have ended, nothing can appear at or below
+`L`:
 
-    1  SELECT last_value                          L
+    1  SELECT max(pos)                            L
     2  pg_stat_get_activity: backend_xid          in a later transaction than 1; of sessions that write units
     3  as 2, later                                L is the horizon once none of those of 2 is there
+
+The sequence's value would not do for `L`: it is durable only with the commit of a unit that has taken one. After a
+crash, or on a standby that was promoted, values are given again that nobody has committed.
 
 A unit has a transaction id before it takes its position (`pg_current_xact_id` in the same statement, below nextval).
 Sessions of open transactions have ids long before a position: they have another name until they commit.
@@ -122,6 +126,7 @@ _RAISE: Final = Statement(
     (INT8,),
 )
 _LAST_VALUE: Final = Statement("last_position", "SELECT last_value FROM oplog_pos")
+_LAST_ROW: Final = Statement("last_row", "SELECT coalesce(max(pos), 0) FROM oplog")
 _RUNNING: Final = Statement(
     "running_units",
     "SELECT backend_xid::text::int8 FROM pg_stat_get_activity(NULL)"
@@ -281,7 +286,7 @@ class PostgresLog(StoreLog):
         # The sequence has reached this value.
         self._raised = 0
         self._counted = 0
-        # A value of the sequence that becomes the horizon when the units that ran then have ended.
+        # The position of a row that becomes the horizon when the units that ran then have ended.
         self._next_horizon = 0
         self._running: set[int] = set()
         # How often was asked for that, and which of the questions was answered last.
@@ -417,7 +422,7 @@ class PostgresLog(StoreLog):
         number = self._asked
         awaits = bool(self._running)
         calls: list[Call] = [running, SYNC] if awaits else []
-        answers = self._read([*calls, (_LAST_VALUE, ()), SYNC, running])
+        answers = self._read([*calls, (_LAST_ROW, ()), SYNC, running])
         last: int = answers[-2].value()
         if last > self.position:
             self.position = last
