@@ -136,12 +136,17 @@ class NumberedOplog(Oplog):
         return self._entries[number - self._base]
 
     def described(self, number: int) -> OplogEntry:
-        """It is kept `described` from then on."""
+        """It is kept `described` from then on.
+
+        Others may run meanwhile, who drop it or describe it, too.
+        """
         entry = self.entry(number)
         described = entry.described()
-        if described is not entry:
-            self._entries[number - self._base] = described
-            self._size_bytes += described.size_bytes() - entry.size_bytes()
+        if described is not entry and number >= self._base + self._dropped:
+            place = number - self._base
+            if self._entries[place] is entry:
+                self._entries[place] = described
+                self._size_bytes += described.size_bytes() - entry.size_bytes()
         return described
 
     def record_before(self, at: tuple[int, int]) -> int:

@@ -12,6 +12,8 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.freeing import freed_in_slices, values_freed_in_slices
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, Value, integer
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field, skip_value
@@ -43,6 +45,7 @@ class Difference:
     def describe(self, expanded: bool) -> bytes:
         """The `updateDescription`. expanded: with `disambiguatedPaths`, as `showExpandedEvents` asks for."""
         updated = b"".join(self.updated)
+        self.updated = freed_in_slices(self.updated)
         rest = _NOTHING_ELSE
         if self.removed or self.truncated:
             rest = encode_fields([("removedFields", self.removed), ("truncatedArrays", self.truncated)])[4:-1]
@@ -127,6 +130,14 @@ def _elements(document: bytes) -> dict[str, _Raw]:
     return found
 
 
+def _items(array: bytes) -> list[_Raw]:
+    found: list[_Raw] = []
+    cursor = ElementCursor(array, 0)
+    while cursor.next():
+        found.append((int(cursor.type_code), array[cursor.value : cursor.end]))
+    return freed_in_slices(found)
+
+
 def _below(targets: list[list[str]] | None, name: str) -> list[list[str]] | None:
     """The rests of the paths that go through a field; a positional component stands for any."""
     if targets is None:
@@ -148,6 +159,8 @@ def _compare_documents(
             _note(found, [*path, name], value)
         elif known != value:
             _compare_values(known, value, [*path, name], _below(targets, name), found)
+    values_freed_in_slices(old)
+    values_freed_in_slices(new)
 
 
 def _compare_values(
@@ -165,13 +178,14 @@ def _compare_values(
 def _compare_arrays(
     before: bytes, after: bytes, path: list[Value], targets: list[list[str]] | None, whole: bool, found: Difference
 ) -> None:
-    old = list(_elements(before).values())
-    new = list(_elements(after).values())
+    old = _items(before)
+    new = _items(after)
     shared = min(len(old), len(new))
     if whole and (len(new) < len(old) or old[:shared] != new[:shared]):
         _note(found, path, (ARRAY, after))
         return
     for i in range(shared):
+        give_way()
         if old[i] != new[i]:
             _compare_values(old[i], new[i], [*path, i], _below(targets, str(i)), found)
     for i in range(shared, len(new)):
@@ -182,6 +196,7 @@ def _compare_arrays(
 
 
 def _note(found: Difference, path: list[Value], value: _Raw | None) -> None:
+    give_way()
     name = _dotted(path)
     if value is None:
         found.removed.append(name)

@@ -173,3 +173,12 @@ def test_leaves_with_ranges_say_on_which_collations_these_depend() -> None:
     with_ranges = {leaf for leaf in leaves(PathExpression) if "intervals" in vars(leaf)}
     assert len(with_ranges) > 8
     assert {leaf.__name__ for leaf in with_ranges if "add_text_orders" not in vars(leaf)} == set()
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    ["@expression(", "@match_operator`", "@modifier(", "@stage(", "@command(", "@storage_engine(", "@dialect("],
+)
+def test_the_page_says_how_to_add_to_each_registry(declaration: str) -> None:
+    page = (QUERY.parent.parent / "docs" / "building.md").read_text(encoding="utf-8")
+    assert declaration in page.partition("## How to add to it")[2].partition("## Tests")[0]

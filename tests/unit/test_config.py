@@ -111,7 +111,7 @@ def test_help_names_every_setting_with_its_default() -> None:
         assert setting.help in text
     assert "--port N" in text
     assert "--advertise-host HOST:PORT" in text
-    assert "--dialect {mongodb,cosmos}" in text
+    assert f"--dialect {{{','.join(DIALECTS)}}}" in text
     # What is on by default is shown with its opposite, so that its description does not seem to be that of the latter.
     assert "--[no-]refresh-on-noop\n        Whether" in text
     assert re.search(r"--\[no-\]ttl-monitor-enabled\n        .* Default: on\.\n", text)

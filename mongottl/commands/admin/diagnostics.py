@@ -279,9 +279,10 @@ def top(op: OperationContext, request: TopRequest) -> Reply:
     """
     registry = op.service.metrics.usage
     totals: dict[str, Value] = {"note": "all times in microseconds"}
-    for database in op.catalog.database_names():
+    for database in [*op.catalog.database_names()]:
         entries: list[Collection | View] = [*op.catalog.collections(database), *op.catalog.views(database)]
         for namespace in sorted(entry.namespace for entry in entries):
+            op.give_way()
             usage = registry.of(namespace)
             timings = {
                 "total": usage.all_events(),

@@ -23,6 +23,7 @@ from mongottl.commands.registry import COMMANDS, CommandSpec, Reply, command
 from mongottl.commands.request import GIVEN_DOCUMENTS, INTEGER, STRICT_BOOL, Field, GenericArguments
 from mongottl.commands.request_fields import BypassValidation
 from mongottl.document.build import encode_fields
+from mongottl.document.freeing import freed_in_slices
 from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import find_field, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -139,7 +140,7 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Reply:
     `partialTxn`, `count`, `preCondition` and `alwaysUpsert: true`, which earlier versions of MongoDB had.
     """
     _check_options(op, request)
-    operations = _flattened(op, request.operations, 0)
+    operations = op.compute(lambda: _flattened(op, request.operations, 0))
     op.write_options = write_options(request.bypass)
     results: list[Value] = []
     home = op.database
@@ -197,7 +198,7 @@ def _flattened(op: OperationContext, documents: list[bytes], depth: int) -> list
             raise CommandError(ErrorCode.FailedToParse, f"Unrecognized op type '{operation.kind}' in an oplog entry")
         else:
             found.append(operation)
-    return found
+    return freed_in_slices(found)
 
 
 def _apply(op: OperationContext, operation: Operation) -> bool:

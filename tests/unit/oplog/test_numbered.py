@@ -7,6 +7,7 @@ import pytest
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
+from mongottl.document.interrupt import begin_evaluation, check_often, clear_check, set_check
 from mongottl.document.types import Timestamp
 from mongottl.oplog.entry import OplogEntry
 from mongottl.oplog.numbered import NumberedOplog
@@ -38,6 +39,32 @@ def test_an_entry_that_is_dropped_while_it_is_read_keeps_its_documents() -> None
     appended(oplog, 2, [b"2" * 60_000])
     assert oplog.first == 1
     assert entry.change.after == (b"1" * 60_000,)
+
+
+@pytest.mark.parametrize("count", [10, 3_000])
+def test_an_entry_that_is_dropped_while_it_is_described_is_not_put_back(count: int) -> None:
+    """Others run while the arrays of an update are compared."""
+    oplog = NumberedOplog(100_000, 0)
+    before, after = (encode({"_id": 1, "a": [number] * 1000}) for number in range(2))
+    oplog.append(entry_of(update_change(before, after), 1))
+    others: list[OplogEntry] = []
+
+    def append_others() -> None:
+        if not others:
+            others.extend(appended(oplog, second, [bytes(40_000)]) for second in range(2, 2 + count))
+
+    check_often()
+    set_check(append_others)
+    begin_evaluation()
+    try:
+        described = oplog.described(0)
+    finally:
+        clear_check()
+        check_often(False)
+    assert described.change.is_described
+    kept = [oplog.entry(number) for number in range(oplog.first, oplog.end)]
+    assert kept == others[-len(kept) :]
+    assert oplog.size_bytes == sum(entry.size_bytes() for entry in kept)
 
 
 def test_a_stored_update_is_kept_in_memory_as_it_was_stored() -> None:
