@@ -280,6 +280,10 @@ class CommandError(MongottlError):
     def code_name(self) -> str:
         return code_name(self.code)
 
+    def complete(self) -> None:
+        """Called before `details` are read. What takes long to describe is described here, and not where the error is
+        raised: there a unit of work may be open, in which nothing else runs."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code_name}, {self.message!r})"
 

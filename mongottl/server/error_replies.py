@@ -54,6 +54,7 @@ def command_error(error: Exception) -> CommandError | None:
 
 def error_reply(error: CommandError) -> dict[str, Value]:
     """`{ok: 0, errmsg, code, codeName, …}`."""
+    error.complete()
     reply: dict[str, Value] = {
         "ok": 0.0,
         "errmsg": error.message,

@@ -152,6 +152,7 @@ def apply_ops(op: OperationContext, request: ApplyOpsRequest) -> Reply:
             if ends_command(op, error):
                 raise
             results.append(False)
+            error.complete()
             details = {"applied": len(results), **error.details, "results": results}
             raise CommandError(error.code, error.message, details, error.labels) from error
         finally:

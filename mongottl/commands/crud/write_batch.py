@@ -48,6 +48,7 @@ class WriteErrors(StatementErrors):
         After MAX_ERROR_BYTES, entries have only index and code, so that 100,000 fit into one reply. A larger error than
         MAX_ONE_ERROR_BYTES (a duplicate key may have 16 MiB) has only the beginning of its message.
         """
+        error.complete()
         self.interrupted = self.interrupted or is_interruption(error)
         entry: dict[str, Value] = {"index": index, "code": error.code}
         if self._size > MAX_ERROR_BYTES:

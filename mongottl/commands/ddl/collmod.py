@@ -207,7 +207,8 @@ def _checked_options(op: OperationContext, request: CollModRequest) -> dict[str,
         checked_word("collMod.validationAction", request.validation_action, VALIDATION_ACTIONS)
         options["validationAction"] = request.validation_action
     if request.validator is not None:
-        check_validator(op.database, request.collection, request.validator, op.service.features)
+        validator = request.validator
+        op.compute(lambda: check_validator(op.database, request.collection, validator, op.service.features))
         options["validator"] = MISSING if is_empty(request.validator) else request.validator
     if request.capped_size is not None:
         check_capped_size(request.capped_size)

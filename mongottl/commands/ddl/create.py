@@ -257,7 +257,8 @@ def _add_validation(op: OperationContext, request: CreateRequest, options: dict[
     if request.validation_action is not None:
         options["validationAction"] = request.validation_action
     if request.validator is not None:
-        check_validator(op.database, request.collection, request.validator, op.service.features)
+        validator = request.validator
+        op.compute(lambda: check_validator(op.database, request.collection, validator, op.service.features))
         if not is_empty(request.validator):
             options["validator"] = request.validator
 

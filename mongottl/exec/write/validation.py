@@ -6,12 +6,13 @@ Source: MongoDB's "Schema Validation" pages.
 from typing import Final
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.validator import Validator
 from mongottl.document.build import encode
-from mongottl.document.interrupt import UndividedEvaluation
+from mongottl.document.interrupt import UndividedEvaluation, begin_evaluation, end_evaluation
 from mongottl.document.render import render_document
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import get_value
-from mongottl.errors import ErrorCode, WriteError
+from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.match.describe_failure import describe_failure
 
@@ -32,19 +33,42 @@ def check_document(op: OperationContext, collection: Collection, document: bytes
             return
         if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
             return
-        details = describe_failure(validator.filter, document, op.now_ms, validator.collation)
-    identifier = get_value(document, "_id")
-    info = _info(identifier, details)
     if validator.logs:
+        info = _info(validator, document, op.now_ms)
         op.service.hooks.log_invalid_document(
             op.client, collection.namespace, render_document(document), render_document(info)
         )
     if validator.refuses:
-        raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation", {"errInfo": info})
+        raise InvalidDocument(validator, document, op.now_ms)
 
 
-def _info(identifier: Value, details: dict[str, Value]) -> bytes:
+class InvalidDocument(WriteError):
+    """A document that its validator refuses. The details say why, of each part of a validator of any length."""
+
+    def __init__(self, validator: Validator, document: bytes, now_ms: int) -> None:
+        super().__init__(ErrorCode.DocumentValidationFailure, "Document failed validation")
+        self._validator = validator
+        self._document = document
+        self._now_ms = now_ms
+
+    def complete(self) -> None:
+        if self.details:
+            return
+        begun = begin_evaluation()
+        try:
+            self.details["errInfo"] = _info(self._validator, self._document, self._now_ms)
+        except CommandError as error:
+            if not is_interruption(error):  # which ends the operation where it next asks
+                raise
+        finally:
+            if begun:
+                end_evaluation()
+
+
+def _info(validator: Validator, document: bytes, now_ms: int) -> bytes:
     """`errInfo`; without the details if they are too large for a reply."""
+    identifier = get_value(document, "_id")
+    details = describe_failure(validator.filter, document, now_ms, validator.collation)
     failing: Value = None if identifier is MISSING else identifier
     info = encode({"failingDocumentId": failing, "details": details})
     if len(info) <= MAX_INFO_BYTES:

@@ -57,6 +57,7 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "delete": "other",
         "deletes": [{"q": {"_id": number}, "limit": 1} for number in range(40_000)],
     },
+    "failed validation": lambda: {"insert": "checked", "documents": [{"n": "x"}]},
     "text search": lambda: {
         "find": "c",
         "filter": {"$text": {"$search": " ".join(f"word{number}" for number in range(30_000))}},
@@ -108,6 +109,8 @@ def setup() -> Iterator[Setup]:
     made = Setup()
     made.run({"insert": "c", "documents": [{"_id": number, "text": f"word{number}"} for number in range(10)]})
     made.run({"insert": "long", "documents": [{"_id": 1, "a": list(range(1_000_000 if is_compiled() else 10))}]})
+    parts = [{"n": {"$type": "int"}, "z": {"$ne": number}} for number in range(4_000)]
+    made.run({"create": "checked", "validator": {"$or": parts}})
     made.run({"createIndexes": "c", "indexes": [{"key": {"text": "text"}, "name": "text"}]})
     yield made
     made.engine.close()
