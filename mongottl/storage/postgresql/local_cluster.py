@@ -146,7 +146,7 @@ def _start_locked(folder: str, lock: int, found: list[Binaries], settings: dict[
     if is_running(data):
         # Its server was killed. It may have other settings, and other programs.
         stop_cluster(binaries, data, "fast")
-    _make_folder(os.path.join(folder, "run"))
+    make_folder(os.path.join(folder, "run"))
     if not os.path.exists(os.path.join(data, "PG_VERSION")):
         _init(folder, binaries)
     _start(folder, binaries, settings)
@@ -267,10 +267,10 @@ def is_running(data: str) -> bool:
 
 def _init(folder: str, binaries: Binaries) -> None:
     data = os.path.join(folder, "data")
-    _make_folder(data)
+    make_folder(data)
     # Texts are compared as bytes anyway. Checksums find what the disk has damaged.
     arguments = ["-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--data-checksums"]
-    said = _run(binaries, "initdb", [*arguments, "--no-instructions"], _INITDB_S)
+    said = run_program(binaries, "initdb", [*arguments, "--no-instructions"], _INITDB_S)
     if said is not None:
         raise DataDirectoryError(f"initdb has failed in {data}: {said}")
 
@@ -287,7 +287,7 @@ def _start(folder: str, binaries: Binaries, settings: dict[str, str]) -> None:
     options = " ".join(f"-c {name}='{value}'" for name, value in all_settings.items())
     _clear_stale(folder)
     arguments = ["start", "-D", data, "-w", "-t", str(_START_S), "-s", "-l", log, "-o", options]
-    said = _run(binaries, "pg_ctl", arguments, _START_S + _PATIENCE_S)
+    said = run_program(binaries, "pg_ctl", arguments, _START_S + _PATIENCE_S)
     if said is not None:
         raise DataDirectoryError(f"PostgreSQL did not start in {folder}: {_last_fault(log, begun_at) or said}")
 
@@ -295,7 +295,7 @@ def _start(folder: str, binaries: Binaries, settings: dict[str, str]) -> None:
 def stop_cluster(binaries: Binaries, data: str, mode: str) -> None:
     """Stops a cluster. mode: of `pg_ctl`: fast, immediate, smart. DataDirectoryError."""
     arguments = ["stop", "-D", data, "-m", mode, "-w", "-t", str(_STOP_S), "-s"]
-    said = _run(binaries, "pg_ctl", arguments, _STOP_S + _PATIENCE_S)
+    said = run_program(binaries, "pg_ctl", arguments, _STOP_S + _PATIENCE_S)
     if said is not None and is_running(data):
         raise DataDirectoryError(f"PostgreSQL did not stop in {data}: {said}")
 
@@ -309,7 +309,7 @@ def _last_fault(log: str, begun_at: int) -> str:
     return faults[-1].strip() if faults else ""
 
 
-def _run(binaries: Binaries, program: str, arguments: list[str], seconds: float) -> str | None:
+def run_program(binaries: Binaries, program: str, arguments: list[str], seconds: float) -> str | None:
     """Runs one of PostgreSQL's programs as the cluster's user: None if it succeeded, else its last words."""
     servant = _servant()
     # What the shell of a developer sets for other clusters is not for this one.
@@ -352,7 +352,7 @@ def _servant() -> pwd.struct_passwd | None:
         raise DataDirectoryError(f"PostgreSQL does not run as root, and there is no user {_SERVANT}") from None
 
 
-def _make_folder(path: str) -> None:
+def make_folder(path: str) -> None:
     os.makedirs(path, mode=0o700, exist_ok=True)
     os.chmod(path, stat.S_IRWXU)
     _give(path)
