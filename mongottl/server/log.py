@@ -49,6 +49,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Unknown environment variable": 9900006,
     "Documents are stored ahead of the clock, and expire later": 9900007,
     "Commits are lost: the log is damaged before them, or was not all on disk at a power failure": 9900008,
+    "A standby that takes the place of the primary may lack acknowledged writes": 9900093,
     "Other users of this machine can read the data folder": 9900009,
     "Protocol error": 9900010,
     "Connection failed": 9900011,

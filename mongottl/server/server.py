@@ -511,6 +511,12 @@ async def open_server(
         if ahead:
             log.startup_warning("storage", "Documents are stored ahead of the clock, and expire later", seconds=ahead)
         _warn_of_readers(engine.folder, log)
+        if engine.may_lose_commits:
+            log.startup_warning(
+                "storage",
+                "A standby that takes the place of the primary may lack acknowledged writes",
+                advice="have PostgreSQL wait for one: synchronous_standby_names = '*'",
+            )
         lost = engine.statistics().get("lost_commits", 0)
         if lost:
             log.startup_warning(

@@ -217,6 +217,10 @@ class ForwardingEngine(StorageEngine):
     def nodes(self) -> StoreNodes | None:
         return self.inner.nodes
 
+    @property
+    def may_lose_commits(self) -> bool:
+        return self.inner.may_lose_commits
+
     def ping(self) -> None:
         self.inner.ping()
 

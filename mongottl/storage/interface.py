@@ -906,6 +906,12 @@ class StorageEngine(ABC):
         """The servers that have the data open, where there may be several; by default there is none but this one."""
         return None
 
+    @property
+    def may_lose_commits(self) -> bool:
+        """Whether acknowledged commits may be lost when another machine takes the place of one that fails; by default
+        none does."""
+        return False
+
     def ping(self) -> None:
         """Asks what keeps the data for an answer; by default that needs none. StoreUnreachable after a second."""
         return

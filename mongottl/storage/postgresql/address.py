@@ -54,6 +54,11 @@ class Address:
         places = [host if _is_folder(host) else f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
         return f"{','.join(places)}/{self._parameters.get('dbname', '')}"
 
+    @property
+    def has_several_hosts(self) -> bool:
+        """Whether another server may take the place of one that fails."""
+        return max(len(self._list("host", "PGHOST")), len(self._list("hostaddr", "PGHOSTADDR"))) > 1
+
     def attempts(self) -> list[bytes]:
         """Connection strings of one address each; looks up hosts, which may block. ValueError, OSError."""
         hosts = self._list("host", "PGHOST")

@@ -95,6 +95,12 @@ _END_UNITS: Final = Statement(
     " WHERE starts_with(application_name, $1) OR starts_with(application_name, $2)",
     (TEXT, TEXT),
 )
+# Whether a commit is acknowledged only when a standby has it.
+_STANDBYS: Final = Statement(
+    "standbys",
+    "SELECT current_setting('synchronous_standby_names') <> ''"
+    " AND current_setting('synchronous_commit') NOT IN ('off', 'local')",
+)
 _SIZE: Final = Statement(
     "size",
     "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
@@ -164,6 +170,7 @@ class PostgresEngine(StorageEngine, Access):
         # What the tables took when they were last measured, and whether they are being measured aside.
         self._stored_bytes = 0
         self._is_measuring = False
+        self._waits_for_standby = False
         self._turns: Final = Turns(self._waiter, self._present)
         transactions = f"{self._transactions_of} {token}"
         self._log: Final = PostgresLog(self._pool, self._waiter, session, self._units_of, engine_error, transactions)
@@ -189,6 +196,7 @@ class PostgresEngine(StorageEngine, Access):
             while connection.run_one((_END_UNITS, (text(self._units_of), text(self._transactions_of)))).changed:
                 self._waiter.sleep(LOOK_EVERY_S)
             self._load(connection, epoch)
+            self._waits_for_standby = bool(connection.run_one((_STANDBYS, ())).value())
         except BaseException:
             connection.close()
             raise
@@ -196,6 +204,10 @@ class PostgresEngine(StorageEngine, Access):
 
     def _in_time(self) -> float:
         return self._waiter.monotonic_s() + TIMEOUT_S
+
+    @property
+    def may_lose_commits(self) -> bool:
+        return self._address.has_several_hosts and not self._waits_for_standby
 
     @property
     def suspends(self) -> bool:

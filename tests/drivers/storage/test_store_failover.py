@@ -7,10 +7,12 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pymongo
 import pytest
 
+import mongottl
 from tests import postgres
 from tests.drivers.storage.test_store_histories import SEED, Histories, World
 from tests.histories import Moments
@@ -72,3 +74,21 @@ def test_nothing_is_lost_or_done_twice_when_a_standby_is_promoted(tmp_path: Path
         assert world.pair.promotions == ROUNDS
     finally:
         world.close()
+
+
+def test_a_server_warns_of_a_primary_that_waits_for_no_standby() -> None:
+    pair = Replicated()
+    try:
+        message = "A standby that takes the place of the primary may lack acknowledged writes"
+        assert message not in warnings_of(pair.store)
+        pair.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        assert message in warnings_of(pair.store)
+        assert message not in warnings_of(f"postgresql://mongottl@/postgres?host={pair.primary.run_folder}")
+    finally:
+        pair.remove()
+
+
+def warnings_of(store: str) -> str:
+    """What shells show when they connect to a server that has just started."""
+    with mongottl.start_server(store=store) as server, pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        return "\n".join(client.admin.command("getLog", "startupWarnings")["log"])
