@@ -263,6 +263,7 @@ def _insert_around(
         if errors.interrupted or (ordered and errors.entries):
             break
         position = place + 1
+        op.give_way()
     return inserted
 
 
@@ -290,6 +291,7 @@ def _insert_one_by_one(
             errors.add(start + index, error)
             if ordered or errors.interrupted:
                 break
+        op.give_way()
     return inserted
 
 

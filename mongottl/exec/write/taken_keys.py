@@ -57,10 +57,10 @@ def _taken(op: OperationContext, collection: Collection, documents: list[bytes])
         held = dict(data.find_exact(list(positions)))
         if not held:
             continue
-        living = _living(records, collection, sorted(held.values()), now_s)
+        unexpired = _unexpired(records, collection, sorted(held.values()), now_s)
         for key, record_id in held.items():
             for position in positions[key]:
-                if record_id in living and found.get(position) is None:
+                if record_id in unexpired and found.get(position) is None:
                     found[position] = duplicate_key_error(op.service, collection, index, documents[position], key)
     return found
 
@@ -82,11 +82,11 @@ def _by_key(index: CollectionIndex, documents: list[bytes], found: Taken) -> dic
     return positions
 
 
-def _living(records: RecordStore, collection: Collection, record_ids: list[int], now_s: int) -> set[int]:
+def _unexpired(records: RecordStore, collection: Collection, record_ids: list[int], now_s: int) -> set[int]:
     """Those of some records that are there and not expired."""
-    living: set[int] = set()
+    unexpired: set[int] = set()
     while record_ids:
         read, done = records.find_records(record_ids, _MOST_BYTES)
-        living.update([row[0] for row in read if not is_expired(row[2], row[3], collection.default_ttl_s, now_s)])
+        unexpired.update([row[0] for row in read if not is_expired(row[2], row[3], collection.default_ttl_s, now_s)])
         record_ids = record_ids[done:]
-    return living
+    return unexpired

@@ -106,6 +106,13 @@ class TestResults:
         deletes = [{"q": {"_id": number}, "limit": 1} for number in range(1, MANY)]
         assert self.run(server, {"delete": "c", "deletes": deletes})["n"] == 5
 
+    def test_refused_documents(self, server: Running) -> None:
+        documents = [{"_id": number % 6} for number in range(MANY)]
+        command = {"insert": "c", "documents": documents, "ordered": False}
+        reply, count = counted(server.steps(command))
+        assert len(reply["writeErrors"]) == MANY
+        assert count >= MANY  # each is inserted, or looked up, by itself
+
     def test_delete(self, server: Running) -> None:
         assert self.run(server, {"delete": "c", "deletes": [{"q": LONG_FILTER, "limit": 0}]}) == {"n": 2}
         assert server.ids() == [0, 3, 4, 5]
