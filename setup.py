@@ -63,6 +63,7 @@ COMPILED = (
     "mongottl/server/fail_command.py",
     "mongottl/server/message_body.py",
     "mongottl/server/message_traits.py",
+    "mongottl/server/node_dispatch.py",
     "mongottl/server/replies.py",
     "mongottl/server/session_use.py",
     "mongottl/server/transactions.py",

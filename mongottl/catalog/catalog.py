@@ -19,6 +19,7 @@ from mongottl.catalog.entries import (
     SESSIONS_IDENT,
     collection_entries,
     collection_key,
+    is_collection_key,
     stored_collection,
 )
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
@@ -87,6 +88,15 @@ def new_uuid() -> bytes:
 ChangeListener: TypeAlias = Callable[[WriteUnitOfWork, int, Collection, Value], None]
 
 
+class Refreshed:
+    """What other servers have done. gone: the collections that they have dropped. changed: those that they have made,
+    renamed, or given other options or indexes."""
+
+    def __init__(self) -> None:
+        self.gone: list[Collection] = []
+        self.changed: list[Collection] = []
+
+
 class Catalog:
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`).
 
@@ -150,6 +160,12 @@ class Catalog:
         entries, temporary = collection_entries(self.engine)
         for entry in entries.values():
             self._remember(stored_collection(self.engine, entry, outdated))
+        nodes = self.engine.nodes
+        if nodes is not None and nodes.found_others:
+            # What is not in use here may be in use there.
+            for ident in self.engine.idents():
+                self._count_ident(ident)
+            return
         self._drop_abandoned(temporary)
         for collection, index in outdated:
             with self.engine.unit_of_work() as work:
@@ -194,6 +210,48 @@ class Catalog:
             self._remember(collection)
         self._drop_abandoned(temporary)
         return [c.namespace for c in replaced.values() if self._databases.get(c.database, {}).get(c.name) is None]
+
+    def refresh(self, before: dict[str, bytes]) -> "Refreshed":
+        """Makes the catalog what the engine has after other servers have changed that.
+
+        What is there keeps its objects, and changes as by commands of this server: so operations go on, or fail, as
+        beside those. Indexes that are being built here stay.
+
+        before: the engine's catalog entries until then.
+        """
+        self.version += 1
+        entries = {key: entry for key, entry in self.engine.catalog_entries() if is_collection_key(key)}
+        refreshed = Refreshed()
+        renamed: list[tuple[Collection, str, str]] = []
+        for collection in self.all_collections():
+            key = collection_key(collection.number)
+            old = before.get(key)
+            if old is None:
+                continue  # attached
+            entry = entries.pop(key, None)
+            if entry is None:
+                refreshed.gone.append(collection)
+                self._mark_dropped(collection)
+            elif entry != old:
+                refreshed.changed.append(collection)
+                found = stored_collection(self.engine, entry, [])
+                if found.namespace != collection.namespace:
+                    renamed.append((collection, found.database, found.name))
+                    self._forget(collection)
+                    self._note_dropped(collection.namespace)
+                collection.take_stored(found)
+        for collection, database, name in renamed:
+            collection.rename(database, name)
+            self._remember(collection)
+        for entry in entries.values():
+            collection = stored_collection(self.engine, entry, [])
+            refreshed.changed.append(collection)
+            self._remember(collection)
+        for collection in refreshed.changed:
+            self._changed(collection)
+        for ident in self.engine.idents():
+            self._count_ident(ident)
+        return refreshed
 
     def _has_same_stores(self, collection: Collection) -> bool:
         """Whether the engine still has the stores that a collection of the catalog reads, and all indexes are ready."""

@@ -238,6 +238,31 @@ class Collection:
                 index.accesses = known.accesses
                 index.since_ms = known.since_ms
 
+    def take_stored(self, stored: "Collection") -> None:
+        """Takes over options and indexes that another server has given it. stored: the collection as it is stored now.
+        Indexes that are there keep their objects, and so do those that are being built here."""
+        if stored.options.raw != self.options.raw:
+            self.set_options(stored.options)
+        known = {index.ident: index for index in self.indexes}
+        indexes: list[CollectionIndex] = []
+        for index in stored.indexes:
+            kept = known.get(index.ident)
+            if kept is None or kept.data is not index.data:
+                indexes.append(index)
+                continue
+            del known[index.ident]
+            kept.descriptor = index.descriptor
+            kept.arrays = ArrayPaths(kept.arrays.paths | index.arrays.paths)
+            kept.type_bits |= index.type_bits
+            kept.ready = True
+            indexes.append(kept)
+        for index in known.values():
+            if index.ready:
+                index.dropped = True
+            else:
+                indexes.append(index)
+        self.set_indexes(indexes)
+
     def mark_dropped(self) -> None:
         """After its deletion was committed: scans of it then fail."""
         self.dropped = True
@@ -273,9 +298,9 @@ class Collection:
 
     def _note_alone(self) -> None:
         """What a write of a capped collection displaces, and duplicates that `prepareUnique` refuses, are looked for
-        where no engine keeps others from writing meanwhile."""
+        where no engine keeps others from writing meanwhile. Of users and roles all servers have to hear."""
         prepares = any(index.descriptor.prepare_unique for index in self.indexes)
-        self.writes_alone = self.options.capped or self.time_series is not None or prepares
+        self.writes_alone = self.options.capped or self.time_series is not None or prepares or self.is_of_accounts
 
     def set_options(self, options: CollectionOptions) -> None:
         """Sets the options, and all attributes that are computed from them."""
@@ -284,6 +309,11 @@ class Collection:
         self.options = options
         self.generation += 1
         self._note_alone()
+
+    @property
+    def is_of_accounts(self) -> bool:
+        """Whether it has the users or the roles."""
+        return self.database == "admin" and (self.name == "system.users" or self.name == "system.roles")
 
     @property
     def has_unique_ids(self) -> bool:

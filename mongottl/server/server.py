@@ -94,7 +94,13 @@ class Server:
         # The users that the dialect has made, None without.
         self.dialect_users: FirstUsers | None = None
         self.service = ServiceContext(config, clock, engine)
-        self.dispatcher = Dispatcher(self.service, log)
+        nodes = engine.nodes
+        if nodes is not None and nodes.is_shared:
+            from mongottl.server.node_dispatch import NodeDispatcher
+
+            self.dispatcher: Dispatcher = NodeDispatcher(self.service, log, nodes)
+        else:
+            self.dispatcher = Dispatcher(self.service, log)
         self.durability = Durability(engine, clock, log, compaction=self.service.compaction)
         self.reaper = Reaper(self.service, self.durability, log)
         self.shell = Shell(self.service, self.dispatcher, self.durability, log)
@@ -502,7 +508,7 @@ async def open_server(
     config = ServerConfig() if config is None else config
     config.validate()  # its fields may have been assigned since it was made
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity) if log is None else log
-    engine = open_engine(config.store_uri(), NodeFacts(config.topology))
+    engine = open_engine(config.store_uri(), NodeFacts(config.topology, config.is_sharded))
     server: Server | None = None
     try:
         if clock is None:

@@ -167,6 +167,11 @@ class UnitLost(WriteConflict):
     """The store has lost a unit of work with the connection to it: nothing was done, and it may be done once more."""
 
 
+class CatalogChanged(WriteConflict):
+    """Another server has changed the catalog before this unit of work was committed: nothing was done. What the unit
+    was made from may be gone."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ClaimOwner:
     """Who has written what others want to write: a transaction, until it ends. released: whether it has ended.

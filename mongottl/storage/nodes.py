@@ -1,14 +1,22 @@
 """The nodes of a store: the servers that have it open, each with a place that it must renew.
 
     open        a place is taken, or refused in one line: beside a server that wants to be the only one, or by one
-    attend      renews it every second; one that was not renewed for LEASE_S is given to nobody else, but its server is
-                taken for dead, and its place is cleared away by others
+    attend      renews it every second; a server that has not done so for LEASE_S is taken for dead, and its place is
+                cleared away by others
     close       gives it back
 
-What a server keeps in memory of the data can be true only as long as it has its place.
+What a server keeps in memory of the catalog is true only as long as it has its place. Where several may have one
+(`is_shared`), each change of the catalog has a version, and whoever makes one waits until all others know it or are
+taken for dead:
+
+    A    unit of work: version 8 ── settle ········· all have 8 ──► reply
+    B                 heard ── reload ── attend: 8
+
+    command on B    require: the place is valid ── the command ── is_valid: what it has read is true
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
@@ -19,9 +27,11 @@ RENEW_S: Final = 1.0
 
 
 class NodeFacts(NamedTuple):
-    """What a server says of itself when it opens a store. topology: as which it answers, for others to show."""
+    """What a server says of itself when it opens a store. topology: as which it answers, for others to show. may_share:
+    whether others may open the store, too."""
 
     topology: str = ""
+    may_share: bool = False
 
 
 # Of who is no server, as tools are, and tests of engines.
@@ -41,11 +51,24 @@ class Node(NamedTuple):
     is_live: bool
 
 
+def _nothing(before: dict[str, bytes]) -> None:
+    return None
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StoreNodes(ABC):
-    """The nodes of one store, as one of them sees them. number: its own."""
+    """The nodes of one store, as one of them sees them. number: its own.
 
-    number: int
+    is_shared: whether others may have a place at the same time. found_others: whether some had one when it was opened.
+    on_change: called when the engine has read a catalog that others have changed, with the entries until then; no unit
+    of work is open.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.is_shared = False
+        self.found_others = False
+        self.on_change: Callable[[dict[str, bytes]], None] = _nothing
 
     @abstractmethod
     def announce(self, address: str) -> None:
@@ -54,11 +77,38 @@ class StoreNodes(ABC):
 
     @abstractmethod
     def attend(self) -> None:
-        """Renews the place of this server, and waits about RENEW_S. To be called again and again, within an operation;
-        what fails is tried again by the next call."""
+        """Renews the place of this server, reads what others have changed, and waits about RENEW_S, or until they
+        change something. To be called again and again, within an operation; what fails is tried again by the next
+        call."""
         raise NotImplementedError
 
     @abstractmethod
     def all(self) -> list[Node]:
         """All places. It may wait. EngineUnavailable."""
+        raise NotImplementedError
+
+    # Where it is shared
+
+    @abstractmethod
+    def require(self) -> None:
+        """Waits until the place of this server is valid, and the catalog not known to be old. To be called before a
+        command is carried out. StoreUnreachable."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def is_valid(self) -> bool:
+        """Whether what was read of the catalog until now was true then."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
+    def has_committed(self) -> bool:
+        """Whether the present operation has committed a unit of work since `require`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Waits until all nodes know the changes of the catalog that the present operation has committed. To be called
+        before its reply, and where others must have heard before it goes on. EngineUnavailable."""
         raise NotImplementedError

@@ -11,6 +11,8 @@ from typing import Final
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.clock import Clock
+from mongottl.document.build import encode
+from mongottl.document.types import Date
 from mongottl.exec.service.commit_log import CommitLog, CommittedTransaction
 from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.service.hooks import ServerHooks
@@ -27,6 +29,8 @@ from mongottl.storage.interface import WriteUnitOfWork
 from mongottl.storage.log import ExecutedStatement, LogForm, position_of, time_of
 
 _MS_PER_S: Final = 1000
+# When users or roles were changed last.
+_ACCOUNTS_ENTRY: Final = "accounts"
 
 
 class StoreCommitLog(CommitLog):
@@ -47,6 +51,8 @@ class StoreCommitLog(CommitLog):
         super().__init__(clock, catalog, cluster_clock, sessions, cursors, expiry, metrics)
         self._oplog: Final = oplog
         self._hooks: Final = hooks
+        nodes = catalog.engine.nodes
+        self._is_shared: Final = nodes is not None and nodes.is_shared
 
     def commit(
         self,
@@ -79,6 +85,9 @@ class StoreCommitLog(CommitLog):
                 work.log(LogForm(stored_form(entry, statements), not_before, executed))
             else:
                 work.log(LogForm(stored_form(entry), not_before))
+        if self._is_shared and any(change.collection.is_of_accounts for change in changes):
+            # By which all servers hear of it.
+            self._catalog.put_server_entry(_ACCOUNTS_ENTRY, encode({"changed": Date(now_ms)}))
         work.commit()
         at = ClusterTime(*time_of(work.position))
         if work.position:  # else it has written nothing

@@ -37,6 +37,12 @@ def resume_clock(engine: StorageEngine, clock: VirtualClock) -> None:
         clock.resume(*state)
 
 
+def take_clock(engine: StorageEngine, clock: VirtualClock, before: dict[str, bytes]) -> None:
+    """Sets a clock as another server has, if one has moved its own. before: the engine's catalog entries until then."""
+    if engine.catalog_entry(_ENTRY) != before.get(_ENTRY):
+        resume_clock(engine, clock)
+
+
 def ahead_s(engine: StorageEngine, clock: Clock) -> int:
     """How many seconds the clock of the last run was ahead of this one; 0 if it was not."""
     state = _stored(engine)

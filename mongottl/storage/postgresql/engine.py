@@ -1,8 +1,7 @@
 """The engine over one PostgreSQL database: stores and their numbers, catalog entries, units of work, connections.
 
-What the tables of stores and of catalog entries have is in memory as well: this process is the only one that changes
-them. It holds a lock in the database as long as it runs, by a connection that does nothing else; each unit of work that
-it commits is refused by PostgreSQL if another one has opened the database meanwhile.
+What the tables of stores and of catalog entries have is in memory as well. Their version is in the database
+(`meta.epoch`): each unit of work that is committed by one who knows an older one is refused by PostgreSQL.
 """
 
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from mongottl.document.interrupt import UndividedGuard
 from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.storage.interface import (
+    CatalogChanged,
     DataDirectoryError,
     EngineUnavailable,
     Isolation,
@@ -32,8 +32,8 @@ from mongottl.storage.postgresql.connection import Connection, SessionSettings, 
 from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
-from mongottl.storage.postgresql.log import Counters, PostgresLog
-from mongottl.storage.postgresql.nodes import LOOK_EVERY_S, PostgresNodes
+from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters, PostgresLog
+from mongottl.storage.postgresql.nodes import PostgresNodes
 from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
 from mongottl.storage.postgresql.record_ids import NO_END, RecordIds
 from mongottl.storage.postgresql.records import PostgresRecordStore
@@ -45,14 +45,13 @@ from mongottl.storage.postgresql.statements import (
     INT4_ARRAY,
     INT8,
     INT8_ARRAY,
-    TEXT,
+    Call,
     Parameter,
     Statement,
     int4,
     int4_array,
     int8,
     int8_array,
-    text,
 )
 from mongottl.storage.postgresql.turns import Turns
 from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, Row, engine_error
@@ -89,18 +88,17 @@ _PUT: Final = Statement(
     (BYTEA, BYTEA),
 )
 _DELETE: Final = Statement("delete_catalog", "DELETE FROM catalog WHERE key = $1", (BYTEA,))
-_END_UNITS: Final = Statement(
-    "end_units",
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE starts_with(application_name, $1) OR starts_with(application_name, $2)",
-    (TEXT, TEXT),
-)
 # Whether a commit is acknowledged only when a standby has it.
 _STANDBYS: Final = Statement(
     "standbys",
     "SELECT current_setting('synchronous_standby_names') <> ''"
     " AND current_setting('synchronous_commit') NOT IN ('off', 'local')",
 )
+_EPOCH: Final = Statement("epoch", "SELECT epoch FROM meta")
+# What belongs together is read at one snapshot, since others may change it.
+_BEGIN_LOAD: Final = Statement("begin_load", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_END_LOAD: Final = Statement("end_load", "COMMIT")
+_LOAD: Final[list[Call]] = [(_BEGIN_LOAD, ()), (_EPOCH, ()), (_STORES, ()), (_CATALOG, ()), (_END_LOAD, ())]
 _SIZE: Final = Statement(
     "size",
     "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
@@ -124,10 +122,12 @@ def _nobody() -> object:
 
 
 class _Guard(UndividedGuard):
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, refresh: Callable[[], None]) -> None:
         self._turns: Final = turns
+        self._refresh: Final = refresh
 
     def begin(self) -> None:
+        self._refresh()
         self._turns.hold()
 
     def end(self) -> None:
@@ -159,8 +159,6 @@ class PostgresEngine(StorageEngine, Access):
         session = f"{self._units_of} {token}"
         self._pool: Final = ConnectionPool(address, SessionSettings(schema, session, _LOCK_TIMEOUT_MS), self._waiter)
         self._lock_settings: Final = SessionSettings(schema, lock_timeout_ms=0)
-        # Has the lock of the one server that may write.
-        self._lock_connection: Connection | None = None
         self._records: dict[str, PostgresRecordStore] = {}
         self._sorted: dict[str, PostgresSortedData] = {}
         self._catalog: dict[str, bytes] = {}
@@ -173,9 +171,16 @@ class PostgresEngine(StorageEngine, Access):
         self._waits_for_standby = False
         self._turns: Final = Turns(self._waiter, self._present)
         transactions = f"{self._transactions_of} {token}"
-        self._log: Final = PostgresLog(self._pool, self._waiter, session, self._units_of, engine_error, transactions)
+        channel = f"mongottl_{place}" if node.may_share else ""
+        self._log: Final = PostgresLog(
+            self._pool, self._waiter, session, self._units_of, engine_error, transactions, channel
+        )
         self.units: Final = PostgresUnits(self._pool, self._log, self._turns)
-        self._nodes: Final = PostgresNodes(schema, node, self._pool, self._waiter, self.units.refuse_for_good)
+        sessions = (self._units_of, self._transactions_of)
+        self._nodes: Final = PostgresNodes(
+            schema, node, self.units, self._waiter, self._connect_for_lock, sessions, token, self.reload
+        )
+        self._is_shared: Final = node.may_share
         self._isolation: Final = PostgresIsolation(
             self, self._records, self._sorted, self.units, address, schema, transactions, self._waiter
         )
@@ -187,20 +192,18 @@ class PostgresEngine(StorageEngine, Access):
             raise DataDirectoryError(failure.message) from failure
 
     def _open(self) -> None:
-        connection = connect(self._address, self._lock_settings, self._waiter, self._in_time())
+        self._nodes.open(lambda connection: prepare_schema(connection, self._schema))
         try:
-            self._nodes.await_lock(connection)
-            prepare_schema(connection, self._schema)
-            epoch = self._nodes.enter(connection)
-            # Units of a server that has lost its lock are refused now; those that are under way end before.
-            while connection.run_one((_END_UNITS, (text(self._units_of), text(self._transactions_of)))).changed:
-                self._waiter.sleep(LOOK_EVERY_S)
-            self._load(connection, epoch)
-            self._waits_for_standby = bool(connection.run_one((_STANDBYS, ())).value())
+            [_, epoch, stores, catalog, _] = self._pool.read(_LOAD)
+            self._log.load(epoch.value(), self._nodes.number)
+            self._take(stores.rows(), catalog.rows())
+            self._waits_for_standby = bool(self._pool.read([(_STANDBYS, ())])[0].value())
         except BaseException:
-            connection.close()
+            self._nodes.close(_PING_S)
             raise
-        self._lock_connection = connection
+
+    def _connect_for_lock(self) -> Connection:
+        return connect(self._address, self._lock_settings, self._waiter, self._in_time())
 
     def _in_time(self) -> float:
         return self._waiter.monotonic_s() + TIMEOUT_S
@@ -220,21 +223,51 @@ class PostgresEngine(StorageEngine, Access):
     def _present(self) -> object:
         return self._present_of()
 
-    def _load(self, connection: Connection, epoch: int) -> None:
-        stores, catalog = [answer.rows() for answer in connection.run([(_STORES, ()), (_CATALOG, ())])]
-        counts = self._log.load(epoch, self._nodes.number)
+    def _take(self, stores: list[Row], catalog: list[Row]) -> None:
+        """Makes what is in memory of stores and catalog what the database has. Stores that are there keep their
+        objects."""
+        counts = self._log.counts()
+        found: set[str] = set()
+        self._dropped.clear()
         for store, name, kind, dropped, next_id in stores:
             ident = decode_text(name)
             self._last_store = max(self._last_store, store)
             if dropped:
                 self._dropped.append((store, kind))
-            elif kind in (RECORDS, LOG):
-                counters = Counters(store, *counts.get(store, (0, 0)))
-                ids = RecordIds(next_id, next_id, partial(self._lease, store))
-                self._records[ident] = PostgresRecordStore(self, ident, counters, ids, kind == LOG)
+                continue
+            found.add(ident)
+            if kind in (RECORDS, LOG):
+                known = self._records.get(ident)
+                if known is None or known.store_id != store:
+                    counters = Counters(store, *counts.get(store, (0, 0)))
+                    ids = RecordIds(next_id, next_id, partial(self._lease, store))
+                    self._records[ident] = PostgresRecordStore(self, ident, counters, ids, kind == LOG)
             else:
-                self._sorted[ident] = PostgresSortedData(self, ident, store, kind == SORTED_UNIQUE)
+                data = self._sorted.get(ident)
+                if data is None or data.store_id != store:
+                    self._sorted[ident] = PostgresSortedData(self, ident, store, kind == SORTED_UNIQUE)
+        for ident in self._records.keys() - found:
+            del self._records[ident]
+        for ident in self._sorted.keys() - found:
+            del self._sorted[ident]
         self._catalog = {decode_text(key): value for key, value in catalog}
+
+    def reload(self) -> None:
+        """Reads the catalog anew, which others have changed, when no unit is open that was made from the old one.
+        EngineUnavailable."""
+        self._turns.hold()
+        try:
+            [_, epoch, stores, catalog, _] = self._pool.read(_LOAD)
+            if epoch.value() != self._log.epoch:
+                before = self._catalog
+                self._take(stores.rows(), catalog.rows())
+                self._log.epoch = epoch.value()
+                self._nodes.on_change(before)
+            self.units.is_stale = False
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+        finally:
+            self._turns.let_go()
 
     # Reading
 
@@ -255,9 +288,12 @@ class PostgresEngine(StorageEngine, Access):
         self._require_open()
         unit = self.units.own()
         changed = None if unit is None else unit.changed.get(counters)
+        count, size = counters.count, counters.size
+        if self._is_shared:
+            [(count, size)] = self.read(COUNTS_OF_STORE, int4(counters.store))
         if changed is None:
-            return counters.count, counters.size
-        return counters.count + changed[0], counters.size + changed[1]
+            return count, size
+        return count + changed[0], size + changed[1]
 
     def _require_open(self) -> None:
         if self._closed:
@@ -271,12 +307,18 @@ class PostgresEngine(StorageEngine, Access):
     def concurrent_unit_of_work(self) -> WriteUnitOfWork:
         return self._new_unit(alone=False)
 
+    def _refresh(self) -> None:
+        """Reads the catalog anew if that in memory is known to be old. CatalogChanged for who holds others off: what it
+        has looked at would change."""
+        if self.units.is_stale:
+            if self._turns.is_alone:
+                raise CatalogChanged("another server has changed the catalog")
+            self.reload()
+
     def _new_unit(self, alone: bool) -> WriteUnitOfWork:
-        lock = self._lock_connection
-        if lock is not None and not lock.is_alive:
-            self._lock_connection = None
-            lock.close()
-            self._waiter.run_aside(self._lock_again)
+        self._nodes.look_after_lock()
+        if self.units.is_stale:
+            self._refresh()
         return self.units.new_unit(alone)
 
     @property
@@ -286,26 +328,6 @@ class PostgresEngine(StorageEngine, Access):
     @property
     def nodes(self) -> PostgresNodes:
         return self._nodes
-
-    def _lock_again(self) -> None:
-        """Gets a new connection with the lock. Units go on meanwhile: each is refused once another server has opened
-        the database."""
-        while not self._closed:
-            with suppress(StoreFailure):
-                connection = connect(self._address, self._lock_settings, self._waiter, self._in_time())
-                try:
-                    if not self._nodes.has_place(connection):
-                        self.units.refuse_for_good()
-                        connection.close()
-                        return
-                    if self._nodes.try_lock(connection):
-                        self._lock_connection = connection
-                        return
-                    connection.close()
-                except BaseException:
-                    connection.close()
-                    raise
-            self._waiter.sleep(LOOK_EVERY_S)
 
     @property
     def isolation(self) -> Isolation:
@@ -323,7 +345,7 @@ class PostgresEngine(StorageEngine, Access):
         return bool(self.units.refusal) and not self._closed
 
     def undivided_guard(self) -> UndividedGuard:
-        return _Guard(self._turns)
+        return _Guard(self._turns, self._refresh)
 
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self.units.commit_listener = listener
@@ -409,7 +431,7 @@ class PostgresEngine(StorageEngine, Access):
 
     def drop_some(self, limit: int) -> bool:
         self._require_open()
-        if not self._dropped:
+        if not self._dropped or not self._may_free():
             return False
         store, kind = self._dropped[-1]
         number = int4(store)
@@ -418,6 +440,13 @@ class PostgresEngine(StorageEngine, Access):
             if (store, kind) in self._dropped:
                 self._dropped.remove((store, kind))
         return bool(self._dropped)
+
+    def _may_free(self) -> bool:
+        """Whether no server can read any more what was dropped."""
+        try:
+            return not self._is_shared or self._nodes.all_know()
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
 
     # Catalog entries
 
@@ -493,12 +522,10 @@ class PostgresEngine(StorageEngine, Access):
             return
         self._closed = True
         self._give_back_ids()
-        self._nodes.leave(_PING_S)
+        self._nodes.close(_PING_S)
         self.units.close()
         self._isolation.close()
         self._pool.close()
-        if self._lock_connection is not None:
-            self._lock_connection.close()
         if self._at_close is not None:
             self._at_close()
 
@@ -507,17 +534,23 @@ class PostgresEngine(StorageEngine, Access):
 @store_engine("postgresql")
 def open_postgresql(address: str, node: NodeFacts) -> PostgresEngine:
     """Opens the database of a libpq URI without its scheme. `schema` among its parameters names another schema than
-    `mongottl`. DataDirectoryError."""
+    `mongottl`. DataDirectoryError.
+
+    A server may share it only if `nodes` is `several`: for tests, as long as not all is right that servers do together.
+    """
     before, mark, query = address.partition("?")
     schema = _SCHEMA
+    may_share = False
     kept = []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "schema":
             schema = value
+        elif name == "nodes":
+            may_share = node.may_share and value == "several"
         else:
             kept.append((name, value))
     uri = f"postgresql:{before}{mark if kept else ''}{urlencode(kept, quote_via=quote)}"
-    return PostgresEngine(Address(uri), schema, node)
+    return PostgresEngine(Address(uri), schema, node._replace(may_share=may_share))
 
 
 @store_engine("local-postgresql")
@@ -526,7 +559,8 @@ def open_local_postgresql(address: str, node: NodeFacts) -> PostgresEngine:
     stopped when the engine is closed, and started again if it ends before. DataDirectoryError."""
     cluster = start_local_cluster(address)
     try:
-        return PostgresEngine(Address(cluster.uri, cluster.start_again), node=node, at_close=cluster.stop)
+        alone = node._replace(may_share=False)
+        return PostgresEngine(Address(cluster.uri, cluster.start_again), node=alone, at_close=cluster.stop)
     except BaseException:
         cluster.stop()
         raise

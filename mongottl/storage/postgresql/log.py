@@ -117,6 +117,8 @@ _RAISE_EPOCH: Final = Statement(
     (INT8,),
 )
 RAISE_AGAIN: Final = Statement("raise_epoch_again", "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
+# Has all servers hear of it when the unit is committed, where there may be several.
+_NOTIFY: Final = Statement("notify", "SELECT pg_notify($1, '')", (TEXT,))
 _RAISE_LOCK: Final = Statement("raise_lock", "SELECT pg_advisory_xact_lock($1)", (INT8,))
 # A near value is passed by far: others may take positions meanwhile, and the sequence must not go back.
 _RAISE: Final = Statement(
@@ -255,7 +257,8 @@ def add_change(changes: Changes, counters: Counters, count: int, size: int) -> N
 class PostgresLog(StoreLog):
     """pool: of the sessions that write units. session: their name; units_of: how the names of those of all servers with
     this schema begin. error_of: the contract's error for a failure. transactions: the name of sessions whose
-    transactions are not being committed yet."""
+    transactions are not being committed yet. channel: on which changes of the catalog are heard of; empty where nobody
+    hears."""
 
     def __init__(
         self,
@@ -265,7 +268,9 @@ class PostgresLog(StoreLog):
         units_of: str,
         error_of: Callable[[StoreFailure], StorageError],
         transactions: str = "",
+        channel: str = "",
     ) -> None:
+        self.channel: Final = channel
         self._pool: Final = pool
         self._waiter: Final = waiter
         self.session: Final = session
@@ -293,20 +298,21 @@ class PostgresLog(StoreLog):
         self._asked = 0
         self._answered = 0
 
-    def load(self, epoch: int, node: int) -> dict[int, tuple[int, int]]:
-        """Called when the database was opened: the number and the bytes of the records of each store. StoreFailure.
-
-        node: the number of this server, which no other one has or gets.
-        """
+    def load(self, epoch: int, node: int) -> None:
+        """Called when the database was opened. node: the number of this server, which no other one has or gets.
+        StoreFailure."""
         self.epoch = epoch
         self._node = node
-        facts, counts, last, size = self._pool.read([(_FACTS, ()), (_COUNTS, ()), (_LAST_VALUE, ()), (_SIZE, ())])
+        facts, last, size = self._pool.read([(_FACTS, ()), (_LAST_VALUE, ()), (_SIZE, ())])
         [(self.floor, self._counted)] = facts.rows()
         self.position = self._raised = last.value()
         self.horizon = self._counted
         [(self.count, self.size_bytes, self.first_position)] = size.rows()
         self.refresh()
-        return {store: (count, size) for store, count, size in counts.rows()}
+
+    def counts(self) -> dict[int, tuple[int, int]]:
+        """The number and the bytes of the records of each store. StoreFailure."""
+        return {store: (count, size) for store, count, size in self._pool.read([(_COUNTS, ())])[0].rows()}
 
     # Writing
 
@@ -353,9 +359,12 @@ class PostgresLog(StoreLog):
         )
         return calls
 
-    def raise_epoch(self) -> Call:
+    def raise_epoch(self) -> list[Call]:
         """What has to come before a change of the catalog, in the same unit. Its commit calls `note_raise`."""
-        return _RAISE_EPOCH, (int8(self.epoch),)
+        calls: list[Call] = [(_RAISE_EPOCH, (int8(self.epoch),))]
+        if self.channel:
+            calls.append((_NOTIFY, (text(self.channel),)))
+        return calls
 
     def note_raise(self) -> None:
         self.epoch += 1

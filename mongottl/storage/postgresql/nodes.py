@@ -1,14 +1,19 @@
-"""The places of servers in the table `nodes`, and the advisory lock of a server that wants no other beside it.
+"""The places of servers in the table `nodes`, and the advisory lock by which a server wants no other beside it.
 
-    lock    held by a session that does nothing else, so that PostgreSQL gives it up as soon as the server has died
-    row     the server's number, and until when others take it for living: by PostgreSQL's clock, since those of
-            machines differ
+    lock    held by a session that does nothing else, so that PostgreSQL gives it up as soon as the server has died:
+            alone, or shared with other servers
+    row     the server's number, the version of the catalog that it knows, and until when others take it for living: by
+            PostgreSQL's clock, since those of machines differ
 
 Who opens the store needs the lock. It waits for a server that was killed: until PostgreSQL has noticed that, or until
 the server shows that it lives by renewing its row; at most PATIENCE_S.
 
 The number is one of `meta.epoch`, which each opening raises. So nobody ever gets it again, and units that have it in
 their tokens are never taken for those of others.
+
+Where the lock is shared, the session with it listens for changes of the catalog. A server that knows one says so in its
+row only when no unit of it is open that was made from an older catalog: who waits for all rows waits for these units,
+too. Those of a server that is taken for dead are ended with their sessions.
 """
 
 import os
@@ -16,13 +21,29 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, final
 
+from mongottl.storage.interface import EngineUnavailable, StoreUnreachable
 from mongottl.storage.nodes import LEASE_S, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, UNEXPECTED, StoreFailure
-from mongottl.storage.postgresql.pool import ConnectionPool
+from mongottl.storage.postgresql.log import PostgresLog
+from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
-from mongottl.storage.postgresql.statements import INT4, INT8, TEXT, Statement, int4, int8, text
-from mongottl.storage.postgresql.units import engine_error
+from mongottl.storage.postgresql.statements import (
+    BOOL,
+    INT4,
+    INT8,
+    TEXT,
+    TEXT_ARRAY,
+    Answer,
+    Call,
+    Statement,
+    boolean,
+    int4,
+    int8,
+    text,
+    text_array,
+)
+from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, engine_error
 from mongottl.storage.waiting import Waiter
 
 # How long an opening waits for the place of another server, in seconds: longer than a lease.
@@ -30,57 +51,143 @@ PATIENCE_S: Final = LEASE_S + 1.0
 # Seconds between two looks at it.
 LOOK_EVERY_S: Final = 0.1
 _LEASE_MS: Final = round(LEASE_S * 1000)
+# By how much sooner a server takes its own place for lost than others do, in seconds.
+_MARGIN_S: Final = 0.25
+# Seconds between two looks whether other servers know a change.
+_FIRST_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.005
 
 _NOW_MS: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::int8"
-_LOCK: Final = Statement("lock", "SELECT pg_try_advisory_lock($1)", (INT8,))
+_LOCKS: Final = {
+    shared: Statement(f"lock_{shared}", f"SELECT pg_try_advisory_lock{'_shared' if shared else ''}($1)", (INT8,))
+    for shared in (False, True)
+}
 _ALL: Final = Statement(
-    "nodes", f"SELECT node, topology, address, pid, until_ms, until_ms > {_NOW_MS} FROM nodes ORDER BY node"
+    "nodes", f"SELECT node, topology, address, pid, until_ms, until_ms > {_NOW_MS}, shares FROM nodes ORDER BY node"
 )
-_CLEAR: Final = Statement("clear_nodes", "DELETE FROM nodes")
+# Where it is not shared, nobody else can be there.
+_CLEAR: Final = Statement(
+    "clear_nodes", f"DELETE FROM nodes WHERE NOT $1 OR NOT shares OR until_ms <= {_NOW_MS}", (BOOL,)
+)
+_COUNT: Final = Statement("count_nodes", "SELECT count(*) FROM nodes")
+_VALUES: Final = f"{_NOW_MS} + {_LEASE_MS}, $1, $2, $3, $4, $5"
+_COLUMNS: Final = "(node, epoch, until_ms, topology, address, pid, shares, session)"
 _ENTER: Final = Statement(
     "enter_node",
     "WITH m AS (UPDATE meta SET epoch = epoch + 1 RETURNING epoch)"
-    " INSERT INTO nodes (node, epoch, until_ms, topology, address, pid)"
-    f" SELECT epoch, epoch, {_NOW_MS} + {_LEASE_MS}, $1, '', $2 FROM m RETURNING node",
-    (TEXT, INT4),
+    f" INSERT INTO nodes {_COLUMNS} SELECT epoch, epoch, {_VALUES} FROM m RETURNING node",
+    (TEXT, TEXT, INT4, BOOL, TEXT),
+)
+# Once more, after others have cleared it away: nothing that it knows is sure.
+_REENTER: Final = Statement(
+    "reenter_node",
+    f"INSERT INTO nodes {_COLUMNS} VALUES ($6, 0, {_VALUES}) ON CONFLICT (node) DO NOTHING",
+    (TEXT, TEXT, INT4, BOOL, TEXT, INT4),
 )
 _RENEW: Final = Statement(
     "renew_node",
-    f"UPDATE nodes SET until_ms = {_NOW_MS} + {_LEASE_MS}, address = $2 WHERE node = $1",
-    (INT4, TEXT),
+    f"UPDATE nodes SET until_ms = {_NOW_MS} + {_LEASE_MS}, address = $2, epoch = $3 WHERE node = $1"
+    " RETURNING (SELECT epoch FROM meta)",
+    (INT4, TEXT, INT8),
 )
-# Nobody counts on a renewal after a failure of the machine.
+# Where it is not shared, nobody counts on a renewal after a failure of the machine.
 _UNSYNCED: Final = Statement("unsynced_node", "SELECT set_config('synchronous_commit', 'off', true)")
 _HAS_PLACE: Final = Statement("has_place", "SELECT count(*) FROM nodes WHERE node = $1", (INT4,))
 _LEAVE: Final = Statement("leave_node", "DELETE FROM nodes WHERE node = $1", (INT4,))
+# Who does not know a version of the catalog, or whose place is gone: whether it is taken for living.
+_LATE: Final = Statement(
+    "late_nodes",
+    f"SELECT node, until_ms > {_NOW_MS}, session FROM nodes WHERE node <> $1 AND epoch < $2",
+    (INT4, INT8),
+)
+_CLEAR_ONE: Final = Statement("clear_node", f"DELETE FROM nodes WHERE node = $1 AND until_ms <= {_NOW_MS}", (INT4,))
+_SESSIONS: Final = "(starts_with(application_name, $1) OR starts_with(application_name, $2))"
+_END_OTHERS: Final = Statement(
+    "end_others",
+    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_SESSIONS}"
+    " AND split_part(application_name, ' ', 4) <> ALL (ARRAY(SELECT session FROM nodes))",
+    (TEXT, TEXT),
+)
+_END_THESE: Final = Statement(
+    "end_these",
+    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_SESSIONS}"
+    " AND split_part(application_name, ' ', 4) = ANY ($3)",
+    (TEXT, TEXT, TEXT_ARRAY),
+)
 
 
 @final
 class PostgresNodes(StoreNodes):
-    """facts: of this server. pool: of connections for single statements. on_lost: called when others have taken the
-    place of this server, so that it must write nothing any more."""
+    """facts: of this server. units: the engine's. connect: makes the session for the lock. StoreFailure. sessions: how
+    the names of sessions of all servers begin, in which units and transactions write. session: what follows there for
+    this server. reload: reads the catalog anew. EngineUnavailable."""
 
     def __init__(
-        self, schema: str, facts: NodeFacts, pool: ConnectionPool, waiter: Waiter, on_lost: Callable[[], None]
+        self,
+        schema: str,
+        facts: NodeFacts,
+        units: PostgresUnits,
+        waiter: Waiter,
+        connect: Callable[[], Connection],
+        sessions: tuple[str, str],
+        session: str,
+        reload: Callable[[], None],
     ) -> None:
-        self.number = 0
+        super().__init__()
+        self.is_shared = facts.may_share
         self._schema: Final = schema
         self._facts: Final = facts
-        self._pool: Final = pool
+        self._units: Final = units
+        self._pool: Final[ConnectionPool] = units.pool
+        self._log: Final[PostgresLog] = units.log
         self._waiter: Final = waiter
-        self._on_lost: Final = on_lost
+        self._connect: Final = connect
+        self._listen: Final = Statement("listen", f"LISTEN {self._log.channel}")
+        self._sessions: Final = (text(sessions[0]), text(sessions[1]))
+        self._session: Final = session
+        self._reload: Final = reload
         self._lock_number: Final = int8(lock_number(f"mongottl {schema}"))
         self._address = ""
+        # The session with the lock, which listens.
+        self._connection: Connection | None = None
+        self._is_closed = False
+        # Until when the place is valid, in the waiter's time.
+        self._until_s = 0.0
+        # Of each operation between `require` and `settle`: the latest version of the catalog that it has made; 0 if it
+        # has committed something else, -1 if nothing.
+        self._made: dict[object, int] = {}
+        if self.is_shared:
+            units.on_commit = self._note_commit
 
     # Opening
 
-    def await_lock(self, connection: Connection) -> None:
-        """Takes the lock by a session that keeps it. StoreFailure BUSY in one line if another server has it."""
+    def open(self, prepare: Callable[[Connection], object]) -> None:
+        """Takes the lock, and then a place. prepare: makes the tables. StoreFailure, BUSY in one line if another server
+        is in the way."""
+        connection = self._connect()
+        try:
+            self._await_lock(connection)
+            prepare(connection)
+            self._enter(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _await_lock(self, connection: Connection) -> None:
+        """Takes the lock by a session that keeps it."""
         waiter = self._waiter
         until_s = waiter.monotonic_s() + PATIENCE_S
         leases: dict[int, int] | None = None
-        while not self.try_lock(connection):
+        is_locked = False
+        while True:
+            is_locked = is_locked or self._try_lock(connection)
             rows = _rows(connection)
+            if is_locked:
+                # Of a server that shares the lock, the session may have been lost alone.
+                rows = [] if self.is_shared else [row for row in rows if row[5] and row[6]]
+                if not rows:
+                    return
             found = {row[0]: row[4] for row in rows}
             is_renewed = leases is not None and any(leases.get(number) != until for number, until in found.items())
             if is_renewed or waiter.monotonic_s() >= until_s:
@@ -88,8 +195,13 @@ class PostgresNodes(StoreNodes):
             leases = found
             waiter.sleep(LOOK_EVERY_S)
 
-    def try_lock(self, connection: Connection) -> bool:
-        return bool(connection.run_one((_LOCK, (self._lock_number,))).value())
+    def _try_lock(self, connection: Connection) -> bool:
+        """Whether a session has the lock from now on, and listens where it is shared. StoreFailure."""
+        if not connection.run_one((_LOCKS[self.is_shared], (self._lock_number,))).value():
+            return False
+        if self.is_shared:
+            connection.run_one((self._listen, ()))
+        return True
 
     def _refusal(self, others: list[Node]) -> StoreFailure:
         shown = "; ".join([_shown(node) for node in others])
@@ -97,15 +209,54 @@ class PostgresNodes(StoreNodes):
             BUSY, f"the schema {self._schema} is in use by another server{f': {shown}' if shown else ''}"
         )
 
-    def enter(self, connection: Connection) -> int:
-        """Takes a place, after the lock and the tables were made: the epoch from then on, whose number it gets."""
-        calls = [(_CLEAR, ()), _ENTER.with_(text(self._facts.topology), int4(os.getpid()))]
-        self.number = int(connection.run(calls, must_end=True)[-1].value())
-        return self.number
+    def _enter(self, connection: Connection) -> None:
+        """Takes a place. Units of servers that have none are refused from then
+        on; those that are under way end before it returns."""
+        sent_s = self._waiter.monotonic_s()
+        calls = [(_CLEAR, (boolean(self.is_shared),)), (_COUNT, ()), (_ENTER, self._values())]
+        [_, others, entered] = connection.run(calls, must_end=True)
+        self.number = int(entered.value())
+        self.found_others = others.value() > 0
+        while connection.run_one((_END_OTHERS, self._sessions)).changed:
+            self._waiter.sleep(LOOK_EVERY_S)
+        self._until_s = sent_s + LEASE_S - _MARGIN_S
 
-    def has_place(self, connection: Connection) -> bool:
-        """Whether nobody has opened the store since, over a session. StoreFailure."""
-        return bool(connection.run_one((_HAS_PLACE, (int4(self.number),))).value())
+    def _values(self) -> tuple[bytes, ...]:
+        facts = self._facts
+        return (
+            text(facts.topology),
+            text(self._address),
+            int4(os.getpid()),
+            boolean(facts.may_share),
+            text(self._session),
+        )
+
+    def look_after_lock(self) -> None:
+        """Has a new session get the lock if that of the old one was lost. Units go on meanwhile: each is refused once
+        another server has opened the database that wants no other beside it. Does not wait."""
+        connection = self._connection
+        if connection is not None and not connection.is_alive:
+            self._connection = None
+            connection.close()
+            self._waiter.run_aside(self._lock_again)
+
+    def _lock_again(self) -> None:
+        while not self._is_closed:
+            with suppress(StoreFailure):
+                connection = self._connect()
+                try:
+                    if not self.is_shared and not connection.run_one((_HAS_PLACE, (int4(self.number),))).value():
+                        self._units.refuse_for_good()
+                        connection.close()
+                        return
+                    if self._try_lock(connection):
+                        self._connection = connection
+                        return
+                    connection.close()
+                except BaseException:
+                    connection.close()
+                    raise
+            self._waiter.sleep(LOOK_EVERY_S)
 
     # Later
 
@@ -113,15 +264,52 @@ class PostgresNodes(StoreNodes):
         self._address = address
 
     def attend(self) -> None:
-        self._renew()
-        self._waiter.sleep(RENEW_S)
+        self.look_after_lock()
+        with suppress(StoreFailure, EngineUnavailable):
+            self._renew()
+        waiter = self._waiter
+        connection = self._connection
+        if not self.is_shared:
+            waiter.sleep(RENEW_S)
+        elif connection is None or not connection.hear(waiter.monotonic_s() + RENEW_S):
+            waiter.sleep(LOOK_EVERY_S)
 
     def _renew(self) -> None:
-        until_s = self._waiter.monotonic_s() + RENEW_S
-        with suppress(StoreFailure):
-            calls = [(_UNSYNCED, ()), _RENEW.with_(int4(self.number), text(self._address))]
-            if not self._pool.write(calls, until_s)[-1].changed:
-                self._on_lost()
+        """StoreFailure."""
+        waiter = self._waiter
+        sent_s = waiter.monotonic_s()
+        renewed = self._send_renewal(sent_s)
+        if not renewed.changed:
+            if not self.is_shared:
+                self._units.refuse_for_good()
+                return
+            if not self._enter_again():
+                return
+            self._units.is_stale = True
+        elif renewed.value() == self._log.epoch:
+            self._until_s = max(self._until_s, sent_s + LEASE_S - _MARGIN_S)
+            return
+        elif not self.is_shared:
+            return
+        self._reload()
+        # Only now others may count on this server's knowing it, and clients on what it says.
+        sent_s = waiter.monotonic_s()
+        if self._send_renewal(sent_s).changed:
+            self._until_s = max(self._until_s, sent_s + LEASE_S - _MARGIN_S)
+
+    def _send_renewal(self, now_s: float) -> Answer:
+        renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
+        calls = [renewal] if self.is_shared else [(_UNSYNCED, ()), renewal]
+        return self._pool.write(calls, now_s + RENEW_S)[-1]
+
+    def _enter_again(self) -> bool:
+        """Takes the place again that others have cleared away. Only by the session that shares the lock: without it
+        there may be a server that wants no other beside it."""
+        connection = self._connection
+        if connection is None:
+            return False
+        connection.run_one((_REENTER, (*self._values(), int4(self.number))))
+        return True
 
     def all(self) -> list[Node]:
         try:
@@ -129,17 +317,76 @@ class PostgresNodes(StoreNodes):
         except StoreFailure as failure:
             raise engine_error(failure) from failure
 
-    def leave(self, timeout_s: float) -> None:
-        """Gives the place back, if that is done within a time."""
+    def close(self, timeout_s: float) -> None:
+        """Gives the place back, if that is done within a time, and the lock."""
+        self._is_closed = True
         with suppress(StoreFailure):
             self._pool.write([(_LEAVE, (int4(self.number),))], self._waiter.monotonic_s() + timeout_s)
+        if self._connection is not None:
+            self._connection.close()
+
+    # Where it is shared
+
+    def _note_commit(self, unit: PostgresUnit) -> None:
+        made = self._made.get(unit.owner)
+        if made is not None:
+            self._made[unit.owner] = self._log.epoch if unit.changes_catalog else max(made, 0)
+
+    def require(self) -> None:
+        waiter = self._waiter
+        until_s = waiter.monotonic_s() + TIMEOUT_S
+        while not self.is_valid:
+            if waiter.monotonic_s() >= until_s:
+                raise StoreUnreachable("this server has lost its place among those of its store")
+            waiter.sleep(_LONGEST_PAUSE_S)
+        if self._units.is_stale:
+            self._reload()
+        self._made[self._units.turns.present()] = -1
+
+    @property
+    def is_valid(self) -> bool:
+        return self._waiter.monotonic_s() < self._until_s
+
+    @property
+    def has_committed(self) -> bool:
+        return self._made.get(self._units.turns.present(), -1) >= 0
+
+    def settle(self) -> None:
+        epoch = self._made.pop(self._units.turns.present(), -1)
+        if epoch <= 0:
+            return
+        waiter = self._waiter
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while not self._know(epoch):
+                waiter.sleep(pause_s)
+                pause_s = _LONGEST_PAUSE_S
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+
+    def _know(self, epoch: int) -> bool:
+        """Whether all others that live know a version of the catalog. Those that do not live are cleared away, after
+        their sessions have ended. StoreFailure."""
+        late = self._pool.read([(_LATE, (int4(self.number), int8(epoch)))])[0].rows()
+        for number, is_live, session in late:
+            if not is_live:
+                ended = self._pool.read([(_END_THESE, (*self._sessions, text_array([session])))])[0]
+                if not ended.changed:
+                    self._pool.write([(_CLEAR_ONE, (int4(number),))])
+        return not late
+
+    def all_know(self) -> bool:
+        """Whether no other server can have an older catalog than this one. StoreFailure."""
+        late = self._pool.read([(_LATE, (int4(self.number), int8(self._log.epoch)))])[0]
+        return not late.changed
 
 
-_Row = tuple[int, str, str, int, int, bool]
+_Row = tuple[int, str, str, int, int, bool, bool]
 
 
 def _rows(connection: Connection) -> list[_Row]:
-    """Number, topology, address, process and lease of each node; none where the tables are not there, or older."""
+    """Number, topology, address, process and lease of each node, whether that is not over, and whether it shares; none
+    where the tables are not there, or older."""
     try:
         return connection.run_one((_ALL, ())).rows()
     except StoreFailure as failure:
@@ -149,8 +396,7 @@ def _rows(connection: Connection) -> list[_Row]:
 
 
 def _node(row: _Row) -> Node:
-    number, topology, address, pid, _, is_live = row
-    return Node(number, topology, address, pid, is_live)
+    return Node(row[0], row[1], row[2], row[3], row[5])
 
 
 def _shown(node: Node) -> str:

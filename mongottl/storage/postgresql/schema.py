@@ -50,7 +50,7 @@ _TABLES: Final = {
     ),
     "nodes": (
         "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, topology text NOT NULL, "
-        "address text NOT NULL, pid int NOT NULL"
+        "address text NOT NULL, pid int NOT NULL, shares bool NOT NULL, session text NOT NULL"
     ),
     "leases": "name text PRIMARY KEY, node int NOT NULL, until_ms bigint NOT NULL",
     "snapshots": "time bigint PRIMARY KEY, name text NOT NULL, node int NOT NULL, until_ms bigint NOT NULL",

@@ -173,7 +173,7 @@ class CommitUnit(PostgresUnit):
         units = self._units
         try:
             raiser = self._raiser = units.pool.acquire()
-            raiser.run([(_BEGIN_RAISE, ()), units.log.raise_epoch()], must_end=True)
+            raiser.run([(_BEGIN_RAISE, ()), *units.log.raise_epoch()], must_end=True)
         except StoreFailure as failure:
             self.mark_failed()
             raise units.error_of(failure, self) from failure

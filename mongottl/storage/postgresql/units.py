@@ -24,6 +24,7 @@ from typing import Any, Final, final
 from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.errors import CommandError
 from mongottl.storage.interface import (
+    CatalogChanged,
     ClaimedByTransaction,
     ClaimOwner,
     DiskFull,
@@ -184,7 +185,7 @@ class PostgresUnit(WriteUnitOfWork):
 
     def _raise_epoch(self) -> None:
         # First, so that two that change the catalog wait for each other before they have locked anything else.
-        self._kept.insert(0, self._units.log.raise_epoch())
+        self._kept[:0] = self._units.log.raise_epoch()
 
     def mark_failed(self) -> None:
         """From now on it can only be rolled back."""
@@ -284,6 +285,10 @@ class PostgresUnits:
         self.rollback_count = 0
         self.refusal = ""
         self.commit_listener: Callable[[], None] | None = None
+        # Where the database is shared with other servers: called after each commit; and whether the catalog that is in
+        # memory is known to be old.
+        self.on_commit: Callable[[PostgresUnit], None] | None = None
+        self.is_stale = False
         self._open: dict[object, PostgresUnit] = {}
         # Operations whose last unit has met a key that another one has: the next one asks.
         self._careful: set[object] = set()
@@ -361,6 +366,9 @@ class PostgresUnits:
             if claimant is not None:
                 return ClaimedByTransaction(claimant)
         elif failure.kind == FENCE:
+            if self.on_commit is not None:
+                self.is_stale = True
+                return CatalogChanged("another server has changed the catalog")
             self.refuse_for_good()
             return EngineUnavailable(self.refusal)
         elif failure.kind in AWAY and unit.connection is not None:
@@ -403,6 +411,8 @@ class PostgresUnits:
         self.end(unit)
         self.commit_count += 1
         self.log.note_commit(unit.position, unit.forms, len(unit.kept_ends), unit.kept_form_bytes)
+        if self.on_commit is not None:
+            self.on_commit(unit)
         if self.commit_listener is not None:
             self.commit_listener()
         for action in unit.commit_actions:
@@ -437,7 +447,10 @@ class PostgresUnits:
         """Called when it is not known whether the version of the catalog was raised for a unit that is committed."""
         while True:
             try:
-                self.log.epoch = int(self.pool.write([(RAISE_AGAIN, ())])[0].value())
+                raised = self.pool.write([(RAISE_AGAIN, ())])[0].value()
+                if self.on_commit is None:
+                    self.log.epoch = raised
+                self.is_stale = self.on_commit is not None
                 return
             except StoreFailure as unknown:
                 if not unknown.may_be_committed and (unknown.kind not in AWAY or self.turns.present() is None):

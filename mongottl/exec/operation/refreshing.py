@@ -1,0 +1,51 @@
+"""Taking over what other servers of the same store have changed: collections, users, settings, the clock.
+
+Called when the engine has read it, while no unit of work is open (`storage.nodes`). Cursors and commands of this server
+go on as beside a command of this server that had changed the same. Transactions that use a collection which has changed
+are aborted: what they have written was made for the old one. Their clients begin them again.
+"""
+
+from functools import partial
+
+from mongottl.catalog.collection import Collection
+from mongottl.clock import VirtualClock
+from mongottl.exec.operation.transaction_unit import abort
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.service.stored_clock import take_clock
+from mongottl.ttl.policy import NO_TTL
+
+
+def follow_others(service: ServiceContext) -> None:
+    """Has a server take over what others change, if its engine can share its data."""
+    nodes = service.engine.nodes
+    if nodes is not None and nodes.is_shared:
+        nodes.on_change = partial(refresh, service)
+
+
+def refresh(service: ServiceContext, before: dict[str, bytes]) -> None:
+    """before: the engine's catalog entries until now."""
+    refreshed = service.catalog.refresh(before)
+    for collection in refreshed.gone:
+        service.metrics.usage.remove(collection.namespace)
+    for collection in refreshed.changed:
+        if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes:
+            service.expiry.unarmed.add(collection.number)
+    _abort_users(service, [*refreshed.gone, *refreshed.changed])
+    service.accounts.invalidate()
+    service.cluster_parameters.reload()
+    service.write_block.reload()
+    service.databases.reload()
+    if isinstance(service.clock, VirtualClock):
+        take_clock(service.engine, service.clock, before)
+    service.note_clock_change()
+
+
+def _abort_users(service: ServiceContext, changed: list[Collection]) -> None:
+    """Aborts the transactions that have named one of these collections: those with a statement under way at its end."""
+    numbers = {collection.number for collection in changed}
+    for transaction in service.transactions.open():
+        if not numbers.isdisjoint(transaction.collections):
+            if transaction.busy:
+                transaction.expired = True
+            else:
+                abort(service, transaction)

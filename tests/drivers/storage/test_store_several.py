@@ -1,0 +1,178 @@
+"""Several servers with one store: what one has acknowledged of collections, indexes, users and settings is so on all."""
+
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pymongo
+import pytest
+from pymongo.errors import OperationFailure
+
+import mongottl
+from tests import postgres
+from tests.on_store import PREFIX, with_schema
+
+pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
+
+Client = pymongo.MongoClient[dict[str, Any]]
+
+
+@pytest.fixture
+def store() -> str:
+    """The URI of a schema of the test's own, for several servers."""
+    return with_schema(PREFIX + uuid.uuid4().hex[:12]) + "&nodes=several"
+
+
+@pytest.fixture
+def clients(store: str) -> Iterator[tuple[Client, Client]]:
+    """Clients of two servers."""
+    with (
+        mongottl.start_server(store=store, topology="sharded") as first,
+        mongottl.start_server(store=store, topology="sharded") as second,
+        Client(first.uri) as client,
+        Client(second.uri) as other,
+    ):
+        yield client, other
+
+
+def test_collections_are_made_and_dropped_for_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.create_collection("carts")
+    assert two.shop.list_collection_names() == ["carts"]
+    two.shop.carts.insert_one({"_id": 1})
+    assert one.shop.carts.find_one() == {"_id": 1}
+    one.shop.carts.insert_one({"_id": 2})
+    assert two.shop.carts.count_documents({}) == two.shop.carts.estimated_document_count() == 2
+    with pytest.raises(OperationFailure, match="already exists"):
+        two.shop.command("create", "carts", capped=True, size=4096)
+    one.shop.carts.drop()
+    assert two.shop.list_collection_names() == []
+    assert two.shop.carts.find_one() is None
+    # Made again by the first write.
+    two.shop.carts.insert_one({"_id": 3})
+    assert list(one.shop.carts.find()) == [{"_id": 3}]
+    two.drop_database("shop")
+    assert one.list_database_names() == two.list_database_names()
+    assert "shop" not in one.list_database_names()
+
+
+def test_a_collection_is_renamed_for_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.a.insert_one({"_id": "a"})
+    two.shop.b.insert_one({"_id": "b"})
+    cursor = two.shop.b.find(batch_size=1)
+    one.shop.a.rename("c")
+    two.shop.b.rename("a")
+    assert one.shop.list_collection_names() == two.shop.list_collection_names() == ["a", "c"]
+    assert one.shop.a.find_one() == {"_id": "b"} and two.shop.c.find_one() == {"_id": "a"}
+    one.shop.a.rename("c", dropTarget=True)
+    assert two.shop.list_collection_names() == ["c"]
+    assert two.shop.c.find_one() == {"_id": "b"}
+    cursor.close()
+
+
+def test_indexes_are_kept_by_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.carts.insert_one({"_id": 1, "n": 1})
+    two.shop.carts.create_index("n", unique=True)
+    with pytest.raises(OperationFailure) as refused:
+        one.shop.carts.insert_one({"_id": 2, "n": 1})
+    assert refused.value.code == 11000
+    one.shop.carts.insert_one({"_id": 3, "n": 3})
+    for client in clients:
+        assert client.shop.carts.find_one({"n": 3}, hint="n_1") == {"_id": 3, "n": 3}
+        assert sorted(client.shop.carts.index_information()) == ["_id_", "n_1"]
+    one.shop.carts.drop_index("n_1")
+    two.shop.carts.insert_one({"_id": 4, "n": 3})
+    with pytest.raises(OperationFailure, match="hint"):
+        two.shop.carts.find_one({"n": 3}, hint="n_1")
+    assert two.shop.command("validate", "carts", full=True)["valid"]
+
+
+def test_ttl_and_options_are_those_of_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    for client in clients:
+        client.admin.command("freezeClock", True)
+    one.shop.carts.create_index("_ts", expireAfterSeconds=1000)
+    two.shop.carts.insert_one({"_id": 1})
+    two.shop.command("collMod", "carts", index={"keyPattern": {"_ts": 1}, "expireAfterSeconds": 10})
+    assert one.shop.carts.index_information()["_ts_1"]["expireAfterSeconds"] == 10
+    two.shop.command("collMod", "carts", validator={"n": {"$type": "int"}})
+    with pytest.raises(OperationFailure, match="validation"):
+        one.shop.carts.insert_one({"_id": 2, "n": "x"})
+    one.admin.command("advanceClock", 10)
+    assert two.shop.carts.find_one() is None
+    assert one.shop.carts.find_one() is None
+
+
+def test_an_index_becomes_multikey_for_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.carts.create_index("tags")
+    one.shop.carts.insert_one({"_id": 1, "tags": 1})
+    assert two.shop.carts.find({"tags": {"$gt": 5, "$lt": 3}}).to_list() == []
+    one.shop.carts.insert_one({"_id": 2, "tags": [1, 9]})
+    assert [cart["_id"] for cart in two.shop.carts.find({"tags": {"$gt": 5, "$lt": 3}})] == [2]
+    assert two.shop.command("validate", "carts", full=True)["valid"]
+
+
+def test_users_and_roles_are_those_of_all(store: str) -> None:
+    options: dict[str, Any] = {"store": store, "topology": "sharded", "auth": True}
+    with (
+        mongottl.start_server(**options, user="root", password="secret") as first,
+        mongottl.start_server(**options) as second,
+        Client(first.uri, username="root", password="secret") as one,
+    ):
+        one.shop.command("createUser", "ann", pwd="ann", roles=["readWrite"])
+        with Client(second.uri, username="ann", password="ann", authSource="shop") as two:
+            two.shop.carts.insert_one({"_id": 1})
+            with pytest.raises(OperationFailure, match="not authorized"):
+                two.other.carts.insert_one({"_id": 1})
+            one.shop.command("grantRolesToUser", "ann", roles=[{"role": "readWrite", "db": "other"}])
+            two.other.carts.insert_one({"_id": 1})
+            one.shop.command("dropUser", "ann")
+            with pytest.raises(OperationFailure):
+                two.shop.carts.insert_one({"_id": 2})
+
+
+def test_settings_of_the_cluster_are_those_of_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.admin.command("setClusterParameter", {"defaultMaxTimeMS": {"readOperations": 12345}})
+    [found] = two.admin.command("getClusterParameter", "defaultMaxTimeMS")["clusterParameters"]
+    assert found["readOperations"] == 12345
+    two.admin.command({"setUserWriteBlockMode": 1, "global": True})
+    with pytest.raises(OperationFailure, match="User writes blocked"):
+        one.shop.carts.insert_one({"_id": 1})
+    one.admin.command({"setUserWriteBlockMode": 1, "global": False})
+    two.shop.carts.insert_one({"_id": 1})
+
+
+def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) -> None:
+    acknowledged: list[str] = []
+    errors: list[Exception] = []
+
+    def insert(client: Client, name: str) -> None:
+        try:
+            for number in range(20):
+                client.shop[f"made_{number}"].insert_one({"_id": name})
+                acknowledged.append(f"{name} {number}")
+        except Exception as error:
+            errors.append(error)
+
+    threads = [
+        threading.Thread(target=insert, args=(client, f"{place} {number}"))
+        for place, client in enumerate(clients)
+        for number in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    one, two = clients
+    assert one.shop.list_collection_names() == two.shop.list_collection_names()
+    assert len(one.shop.list_collection_names()) == 20
+    for number in range(20):
+        for client in clients:
+            assert client.shop[f"made_{number}"].count_documents({}) == 6
+        assert one.shop.command("validate", f"made_{number}", full=True)["valid"]

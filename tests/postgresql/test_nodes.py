@@ -1,0 +1,151 @@
+"""Engines that share a schema: what one changes in the catalog the other takes over, and units of an old one fail."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mongottl.storage.interface import CatalogChanged, DataDirectoryError
+from mongottl.storage.nodes import NodeFacts
+from mongottl.storage.postgresql.address import Address
+from mongottl.storage.postgresql.connection import Connection, SessionSettings
+from mongottl.storage.postgresql.engine import PostgresEngine
+from mongottl.storage.postgresql.local_cluster import LocalCluster
+from mongottl.storage.postgresql.statements import Statement
+
+ONE_OF_SEVERAL = NodeFacts("sharded", may_share=True)
+ALONE = NodeFacts("replicaSet")
+
+
+@pytest.fixture
+def opened(cluster: LocalCluster, schema: str) -> Iterator[Callable[..., PostgresEngine]]:
+    """Opens engines over one schema."""
+    made: list[PostgresEngine] = []
+
+    def opener(facts: NodeFacts = ONE_OF_SEVERAL) -> PostgresEngine:
+        made.append(PostgresEngine(Address(cluster.uri), schema, facts))
+        return made[-1]
+
+    yield opener
+    for engine in made:
+        engine.close()
+
+
+def both(opened: Callable[..., PostgresEngine]) -> tuple[PostgresEngine, PostgresEngine]:
+    """Two engines that know the same catalog: an opening is a change of it, too."""
+    first, second = opened(), opened()
+    first.reload()
+    return first, second
+
+
+def make(engine: PostgresEngine, ident: str) -> None:
+    with engine.unit_of_work() as unit:
+        engine.create_record_store(ident)
+        engine.put_catalog_entry(ident, b"entry")
+        unit.commit()
+
+
+def insert(engine: PostgresEngine, ident: str, document: bytes) -> None:
+    with engine.concurrent_unit_of_work() as unit:
+        engine.record_store(ident).insert_record(document, 1, 0)
+        unit.commit()
+
+
+def documents(engine: PostgresEngine, ident: str) -> list[bytes]:
+    return [record[1] for record in engine.record_store(ident).scan(0, 100)[0]]
+
+
+def test_a_unit_made_from_an_old_catalog_fails_and_the_next_one_knows_the_new(
+    opened: Callable[..., PostgresEngine],
+) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    changes: list[dict[str, bytes]] = []
+    second.nodes.on_change = changes.append
+    with pytest.raises(CatalogChanged):
+        make(second, "b")
+    assert second.idents() == []
+    make(second, "b")
+    assert changes == [{}]
+    assert sorted(second.idents()) == ["a", "b"] and dict(second.catalog_entries()) == {"a": b"entry", "b": b"entry"}
+    insert(second, "a", b"of second")
+    with pytest.raises(CatalogChanged):
+        insert(first, "a", b"of first")
+    insert(first, "a", b"of first")
+    assert documents(first, "a") == documents(second, "a")
+    assert sorted(documents(first, "a")) == [b"of first", b"of second"]
+    assert first.record_store("a").count() == second.record_store("a").count() == 2
+
+
+def test_stores_that_are_there_keep_their_objects(opened: Callable[..., PostgresEngine]) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    second.reload()
+    known = second.record_store("a")
+    make(first, "b")
+    with first.unit_of_work() as unit:
+        first.drop_ident("b")
+        first.delete_catalog_entry("b")
+        unit.commit()
+    make(first, "b")
+    second.reload()
+    assert second.record_store("a") is known
+    gone = second.record_store("b")
+    with first.unit_of_work() as unit:
+        first.drop_ident("b")
+        unit.commit()
+    make(first, "b")
+    second.reload()
+    assert second.record_store("b") is not gone
+
+
+def test_own_changes_need_no_reload(opened: Callable[..., PostgresEngine]) -> None:
+    engine = opened()
+    engine.nodes.on_change = lambda before: pytest.fail("the catalog was read again")
+    for ident in "abc":
+        make(engine, ident)
+        insert(engine, ident, b"one")
+
+
+def test_rows_of_dropped_stores_stay_until_all_know(opened: Callable[..., PostgresEngine]) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    insert(first, "a", b"one")
+    second.reload()
+    second.nodes.attend()
+    store = second.record_store("a")
+    with first.unit_of_work() as unit:
+        first.drop_ident("a")
+        unit.commit()
+    assert not first.drop_some(10)
+    assert [record[1] for record in store.scan(0, 10)[0]] == [b"one"]
+    second.nodes.attend()
+    assert "a" not in second.idents()
+    while first.drop_some(10):
+        pass
+    assert store.scan(0, 10)[0] == []
+
+
+def test_who_wants_no_other_is_refused_and_refuses(opened: Callable[..., PostgresEngine]) -> None:
+    first = opened()
+    with pytest.raises(DataDirectoryError, match=r"is in use by another server: process [0-9]+, --topology sharded"):
+        opened(ALONE)
+    first.close()
+    opened(ALONE)
+    with pytest.raises(DataDirectoryError, match=r"is in use by another server: process [0-9]+, --topology replicaSet"):
+        opened()
+
+
+def test_a_place_that_was_cleared_away_is_taken_again(
+    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    first, second = both(opened)
+    connection = connect_to(settings=SessionSettings(schema))
+    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
+    first.nodes.require()
+    make(first, "a")
+    first.nodes.settle()  # waits for nobody
+    assert [node.number for node in first.nodes.all()] == [first.nodes.number]
+    second.nodes.attend()
+    assert second.idents() == ["a"]
+    assert [node.number for node in first.nodes.all()] == [first.nodes.number, second.nodes.number]
+    assert second.nodes.is_valid
