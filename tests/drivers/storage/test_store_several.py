@@ -1,17 +1,22 @@
-"""Several servers with one store: what one has acknowledged of collections, indexes, users and settings is so on all."""
+"""Several servers with one store: each knows what another one has acknowledged of collections, indexes and users."""
 
+import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pymongo
 import pytest
 from pymongo.errors import OperationFailure
 
 import mongottl
 from tests import postgres
+from tests.drivers.process.test_process import Process
 from tests.on_store import PREFIX, with_schema
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -176,3 +181,86 @@ def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) 
         for client in clients:
             assert client.shop[f"made_{number}"].count_documents({}) == 6
         assert one.shop.command("validate", f"made_{number}", full=True)["valid"]
+
+
+def live_nodes(store: str) -> int:
+    """How many servers have a place."""
+    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    with psycopg.connect(place.rstrip("?&")) as connection:
+        found = connection.execute(f'SELECT count(*) FROM "{schema}".nodes').fetchone()
+        assert found is not None
+        return int(found[0])
+
+
+@pytest.fixture
+def processes(store: str, tmp_path: Path) -> Iterator[tuple[Process, Process]]:
+    options = ("--store", store, "--port", "0", "--topology", "sharded")
+    first = Process(tmp_path / "first.log", *options)
+    try:
+        second = Process(tmp_path / "second.log", *options)
+        try:
+            yield first, second
+        finally:
+            second.popen.send_signal(signal.SIGCONT)
+            second.kill()
+    finally:
+        first.kill()
+
+
+def test_a_server_that_was_stopped_says_nothing_old_when_it_goes_on(
+    store: str, processes: tuple[Process, Process]
+) -> None:
+    first, second = processes
+    with Client(first.uri) as one, Client(second.uri) as two:
+        one.shop.carts.insert_one({"_id": 1})
+        one.shop.kept.create_index("n")
+        one.shop.kept.insert_one({"_id": 1, "n": 1})
+        assert two.shop.carts.find_one() == {"_id": 1}
+        found: list[Any] = []
+        second.popen.send_signal(signal.SIGSTOP)
+        # Asked while it is stopped, it answers when it goes on.
+        asking = threading.Thread(target=lambda: found.append(two.shop.carts.find_one()))
+        asking.start()
+        one.shop.carts.drop()  # is answered when the place of the other one is over
+        one.shop.carts.insert_one({"_id": 2})
+        one.shop.kept.drop_index("n_1")
+        one.shop.kept.create_index("n", unique=True)
+        until(lambda: live_nodes(store) == 1)
+        second.popen.send_signal(signal.SIGCONT)
+        asking.join()
+        assert found == [{"_id": 2}]
+        with pytest.raises(OperationFailure) as refused:
+            two.shop.kept.insert_one({"_id": 2, "n": 1})
+        assert refused.value.code == 11000
+        until(lambda: live_nodes(store) == 2)
+        one.shop.kept.drop()
+        assert two.shop.kept.find_one() is None
+
+
+def test_a_transaction_of_a_server_that_was_stopped_is_not_committed(
+    store: str, processes: tuple[Process, Process]
+) -> None:
+    first, second = processes
+    with Client(first.uri) as one, Client(second.uri) as two, two.start_session() as session:
+        one.shop.carts.create_index("n")
+        session.start_transaction()
+        two.shop.carts.insert_one({"_id": "of a transaction", "n": 1}, session=session)
+        second.popen.send_signal(signal.SIGSTOP)
+        one.shop.command("collMod", "carts", validator={"n": 2})
+        until(lambda: live_nodes(store) == 1)
+        second.popen.send_signal(signal.SIGCONT)
+        with pytest.raises(OperationFailure) as refused:
+            session.commit_transaction()
+        assert refused.value.has_error_label("TransientTransactionError")
+        assert two.shop.carts.find_one() is None
+        assert two.shop.command("validate", "carts", full=True)["valid"]
+
+
+def test_a_server_that_was_killed_holds_up_changes_no_longer_than_its_place(
+    store: str, processes: tuple[Process, Process]
+) -> None:
+    first, second = processes
+    with Client(first.uri) as one:
+        second.popen.kill()
+        one.shop.create_collection("carts")
+        assert live_nodes(store) == 1
