@@ -122,16 +122,26 @@ def _nobody() -> object:
 
 
 class _Guard(UndividedGuard):
-    def __init__(self, turns: Turns, refresh: Callable[[], None]) -> None:
+    def __init__(self, turns: Turns) -> None:
         self._turns: Final = turns
-        self._refresh: Final = refresh
 
     def begin(self) -> None:
-        self._refresh()
         self._turns.hold()
 
     def end(self) -> None:
         self._turns.let_go()
+
+
+class _SharedGuard(_Guard):
+    """Where others change the catalog: what a block begins to look at is not known to be old. refresh: sees to that."""
+
+    def __init__(self, turns: Turns, refresh: Callable[[], None]) -> None:
+        super().__init__(turns)
+        self._refresh: Final = refresh
+
+    def begin(self) -> None:
+        self._refresh()
+        super().begin()
 
 
 class PostgresEngine(StorageEngine, Access):
@@ -316,7 +326,6 @@ class PostgresEngine(StorageEngine, Access):
             self.reload()
 
     def _new_unit(self, alone: bool) -> WriteUnitOfWork:
-        self._nodes.look_after_lock()
         if self.units.is_stale:
             self._refresh()
         return self.units.new_unit(alone)
@@ -345,7 +354,7 @@ class PostgresEngine(StorageEngine, Access):
         return bool(self.units.refusal) and not self._closed
 
     def undivided_guard(self) -> UndividedGuard:
-        return _Guard(self._turns, self._refresh)
+        return _SharedGuard(self._turns, self._refresh) if self._is_shared else _Guard(self._turns)
 
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self.units.commit_listener = listener

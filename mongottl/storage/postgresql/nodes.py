@@ -231,7 +231,7 @@ class PostgresNodes(StoreNodes):
             text(self._session),
         )
 
-    def look_after_lock(self) -> None:
+    def _look_after_lock(self) -> None:
         """Has a new session get the lock if that of the old one was lost. Units go on meanwhile: each is refused once
         another server has opened the database that wants no other beside it. Does not wait."""
         connection = self._connection
@@ -264,7 +264,7 @@ class PostgresNodes(StoreNodes):
         self._address = address
 
     def attend(self) -> None:
-        self.look_after_lock()
+        self._look_after_lock()
         with suppress(StoreFailure, EngineUnavailable):
             self._renew()
         waiter = self._waiter
