@@ -125,7 +125,7 @@ def test_rows_of_dropped_stores_stay_until_all_know(opened: Callable[..., Postgr
     assert store.scan(0, 10)[0] == []
 
 
-def test_who_wants_no_other_is_refused_and_refuses(opened: Callable[..., PostgresEngine]) -> None:
+def test_an_engine_that_shares_with_nobody_is_refused_and_refuses(opened: Callable[..., PostgresEngine]) -> None:
     first = opened()
     with pytest.raises(DataDirectoryError, match=r"is in use by another server: process [0-9]+, --topology sharded"):
         opened(ALONE)
