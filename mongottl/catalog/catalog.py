@@ -45,7 +45,6 @@ from mongottl.storage.interface import (
     DiskFull,
     Record,
     RecordStore,
-    SortedDataInterface,
     StorageEngine,
     WriteUnitOfWork,
 )
@@ -167,6 +166,10 @@ class Catalog:
                 self._count_ident(ident)
             return
         self._drop_abandoned(temporary)
+        for collection in self.all_collections():
+            unfinished = [known for known in collection.indexes if not known.ready]
+            if unfinished:
+                self.remove_indexes(collection, unfinished)
         for collection, index in outdated:
             with self.engine.unit_of_work() as work:
                 rekey(self.engine, collection, index, index_ident(self._next_number()))
@@ -587,13 +590,18 @@ class Catalog:
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
         """Adds an index that is to be built; only `finish_indexes` stores it in the catalog."""
         ident = index_ident(self._next_number())
-        data: SortedDataInterface | None = None
+        nodes = self.engine.nodes
+        builder = nodes.number if nodes is not None and nodes.is_shared else 0
+        index = CollectionIndex(descriptor, ident, None, False)
         if not descriptor.is_ttl_setting:
             with self.engine.unit_of_work() as work:
                 self.engine.require_room()
-                data = self.engine.create_sorted_data(ident, descriptor.unique)
+                index.data = self.engine.create_sorted_data(ident, descriptor.unique)
+                if builder and not collection.pending:
+                    index.announce(builder)
+                    stored = [known for known in collection.indexes if known.is_stored]
+                    self._put(collection, collection.entry_document(indexes=[*stored, index]))
                 work.commit()
-        index = CollectionIndex(descriptor, ident, data, False)
         index.since_ms = self._now_ms()
         index.build_uuid = BinData(new_uuid(), 4)
         collection.set_indexes([*collection.indexes, index])
@@ -615,9 +623,9 @@ class Catalog:
         if replaced is not None:
             others = [index for index in indexes if index not in built]
             indexes = [built[0] if index is replaced else index for index in others]
-        stored = [index for index in indexes if index.ready or index in built]
+        stored = [index for index in indexes if index.is_stored or index in built]
         with self.engine.unit_of_work() as work:
-            self._put(collection, collection.entry_document(indexes=stored))
+            self._put(collection, collection.entry_document(indexes=stored, built=built))
             if replaced is not None:
                 self.engine.drop_ident(replaced.ident)
             else:  # a replacement is reported as a change of the index
@@ -626,6 +634,7 @@ class Catalog:
             work.commit()
         for index in built:
             index.ready = True
+            index.builder = 0
         for index in dropped if replaced is None else [replaced]:
             index.dropped = True
         collection.set_indexes(indexes)
@@ -636,7 +645,7 @@ class Catalog:
         kept = [index for index in collection.indexes if index not in removed]
 
         def remove(work: WriteUnitOfWork) -> None:
-            self._put(collection, collection.entry_document(indexes=[index for index in kept if index.ready]))
+            self._put(collection, collection.entry_document(indexes=[index for index in kept if index.is_stored]))
             self._drop_in(work, collection, removed)
 
         self.in_unit_from_reserve(remove)
@@ -669,7 +678,7 @@ class Catalog:
             changed.data = None
         indexes = [changed if known is index else known for known in collection.indexes]
         with self.engine.unit_of_work() as work:
-            self._put(collection, collection.entry_document(indexes=[known for known in indexes if known.ready]))
+            self._put(collection, collection.entry_document(indexes=[known for known in indexes if known.is_stored]))
             if changed.data is not index.data:
                 self.engine.drop_ident(index.ident)
             work.commit()
@@ -709,7 +718,7 @@ class Catalog:
             index.arrays = ArrayPaths(before.paths | index.keys.array_paths)
         index.type_bits |= index.keys.type_bits
         collection.generation += 1
-        if not index.ready or collection.pending:
+        if not index.is_stored or collection.pending:
             return  # `finish_indexes` or `publish` stores it
         work.on_rollback(partial(index.restore, before, type_bits))
         self._put(collection, collection.entry_document())

@@ -34,6 +34,8 @@ class CollectionIndex:
     ready: False while it is being built. Plans do not use it then, and writes maintain it only for records that the
     build has read, up to `built_through`, and for those that it will not read, above `build_end`. Record ids ascend, so
     the latter were inserted after the build began; the build ends, however many are inserted.
+    builder: the server that builds it, where several have the same store: it is in the stored catalog then, and all of
+    them maintain it for all records; else 0.
     dropped: whether its data is gone; scans that read it then fail.
     made_ahead: keys of long documents that operations are about to write.
     """
@@ -58,6 +60,7 @@ class CollectionIndex:
         self.build_uuid: Value = None
         self.built_through: int = 0
         self.build_end: int = MAX_RECORD_ID
+        self.builder: int = 0
         self.keys: KeyGenerator = descriptor.key_generator()
         self.made_ahead: list[MadeKeys] = []
         self.accesses: int = 0
@@ -156,7 +159,17 @@ class CollectionIndex:
         with UndividedEvaluation():
             return partial.matches(document)
 
-    def entry_document(self) -> dict[str, Value]:
+    def announce(self, builder: int) -> None:
+        """Notes which of several servers builds it."""
+        self.builder = builder
+        self.built_through = MAX_RECORD_ID
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the stored catalog has it."""
+        return self.ready or self.builder > 0
+
+    def entry_document(self, is_ready: bool) -> dict[str, Value]:
         entry: dict[str, Value] = {
             "spec": self.descriptor.spec,
             "ident": self.ident,
@@ -166,6 +179,8 @@ class CollectionIndex:
         }
         if self.descriptor.collation is not None:
             entry["icu"] = icu_version()  # of its keys
+        if not is_ready:
+            entry["builder"] = Int64(self.builder)
         return entry
 
 
@@ -254,10 +269,11 @@ class Collection:
             kept.descriptor = index.descriptor
             kept.arrays = ArrayPaths(kept.arrays.paths | index.arrays.paths)
             kept.type_bits |= index.type_bits
-            kept.ready = True
+            if index.ready:
+                kept.ready = True
             indexes.append(kept)
         for index in known.values():
-            if index.ready:
+            if index.is_stored:
                 index.dropped = True
             else:
                 indexes.append(index)
@@ -348,17 +364,21 @@ class Collection:
         namespace: str | None = None,
         indexes: list[CollectionIndex] | None = None,
         options: CollectionOptions | None = None,
+        built: list[CollectionIndex] | None = None,
     ) -> bytes:
-        """The stored catalog entry of this collection, or of one with this namespace, these indexes and options."""
+        """The stored catalog entry of this collection, or of one with this namespace, these indexes and options. built:
+        those that become ready."""
         if indexes is None:
-            indexes = [index for index in self.indexes if index.ready]
+            indexes = [index for index in self.indexes if index.is_stored]
         return encode(
             {
                 "ns": self.namespace if namespace is None else namespace,
                 "number": self.number,
                 "uuid": self.uuid,
                 "options": (self.options if options is None else options).raw,
-                "indexes": [index.entry_document() for index in indexes],
+                "indexes": [
+                    index.entry_document(index.ready or (built is not None and index in built)) for index in indexes
+                ],
             }
         )
 

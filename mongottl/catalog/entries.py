@@ -108,7 +108,13 @@ def _read_entry(engine: StorageEngine, entry: bytes, outdated: list[tuple[Collec
         if not descriptor.is_ttl_setting:
             unique = descriptor.unique or (descriptor.is_id and collection.has_unique_ids)
             data = engine.sorted_data(ident, unique)
-        loaded.append(CollectionIndex(descriptor, ident, data, True, _stored_arrays(index), _stored_type_bits(index)))
+        builder = index.get("builder", 0)
+        assert isinstance(builder, int)
+        loaded.append(
+            CollectionIndex(descriptor, ident, data, not builder, _stored_arrays(index), _stored_type_bits(index))
+        )
+        if builder:
+            loaded[-1].announce(builder)
         if descriptor.collation is not None and data is not None and index.get("icu") != icu_version():
             outdated.append((collection, loaded[-1]))
     collection.set_indexes(loaded)

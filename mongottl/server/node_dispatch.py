@@ -4,9 +4,11 @@
     after     all others know what the command has changed there; what it has read was true, since the place still is
 
 A command that was made from a catalog which has changed meanwhile is carried out again, if it has not committed
-anything. What is said by one that only reads, after the place was lost, may be old: it is answered by an error upon
-which drivers read again, mostly elsewhere.
+anything, or nothing that matters. What is said by one that only reads, after the place was lost, may be old: it is
+answered by an error upon which drivers read again, mostly elsewhere.
 """
+
+from typing import Final
 
 from mongottl.commands import CommandSpec, Reply
 from mongottl.document.types import Value
@@ -17,6 +19,9 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import CatalogChanged, StoreUnreachable
 from mongottl.storage.nodes import StoreNodes
+
+# Those that come to the same when they are carried out once more after a part of them is done.
+_REPEATABLE: Final = frozenset({"collMod", "createIndexes"})
 
 
 class NodeDispatcher(Dispatcher):
@@ -32,19 +37,19 @@ class NodeDispatcher(Dispatcher):
             return super()._call(spec, op, request)
         nodes = self._nodes
         while True:
-            nodes.require()
+            nodes.begin()
             try:
                 reply = super()._call(spec, op, request)
             except CatalogChanged:
                 has_committed = nodes.has_committed
-                nodes.settle()
-                if has_committed or op.session.in_transaction:
+                nodes.end()
+                if op.session.in_transaction or (has_committed and spec.name not in _REPEATABLE):
                     raise
                 continue
             except Exception:
-                nodes.settle()
+                nodes.end()
                 raise
-            nodes.settle()
+            nodes.end()
             if not nodes.is_valid and not spec.is_write(op.command.body):
                 raise StoreUnreachable("this server has lost its place among those of its store")
             return reply

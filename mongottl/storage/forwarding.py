@@ -63,6 +63,9 @@ class ForwardingRecords(RecordStore):
     def update_record(self, old: Record, new: Record) -> None:
         self.inner.update_record(old, new)
 
+    def hold_records(self, records: list[Record]) -> None:
+        self.inner.hold_records(records)
+
     def delete_records(self, records: list[Record]) -> None:
         self.inner.delete_records(records)
 

@@ -348,6 +348,11 @@ class RecordStore(ABC):
         """Replaces one record by another with the same id. Raises WriteConflict if it is not stored as `old`."""
         self.update_records([old], [new])
 
+    def hold_records(self, records: list[Record]) -> None:
+        """Keeps others from changing records until the end of the unit of work. Raises WriteConflict when one of them
+        is not stored as the caller has read it. By default nothing has to be done, since no other unit is open."""
+        return
+
     @abstractmethod
     def delete_records(self, records: list[Record]) -> None:
         """Deletes records, given as the caller has read them, each once.

@@ -12,7 +12,7 @@ taken for dead:
     A    unit of work: version 8 ── settle ········· all have 8 ──► reply
     B                 heard ── reload ── attend: 8
 
-    command on B    require: the place is valid ── the command ── is_valid: what it has read is true
+    command on B    begin: the place is valid ── the command ── is_valid: what it has read is true ── end
 """
 
 from abc import ABC, abstractmethod
@@ -90,7 +90,7 @@ class StoreNodes(ABC):
     # Where it is shared
 
     @abstractmethod
-    def require(self) -> None:
+    def begin(self) -> None:
         """Waits until the place of this server is valid, and the catalog not known to be old. To be called before a
         command is carried out. StoreUnreachable."""
         raise NotImplementedError
@@ -104,11 +104,16 @@ class StoreNodes(ABC):
     @property
     @abstractmethod
     def has_committed(self) -> bool:
-        """Whether the present operation has committed a unit of work since `require`."""
+        """Whether the present operation has committed a unit of work since `begin`."""
         raise NotImplementedError
 
     @abstractmethod
     def settle(self) -> None:
-        """Waits until all nodes know the changes of the catalog that the present operation has committed. To be called
-        before its reply, and where others must have heard before it goes on. EngineUnavailable."""
+        """Waits until all nodes know the changes of the catalog that the present operation has committed since `begin`.
+        To be called where they have to before it goes on. EngineUnavailable."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def end(self) -> None:
+        """`settle` at the end of the operation, before its reply."""
         raise NotImplementedError

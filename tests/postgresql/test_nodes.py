@@ -141,9 +141,9 @@ def test_a_place_that_was_cleared_away_is_taken_again(
     first, second = both(opened)
     connection = connect_to(settings=SessionSettings(schema))
     connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
-    first.nodes.require()
+    first.nodes.begin()
     make(first, "a")
-    first.nodes.settle()  # waits for nobody
+    first.nodes.end()  # waits for nobody
     assert [node.number for node in first.nodes.all()] == [first.nodes.number]
     second.nodes.attend()
     assert second.idents() == ["a"]

@@ -12,6 +12,10 @@ the writes follow one rule (`CollectionIndex.covers_record`), so that the index 
 
 An unfinished index is in the collection's list of indexes but not in the stored catalog: after a crash the next start
 drops its data.
+
+Where several servers have the same store (`CollectionIndex.builder`) it is in the stored catalog. All of them maintain
+it for all records, and the build begins when they do: it adds the entries that are missing, and holds the records, so
+that no other server changes one between the reading of it and the end of the unit that adds its keys.
 """
 
 from collections.abc import Sequence
@@ -29,6 +33,7 @@ from mongottl.exec.write.keys_ahead import MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
+    CatalogChanged,
     DuplicateKey,
     EngineUnavailable,
     Record,
@@ -103,16 +108,47 @@ def finish_build(
     try:
         built = [index for index in started if index.has_keys]
         if built:
+            if built[0].builder:
+                _await_others(op, collection, built)
             _fill(op, collection, built, batch)
-        with Undivided():
-            _check_wanted(collection, started if replaced is None else [*started, replaced])
-            old = [index for index in collection.indexes if index.name in dropped and index not in started]
-            op.catalog.finish_indexes(collection, started, replaced, old)
+        while not _finish(op, collection, started, replaced, dropped):
+            op.check_interrupt()
     except BaseException:
         _discard(op, collection, started)
         raise
     finally:
         op.builds_on = None
+
+
+def _finish(
+    op: OperationContext,
+    collection: Collection,
+    started: list[CollectionIndex],
+    replaced: CollectionIndex | None,
+    dropped: Sequence[str],
+) -> bool:
+    """Makes indexes ready that are filled. False if another server has changed the catalog meanwhile: then the next
+    block begins with what it has made of it."""
+    try:
+        with Undivided():
+            _check_wanted(collection, started if replaced is None else [*started, replaced])
+            old = [index for index in collection.indexes if index.name in dropped and index not in started]
+            op.catalog.finish_indexes(collection, started, replaced, old)
+        return True
+    except CatalogChanged:
+        return False
+
+
+def _await_others(op: OperationContext, collection: Collection, indexes: list[CollectionIndex]) -> None:
+    """Returns when all servers of the store maintain the indexes. All that they have written before the build reads."""
+    nodes = op.service.engine.nodes
+    assert nodes is not None
+    nodes.settle()
+    with Undivided():
+        _check_wanted(collection, indexes)
+        last, _ = op.recovery_unit.records(collection).scan(MAX_RECORD_ID, 1, False)
+        for index in indexes:
+            index.build_end = last[0][0] if last else 0
 
 
 def _discard(op: OperationContext, collection: Collection, started: list[CollectionIndex]) -> None:
@@ -159,7 +195,8 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
                     conflicts = 0
                     built_through = records[-1][0]
                     for index in indexes:
-                        index.built_through = built_through
+                        if not index.builder:
+                            index.built_through = built_through
             if added:
                 size = min(batch, next_batch_size(op, size, started_s))
                 ahead.forget()
@@ -192,6 +229,8 @@ def _add_batch(
     try:
         with unit:
             op.service.engine.require_room()
+            if indexes[0].builder:
+                unit.records.hold_records(records)
             batch = _Batch(unit, indexes, records)
             batch.make_keys()
             batch.add_keys()

@@ -153,7 +153,7 @@ class PostgresNodes(StoreNodes):
         self._is_closed = False
         # Until when the place is valid, in the waiter's time.
         self._until_s = 0.0
-        # Of each operation between `require` and `settle`: the latest version of the catalog that it has made; 0 if it
+        # Of each operation between `begin` and `end`: the latest version of the catalog that it has made; 0 if it
         # has committed something else, -1 if nothing.
         self._made: dict[object, int] = {}
         if self.is_shared:
@@ -332,7 +332,7 @@ class PostgresNodes(StoreNodes):
         if made is not None:
             self._made[unit.owner] = self._log.epoch if unit.changes_catalog else max(made, 0)
 
-    def require(self) -> None:
+    def begin(self) -> None:
         waiter = self._waiter
         until_s = waiter.monotonic_s() + TIMEOUT_S
         while not self.is_valid:
@@ -351,10 +351,18 @@ class PostgresNodes(StoreNodes):
     def has_committed(self) -> bool:
         return self._made.get(self._units.turns.present(), -1) >= 0
 
+    def end(self) -> None:
+        try:
+            self.settle()
+        finally:
+            self._made.pop(self._units.turns.present(), None)
+
     def settle(self) -> None:
-        epoch = self._made.pop(self._units.turns.present(), -1)
+        owner = self._units.turns.present()
+        epoch = self._made.get(owner, -1)
         if epoch <= 0:
             return
+        self._made[owner] = 0
         waiter = self._waiter
         pause_s = _FIRST_PAUSE_S
         try:

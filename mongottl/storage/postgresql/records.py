@@ -81,6 +81,12 @@ _DELETE_MANY: Final = Statement(
     f" WHERE {_IS_STORED} RETURNING 1) SELECT count(*) FROM done",
     (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
 )
+_HOLD: Final = Statement(
+    "hold_records",
+    "WITH held AS (SELECT 1 FROM records r, unnest($2, $3, $4, $5) AS o (rid, ts, ttl, doc)"
+    f" WHERE {_IS_STORED} FOR SHARE OF r) SELECT count(*) FROM held",
+    _DELETE_MANY.types,
+)
 _FIND: Final = Statement(
     "find_record", "SELECT rid, doc, ts, ttl FROM records WHERE store = $1 AND rid = $2", (INT4, INT8)
 )
@@ -213,6 +219,11 @@ class PostgresRecordStore(RecordStore):
             raise unit.fail("a record has changed or is gone")
         size = sum([len(record[1]) for record in new]) - sum([len(record[1]) for record in old])
         unit.count_change(self.counters, 0, size)
+
+    def hold_records(self, records: list[Record]) -> None:
+        unit = self._access.require()
+        if unit.ask(_HOLD, *self._expected(records))[0][0] != len(records):
+            raise unit.fail("a record has changed or is gone")
 
     def delete_records(self, records: list[Record]) -> None:
         if len(records) == 1:

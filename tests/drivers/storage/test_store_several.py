@@ -95,6 +95,37 @@ def test_indexes_are_kept_by_all(clients: tuple[Client, Client]) -> None:
     assert two.shop.command("validate", "carts", full=True)["valid"]
 
 
+def test_an_index_is_built_while_others_write(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.carts.insert_many([{"_id": n, "n": n % 100} for n in range(6000)])
+    ended = threading.Event()
+    done: list[int] = []
+
+    def write(first: int) -> None:
+        carts = (one if first % 2 else two).shop.carts
+        number = first
+        while not ended.is_set():
+            number += 4
+            carts.update_one({"_id": number % 6000}, {"$inc": {"n": 1000}})
+            carts.insert_one({"_id": 10_000 + number, "n": [number, number + 1]})
+            carts.delete_one({"_id": (number + 3000) % 6000})
+            done.append(number)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    until(lambda: len(done) > 20)
+    one.shop.carts.create_index("n")
+    before = len(done)
+    until(lambda: len(done) > before + 20)
+    ended.set()
+    for writer in writers:
+        writer.join()
+    for client in clients:
+        checked = client.shop.command("validate", "carts", full=True)
+        assert checked["valid"], checked["errors"]
+
+
 def test_ttl_and_options_are_those_of_all(clients: tuple[Client, Client]) -> None:
     one, two = clients
     for client in clients:
