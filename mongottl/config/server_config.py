@@ -90,6 +90,14 @@ class ServerConfig:
         "store",
         "Keep the data in `postgresql://user@host/database`, or by a private PostgreSQL: `local-postgresql:FOLDER`.",
     )
+    store_timeout: int = setting_field(
+        5,
+        "data",
+        "number",
+        "Seconds for which calls are repeated while the store is away, before clients get an error.",
+        minimum=1,
+        maximum=3600,
+    )
     load: str | None = setting_field(
         None, "data", "path", "Folder with files to load at the start: what mongodump and mongoexport write, and JSON."
     )

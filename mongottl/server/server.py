@@ -508,7 +508,8 @@ async def open_server(
     config = ServerConfig() if config is None else config
     config.validate()  # its fields may have been assigned since it was made
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity) if log is None else log
-    engine = open_engine(config.store_uri(), NodeFacts(config.topology, config.is_sharded))
+    node = NodeFacts(config.topology, config.is_sharded, config.store_timeout)
+    engine = open_engine(config.store_uri(), node)
     server: Server | None = None
     try:
         if clock is None:

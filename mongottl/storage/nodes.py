@@ -26,12 +26,20 @@ LEASE_S: Final = 3.0
 RENEW_S: Final = 1.0
 
 
+# The default of the setting `store_timeout`, in seconds.
+STORE_TIMEOUT_S: Final = 5.0
+
+
 class NodeFacts(NamedTuple):
-    """What a server says of itself when it opens a store. topology: as which it answers, for others to show. may_share:
-    whether others may open the store, too."""
+    """What a server says of itself when it opens a store.
+
+    topology: as which it answers, for others to show. may_share: whether others may open the store, too. timeout_s: for
+    how long it repeats calls while the store is away.
+    """
 
     topology: str = ""
     may_share: bool = False
+    timeout_s: float = STORE_TIMEOUT_S
 
 
 # Of who is no server, as tools are, and tests of engines.

@@ -15,9 +15,11 @@ from mongottl.storage.interface import (
     UnitLost,
     WriteConflict,
 )
+from mongottl.storage.nodes import NodeFacts
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.statements import Statement
 from tests.postgresql.test_store_waits import Loop
@@ -360,3 +362,14 @@ def test_a_refused_attempt_undoes_nothing_else(engine: PostgresEngine) -> None:
         unit.commit()
     assert [record[1] for record in records.scan(0, 9)[0]] == [b"one", b"two"]
     assert unique.find_exact([b"a", b"b", b"c", b"d"]) == [(b"a", 1), (b"b", 2), (b"c", 3), (b"d", 5)]
+
+
+def test_all_connections_are_tried_for_as_long_as_the_server_says(cluster: LocalCluster, schema: str) -> None:
+    engine = PostgresEngine(Address(cluster.uri), schema, NodeFacts(timeout_s=7.0))
+    try:
+        assert engine.units.pool.timeout_s == 7.0
+        isolation = engine.isolation
+        assert isinstance(isolation, PostgresIsolation)
+        assert isolation.pool.timeout_s == 7.0
+    finally:
+        engine.close()

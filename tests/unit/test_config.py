@@ -195,6 +195,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "port": (("", "-1", "1.5", "²", "٣", "65536", "abc"), (-1, 99999, 1.0, "27017", True, None)),
     "data_dir": (("", "a\0b"), ("", 5, b"data", "a\0b", "\ud800")),
     "store": (("", "a\0b", "mysql://x", "sqlite:x", "postgresql"), ("", 5, b"postgresql://x", "postgresql://\ud800")),
+    "store_timeout": (("", "0", "-1", "soon", "3601"), (-1, 0, 1e3, None)),
     "load": (("", "a\0b"), ("", 5, b"data", "a\0b")),
     "storage_engine": (("", "wiredTiger"), ("SQLite", None, 1)),
     "dialect": (("", "Cosmos"), ("Cosmos", "", None, ("cosmos",))),

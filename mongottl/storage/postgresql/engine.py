@@ -34,7 +34,7 @@ from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
 from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters, PostgresLog
 from mongottl.storage.postgresql.nodes import PostgresNodes
-from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
+from mongottl.storage.postgresql.pool import MOST_CONNECTIONS, ConnectionPool
 from mongottl.storage.postgresql.record_ids import NO_END, RecordIds
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.schema import LOG, RECORDS, SORTED, SORTED_UNIQUE, prepare_schema
@@ -167,7 +167,8 @@ class PostgresEngine(StorageEngine, Access):
         self._units_of: Final = f"mongottl unit {place}"
         self._transactions_of: Final = f"mongottl txn {place}"
         session = f"{self._units_of} {token}"
-        self._pool: Final = ConnectionPool(address, SessionSettings(schema, session, _LOCK_TIMEOUT_MS), self._waiter)
+        settings = SessionSettings(schema, session, _LOCK_TIMEOUT_MS)
+        self._pool: Final = ConnectionPool(address, settings, self._waiter, MOST_CONNECTIONS, node.timeout_s)
         self._lock_settings: Final = SessionSettings(schema, lock_timeout_ms=0)
         self._records: dict[str, PostgresRecordStore] = {}
         self._sorted: dict[str, PostgresSortedData] = {}
@@ -192,7 +193,7 @@ class PostgresEngine(StorageEngine, Access):
         )
         self._is_shared: Final = node.may_share
         self._isolation: Final = PostgresIsolation(
-            self, self._records, self._sorted, self.units, address, schema, transactions, self._waiter
+            self, self._records, self._sorted, self.units, address, schema, transactions, self._waiter, node.timeout_s
         )
         self._log.more_pools.append(self._isolation.pool)
         try:
@@ -216,7 +217,7 @@ class PostgresEngine(StorageEngine, Access):
         return connect(self._address, self._lock_settings, self._waiter, self._in_time())
 
     def _in_time(self) -> float:
-        return self._waiter.monotonic_s() + TIMEOUT_S
+        return self._waiter.monotonic_s() + self._pool.timeout_s
 
     @property
     def may_lose_commits(self) -> bool:

@@ -16,7 +16,7 @@ from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.failures import StoreFailure
-from mongottl.storage.postgresql.pool import MOST_TRANSACTIONS, TIMEOUT_S, ConnectionPool
+from mongottl.storage.postgresql.pool import MOST_TRANSACTIONS, ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.snapshots import PostgresSnapshot
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
@@ -40,7 +40,7 @@ _UNLOCKED: Final = Statement(
 
 class PostgresIsolation(Isolation):
     """engine: with records and sorted_data, its stores by ident. schema: where the tables are. session: the name of the
-    sessions of open transactions, which those of units do not begin with."""
+    sessions of open transactions, which those of units do not begin with. timeout_s: see `ConnectionPool`."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class PostgresIsolation(Isolation):
         schema: str,
         session: str,
         waiter: Waiter,
+        timeout_s: float,
     ) -> None:
         self._engine: Final = engine
         self._records: Final = records
@@ -59,9 +60,10 @@ class PostgresIsolation(Isolation):
         self._units: Final = units
         self._waiter: Final = waiter
         settings = SessionSettings(schema, session, _LOCK_TIMEOUT_MS, "repeatable read")
-        self.pool: Final = ConnectionPool(address, settings, waiter, MOST_TRANSACTIONS)
+        self.pool: Final = ConnectionPool(address, settings, waiter, MOST_TRANSACTIONS, timeout_s)
         holders = SessionSettings(schema, f"{session} snapshot", isolation="repeatable read")
-        self._holders: Final = ConnectionPool(address, holders, waiter, MOST_SNAPSHOTS + _MOST_OPENING)
+        most = MOST_SNAPSHOTS + _MOST_OPENING
+        self._holders: Final = ConnectionPool(address, holders, waiter, most, timeout_s)
         # The oldest first.
         self._snapshots: list[PostgresSnapshot] = []
         self._transactions: Final[set[PostgresTransaction]] = set()
@@ -70,7 +72,7 @@ class PostgresIsolation(Isolation):
 
     def open_snapshot(self) -> OpenSnapshot:
         waiter = self._waiter
-        until_s = waiter.monotonic_s() + TIMEOUT_S
+        until_s = waiter.monotonic_s() + self.pool.timeout_s
         while True:
             try:
                 snapshot = self._export(self._holders.acquire(until_s))

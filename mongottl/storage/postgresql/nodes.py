@@ -26,7 +26,7 @@ from mongottl.storage.nodes import LEASE_S, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, UNEXPECTED, StoreFailure
 from mongottl.storage.postgresql.log import PostgresLog
-from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
+from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
 from mongottl.storage.postgresql.statements import (
     BOOL,
@@ -334,7 +334,7 @@ class PostgresNodes(StoreNodes):
 
     def begin(self) -> None:
         waiter = self._waiter
-        until_s = waiter.monotonic_s() + TIMEOUT_S
+        until_s = waiter.monotonic_s() + self._pool.timeout_s
         while not self.is_valid:
             if waiter.monotonic_s() >= until_s:
                 raise StoreUnreachable("this server has lost its place among those of its store")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from mongottl.storage.nodes import STORE_TIMEOUT_S
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
 from mongottl.storage.postgresql.failures import BUSY, GONE, READ_ONLY, STALE_STATEMENT, StoreFailure
@@ -22,8 +23,6 @@ from mongottl.storage.waiting import Turn, Waiter
 # Connections of one process for statements, and for transactions.
 MOST_CONNECTIONS: Final = 16
 MOST_TRANSACTIONS: Final = 32
-# Seconds for which what was not done is tried again.
-TIMEOUT_S: Final = 5.0
 
 # Seconds between two attempts to connect: they double up to the second.
 _FIRST_PAUSE_S: Final = 0.02
@@ -56,7 +55,7 @@ class ConnectionPool:
         settings: SessionSettings,
         waiter: Waiter,
         most: int = MOST_CONNECTIONS,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = STORE_TIMEOUT_S,
     ) -> None:
         self._address = address
         self._settings = settings

@@ -38,7 +38,7 @@ from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import CONFLICT, FULL, LOCKED, StoreFailure
 from mongottl.storage.postgresql.log import Changes, Counters, add_change, keep_call
-from mongottl.storage.postgresql.pool import TIMEOUT_S, ConnectionPool
+from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.snapshots import SnapshotStores
 from mongottl.storage.postgresql.sorted_data import STRICT, PostgresSortedData
@@ -373,7 +373,7 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
 
     def await_end(self) -> None:
         waiter = self._waiter
-        until_s = waiter.monotonic_s() + TIMEOUT_S
+        until_s = waiter.monotonic_s() + self._pool.timeout_s
         while self._is_rolling_back and waiter.monotonic_s() < until_s:
             turn = waiter.new_turn()
             self.after_end(turn.notify)
@@ -468,7 +468,7 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
                 pool.release(connection)
                 self._require_open()
             if not until_s:
-                until_s = waiter.monotonic_s() + TIMEOUT_S
+                until_s = waiter.monotonic_s() + pool.timeout_s
             try:
                 answers = connection.run([(_BEGIN, ()), *calls], must_end=True)[1:]
             except StoreFailure as failure:

@@ -178,7 +178,7 @@ def test_writes_go_on_after_restarts_of_the_database(cluster: OwnCluster) -> Non
 
 def test_a_database_that_is_away_is_an_error_that_drivers_repeat(cluster: OwnCluster) -> None:
     with (
-        mongottl.start_server(store=cluster.store, web_port=0) as server,
+        mongottl.start_server(store=cluster.store, store_timeout=1, web_port=0) as server,
         Client(server.uri, retryReads=False) as client,
     ):
         assert server.web_url is not None
