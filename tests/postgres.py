@@ -17,7 +17,7 @@ from mongottl.storage.postgresql.local_cluster import DATABASE, USER, LocalClust
 from tests.waiting import PATIENCE_S
 
 # Nothing of a test has to survive the machine's end. Small, since several runs of tests may share a machine.
-QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "60"}
+QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "300"}
 
 
 def missing() -> str:
