@@ -11,6 +11,7 @@ from mongottl.document.compare import (
     BRACKET_NULL,
     BRACKET_UNDEFINED,
 )
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MaxKey, MinKey
@@ -73,6 +74,9 @@ class Filter:
         self._serial = 0
         for conjunct in conjuncts:
             self._collect(conjunct, conjunct, "", [])
+        for path, predicates in self.by_path.items():
+            if len(predicates) >= LONG:
+                self.by_path[path] = LongList(predicates)
 
     def _add(self, predicate: Predicate) -> None:
         known = self.by_path.get(predicate.path)
@@ -84,6 +88,7 @@ class Filter:
     def _collect(
         self, part: MatchExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
     ) -> None:
+        give_way()
         if isinstance(part, ElemMatchObjectExpression):
             path = prefix + part.path.dotted
             self._serial += 1
@@ -123,6 +128,7 @@ class Filter:
         self, part: NotExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]], whole: bool
     ) -> None:
         """Adds the predicate of a negation. whole: whether it is the whole source."""
+        give_way()
         inner_path = path_of(part.child)
         intervals = part.intervals() if inner_path is not None else None
         if intervals is not None and inner_path is not None:

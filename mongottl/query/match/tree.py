@@ -437,6 +437,7 @@ class NotExpression(MatchExpression):
         return not self.child.matches_single(buf, type_code, pos)
 
     def describe(self) -> Value:
+        give_way()
         path = path_of(self.child)
         if path is None:
             described: list[Value] = [self.child.describe()]

@@ -45,6 +45,9 @@ def union_in_a_transaction() -> Command:
 
 EXAMPLES: dict[str, Callable[[], Command]] = {
     "explained filter": lambda: {"explain": {"find": "c", "filter": filter_of_many()}},
+    "explained negations": lambda: {
+        "explain": {"find": "c", "filter": {"$and": [{"n": {"$ne": number}} for number in range(20_000)]}}
+    },
     "evaluation in a transaction": union_in_a_transaction,
     "parsed array": lambda: {"killCursors": "c", "cursors": [Int64(number) for number in range(400_000)]},
     "parsed documents": lambda: {
