@@ -17,7 +17,7 @@ from bench.targets import DATABASE
 from bench.workloads.bulk import load_million
 from bench.workloads.registry import Context, Goal, workload
 
-_GOALS = (Goal("ping_p99_ms", 20), Goal("ping_max_ms", 100))
+PING_GOALS = (Goal("ping_p99_ms", 20), Goal("ping_max_ms", 100))
 _OP_COMPRESSED = 2012
 _OP_MSG = 2013
 _ZLIB = 2
@@ -38,7 +38,7 @@ def compressed(message: bytes | bytearray) -> bytes:
     return _COMPRESSED_HEAD.pack(size, 1, 0, _OP_COMPRESSED, _OP_MSG, len(message) - 16, _ZLIB) + packed
 
 
-def _pinged(ctx: Context, name: str, call: Callable[[], int], unit: str) -> Result:
+def pinged(ctx: Context, name: str, call: Callable[[], int], unit: str) -> Result:
     with Pinger(ctx.target.address()) as pinger:
         result = ctx.run_calls(name, call, unit)
     return replace(result, extra=pinger.figures())
@@ -49,7 +49,7 @@ def _pinged(ctx: Context, name: str, call: Callable[[], int], unit: str) -> Resu
     "replies of up to 16 MB, compressed by zlib",
     fixture=load_long,
     needs_socket=True,
-    goals=_GOALS,
+    goals=PING_GOALS,
 )
 def compressed_reply_pinged(ctx: Context) -> Result:
     body: dict[str, Any] = {"find": "million", "batchSize": 1_000_000, "singleBatch": True, "$db": DATABASE}
@@ -64,7 +64,7 @@ def compressed_reply_pinged(ctx: Context) -> Result:
                 raise ReplyError("the reply is not compressed, or tells an error")
             return 1
 
-        return _pinged(ctx, "compressed-reply-pinged", call, "op")
+        return pinged(ctx, "compressed-reply-pinged", call, "op")
 
 
 def _repeated(ctx: Context, name: str, command: Document, documents: list[bytes]) -> Result:
@@ -78,7 +78,7 @@ def _repeated(ctx: Context, name: str, command: Document, documents: list[bytes]
             connection.receive()
             return 1
 
-        result = _pinged(ctx, name, call, "op")
+        result = pinged(ctx, name, call, "op")
         connection.command({"drop": _TARGET, "$db": DATABASE})
         return result
 
@@ -97,7 +97,7 @@ def _inserted(ctx: Context, name: str, wrap: Callable[[bytearray], bytes | bytea
             connection.command({"drop": _TARGET, "$db": DATABASE})
             return count
 
-        return _pinged(ctx, name, call, "doc")
+        return pinged(ctx, name, call, "doc")
 
 
 @workload(
@@ -105,7 +105,7 @@ def _inserted(ctx: Context, name: str, wrap: Callable[[bytearray], bytes | bytea
     "inserts of 99,000 documents in a message of about 47 MB; per document",
     fixture=load_long,
     needs_socket=True,
-    goals=_GOALS,
+    goals=PING_GOALS,
 )
 def long_message_pinged(ctx: Context) -> Result:
     return _inserted(ctx, "long-message-pinged", lambda message: message)
@@ -116,7 +116,7 @@ def long_message_pinged(ctx: Context) -> Result:
     "inserts of 99,000 documents in a message of about 47 MB, compressed by zlib; per document",
     fixture=load_long,
     needs_socket=True,
-    goals=_GOALS,
+    goals=PING_GOALS,
 )
 def compressed_message_pinged(ctx: Context) -> Result:
     return _inserted(ctx, "compressed-message-pinged", compressed)
@@ -127,7 +127,7 @@ def compressed_message_pinged(ctx: Context) -> Result:
     "inserts of 9 million empty documents in a message, which are too many",
     fixture=load_long,
     needs_socket=True,
-    goals=_GOALS,
+    goals=PING_GOALS,
 )
 def empty_documents_pinged(ctx: Context) -> Result:
     request = op_msg({"insert": _TARGET, "$db": DATABASE}, "documents", [encode({})] * ctx.scaled(9_000_000))
@@ -139,7 +139,7 @@ def empty_documents_pinged(ctx: Context) -> Result:
             connection.receive()
             return 1
 
-        return _pinged(ctx, "empty-documents-pinged", call, "op")
+        return pinged(ctx, "empty-documents-pinged", call, "op")
 
 
 def _long_requests(count: int) -> dict[str, Document]:
@@ -180,7 +180,7 @@ def _register_long_requests() -> None:
             documents = [encode({"rank": number}) for number in range(100)]
             return _repeated(ctx, name, _long_requests(ctx.scaled(count))[name], documents)
 
-        workload(name, what, fixture=load_long, needs_socket=True, goals=_GOALS)(run)
+        workload(name, what, fixture=load_long, needs_socket=True, goals=PING_GOALS)(run)
 
 
 _register_long_requests()
@@ -224,7 +224,7 @@ def _register_evaluated() -> None:
             return _repeated(ctx, name, {"aggregate": _TARGET, "pipeline": pipeline, "cursor": {}}, [document])
 
         what = "one expression over a million elements"
-        workload(name, what, fixture=load_long, needs_socket=True, goals=_GOALS)(run)
+        workload(name, what, fixture=load_long, needs_socket=True, goals=PING_GOALS)(run)
 
 
 _register_evaluated()

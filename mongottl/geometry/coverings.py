@@ -14,7 +14,9 @@ from typing import Final
 
 import s2rst
 
+from mongottl.document.freeing import LONG, LongSet
 from mongottl.document.interrupt import give_way
+from mongottl.document.sorting import sort_in_parts
 from mongottl.geometry.region import CellRange
 from mongottl.geometry.sphere import SphereShape
 from mongottl.geometry.sphere_polygon import TOUCHING_RAD
@@ -37,11 +39,14 @@ def signed(cell_id: int) -> int:
 
 def stored_cells(shape: SphereShape) -> list[int]:
     """The keys of a geometry in a 2dsphere index: signed cell ids, ascending, without duplicates."""
-    cells = {signed(s2rst.CellId.from_point(point).id) for point in shape.points}
+    cells: set[int] = LongSet() if len(shape.points) >= LONG else set()
+    for point in shape.points:
+        give_way()
+        cells.add(signed(s2rst.CellId.from_point(point).id))
     if shape.lines or shape.polygons:
         for cell in _covering(shape, MAX_STORED_CELLS, COARSEST_LEVEL, FINEST_LEVEL):
             cells.add(signed(cell.id))
-    return sorted(cells)
+    return sorted(cells) if len(cells) < LONG else sort_in_parts(list(cells))
 
 
 def query_ranges(shape: SphereShape) -> list[CellRange]:
@@ -82,22 +87,21 @@ def _covering(shape: SphereShape, max_cells: int, coarsest: int, finest: int) ->
 
     At most `max_cells`, unless more are needed already at level `coarsest`. (S2's own coverer does not support lines.)
     """
-    query = shape.query()
     faces = [s2rst.CellId.from_face(face) for face in range(6)]
-    cells = [face for face in faces if _touches(query, face)]
+    cells = [face for face in faces if shape.touches(face, _TOUCHING)]
     done: list[s2rst.CellId] = []
     while cells:
         # Level by level, the largest cells first.
         level = cells[0].level()
         if level >= finest:
             break
-        divided = [child for cell in cells for child in _touched_children(cell, query)]
+        divided = [child for cell in cells for child in _touched_children(cell, shape)]
         if level >= coarsest and len(divided) + len(done) > max_cells:
             # Divides only cells whose children still fit within the limit.
             rest: list[s2rst.CellId] = []
             room = max_cells - len(cells) - len(done)
             for cell in cells:
-                children = _touched_children(cell, query)
+                children = _touched_children(cell, shape)
                 if len(children) - 1 <= room:
                     room -= len(children) - 1
                     rest.extend(children)
@@ -109,10 +113,5 @@ def _covering(shape: SphereShape, max_cells: int, coarsest: int, finest: int) ->
     return done + cells
 
 
-def _touched_children(cell: s2rst.CellId, query: s2rst.ClosestEdgeQuery) -> list[s2rst.CellId]:
-    return [child for child in cell.children() if _touches(query, child)]
-
-
-def _touches(query: s2rst.ClosestEdgeQuery, cell: s2rst.CellId) -> bool:
-    give_way(8)
-    return query.is_distance_less(s2rst.Cell(cell), _TOUCHING)
+def _touched_children(cell: s2rst.CellId, shape: SphereShape) -> list[s2rst.CellId]:
+    return [child for child in cell.children() if shape.touches(child, _TOUCHING)]

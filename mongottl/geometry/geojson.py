@@ -12,6 +12,7 @@ Source: RFC 7946; MongoDB's "GeoJSON Objects" and "Legacy Coordinate Pairs" page
 import math
 from typing import Final
 
+from mongottl.document.freeing import freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import DECIMAL128, DOUBLE, INT32, INT64, MISSING, Value, is_number
@@ -170,11 +171,11 @@ def _add_coordinates(geometry: Geometry, kind: str, coordinates: Value) -> None:
     elif kind == POLYGON:
         geometry.polygons.append(_rings(coordinates))
     elif kind == MULTI_POINT:
-        geometry.points.extend(_position(value) for value in _elements(coordinates, kind))
+        geometry.points = freed_in_slices([_position(value) for value in _elements(coordinates, kind)])
     elif kind == MULTI_LINE_STRING:
-        geometry.lines.extend(_line(value) for value in _elements(coordinates, kind))
+        geometry.lines = freed_in_slices([_line(value) for value in _elements(coordinates, kind)])
     else:
-        geometry.polygons.extend(_rings(value) for value in _elements(coordinates, kind))
+        geometry.polygons = freed_in_slices([_rings(value) for value in _elements(coordinates, kind)])
 
 
 def _add_collection(geometry: Geometry, document: bytes) -> None:
@@ -194,6 +195,9 @@ def _add_collection(geometry: Geometry, document: bytes) -> None:
         geometry.points.extend(part.points)
         geometry.lines.extend(part.lines)
         geometry.polygons.extend(part.polygons)
+    geometry.points = freed_in_slices(geometry.points)
+    geometry.lines = freed_in_slices(geometry.lines)
+    geometry.polygons = freed_in_slices(geometry.polygons)
 
 
 def _set_crs(geometry: Geometry, crs: Value) -> None:
@@ -241,7 +245,7 @@ def _positions(value: Value) -> Ring:
         position = _position(element)
         if not positions or positions[-1] != position:
             positions.append(position)
-    return positions
+    return freed_in_slices(positions)
 
 
 def _line(value: Value) -> Ring:
@@ -263,4 +267,4 @@ def _rings(value: Value) -> list[Ring]:
         if len(ring) < 4:
             raise GeometryError(f"Loop must have at least 3 different vertices: {render_value(element)}")
         rings.append(ring)
-    return rings
+    return freed_in_slices(rings)

@@ -6,16 +6,32 @@ are angles in radians; MongoDB's metres are those on a sphere of EARTH_RADIUS_M.
 """
 
 import math
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import s2rst
 
+from mongottl.document.freeing import freed_in_slices
 from mongottl.document.interrupt import give_way
-from mongottl.geometry.geojson import Geometry, GeometryError, Position, is_within_bounds
+from mongottl.geometry.blocks import (
+    SIZES,
+    Block,
+    BlockTree,
+    Chain,
+    edge_blocks,
+    index_of,
+    point_blocks,
+    polygon_blocks,
+)
+from mongottl.geometry.geojson import Geometry, GeometryError, Position, Ring, is_within_bounds
+from mongottl.geometry.large_polygon import LargePolygon, large_polygon_of
 from mongottl.geometry.plane import Bounds
-from mongottl.geometry.sphere_polygon import TOUCHING, TOUCHING_RAD, SpherePolygon, polygon_of, s2_point
+from mongottl.geometry.small_polygon import SmallPolygon, small_polygon_of
+from mongottl.geometry.sphere_polygon import TOUCHING, TOUCHING_RAD, SpherePolygon, s2_point
 
 EARTH_RADIUS_M: Final = 6378100.0
+# S2 compares each edge of a line with each of another, 20 ns a pair.
+_COMPARED_EDGES: Final = 1 << 18
 
 
 def distance_rad(a: s2rst.S2Point, b: s2rst.S2Point) -> float:
@@ -23,46 +39,100 @@ def distance_rad(a: s2rst.S2Point, b: s2rst.S2Point) -> float:
     return a.distance(b).radians
 
 
-class SphereShape:
-    """Points, lines and polygons on the sphere. Made by `shape_of`."""
+class SphereLine:
+    """A line, by its points, with what is made of them on first use."""
 
-    def __init__(self, points: list[s2rst.S2Point], lines: list[s2rst.Polyline], polygons: list[SpherePolygon]) -> None:
+    def __init__(self, points: Chain) -> None:
+        self.points = points
+        self._polyline: s2rst.Polyline | None = None
+        self._tree: BlockTree | None = None
+
+    def polyline(self) -> s2rst.Polyline:
+        if self._polyline is None:
+            self._polyline = s2rst.Polyline(self.points)
+            give_way(len(self.points))
+        return self._polyline
+
+    def tree(self) -> BlockTree:
+        """Its edges, in blocks."""
+        if self._tree is None:
+            self._tree = BlockTree(edge_blocks([self.points], [0]))
+        return self._tree
+
+    def intersects(self, other: "SphereLine") -> bool:
+        """Whether the two cross, or have a point in common where one of them has a corner."""
+        pairs = len(self.points) * len(other.points)
+        if pairs <= _COMPARED_EDGES:
+            give_way(1 + pairs // 512)
+            meets: bool = self.polyline().intersects(other.polyline())
+            return meets
+        shorter, longer = (self, other) if len(self.points) < len(other.points) else (other, self)
+        tree = longer.tree()
+        points = shorter.points
+        return any(tree.crossed(points[i], points[i + 1], s2rst.CrossingType.ALL) for i in range(len(points) - 1))
+
+
+class SphereShape:
+    """Points, lines and polygons on the sphere, few enough for one index of S2. Made by `shape_of`."""
+
+    def __init__(self, points: list[s2rst.S2Point], lines: list[SphereLine], polygons: list[SpherePolygon]) -> None:
         self.points = points
         self.lines = lines
         self.polygons = polygons
-        self._index: s2rst.ShapeIndex | None = None
+        self._own_index: s2rst.ShapeIndex | None = None
         self._query: s2rst.ClosestEdgeQuery | None = None
+        self._block: Block | None = None
 
-    def index(self) -> s2rst.ShapeIndex:
+    def _parts(self) -> list[Any]:
+        parts: list[Any] = [s2rst.PointVector(self.points)] if self.points else []
+        for line in self.lines:
+            parts.append(line.polyline())
+        for polygon in self.polygons:
+            assert isinstance(polygon, SmallPolygon)
+            parts.append(polygon.polygon())
+        return parts
+
+    def _index(self) -> s2rst.ShapeIndex:
         """An index of all parts, built on first use."""
-        index = self._index
+        index = self._own_index
         if index is None:
-            index = s2rst.ShapeIndex()
-            if self.points:
-                index.add(s2rst.PointVector(self.points))
-            for line in self.lines:
-                index.add(line)
-                give_way(line.num_vertices())
-            for polygon in self.polygons:
-                index.add(polygon.polygon)
-                give_way(polygon.outer.num_vertices())
-            index.build()
-            give_way(len(self.points))
-            self._index = index
+            index = self._own_index = index_of(self._parts())
         return index
 
-    def query(self) -> s2rst.ClosestEdgeQuery:
+    def _nearest(self) -> s2rst.ClosestEdgeQuery:
         """Queries of distances to the shape; the distance is 0 within a polygon."""
         query = self._query
         if query is None:
-            query = self._query = s2rst.ClosestEdgeQuery(self.index())
+            query = self._query = s2rst.ClosestEdgeQuery(self._index())
         return query
+
+    def blocks(self) -> list[Block]:
+        """The parts in indexes, but for the interiors of large polygons."""
+        block = self._block
+        if block is None:
+            bound = s2rst.Rect.empty()
+            for point in self.points:
+                bound = bound.add_point(s2rst.LatLng.from_point(point))
+            for line in self.lines:
+                bound = bound.union(line.polyline().rect_bound())
+            for polygon in self.polygons:
+                assert isinstance(polygon, SmallPolygon)
+                bound = bound.union(polygon.bound())
+            block = self._block = Block(self._parts(), bound)
+        return [block]
+
+    def touches(self, cell: s2rst.CellId, limit: s2rst.ChordAngle) -> bool:
+        """Whether a cell is nearer to the shape than `limit`."""
+        give_way(8)
+        near: bool = self._nearest().is_distance_less(s2rst.Cell(cell), limit)
+        return near
 
     def distance_rad(self, point: s2rst.S2Point) -> float:
         """The distance of the point from the nearest part."""
         if not self.lines and not self.polygons:
             return min(distance_rad(point, own) for own in self.points)
-        return self.query().get_distance(point).radians
+        distance: float = self._nearest().get_distance(point).radians
+        return distance
 
     def contains(self, other: "SphereShape") -> bool:
         """Whether every part of the other lies within one of the polygons of this one."""
@@ -81,7 +151,7 @@ class SphereShape:
             return True
         if not other.lines and not other.polygons:
             return False
-        if not self.query().is_distance_less(other.index(), TOUCHING):
+        if not self._is_near(other):
             return False
         return (
             any(other._meets(point) for point in self.points)
@@ -91,23 +161,99 @@ class SphereShape:
             or any(own.meets_polygon(polygon) for own in self.polygons for polygon in other.polygons)
         )
 
+    def _is_near(self, other: "SphereShape") -> bool:
+        if isinstance(other, LargeShape):
+            return other._is_near(self)
+        near: bool = self._nearest().is_distance_less(other._index(), TOUCHING)
+        return near
+
     def _meets(self, point: s2rst.S2Point) -> bool:
         give_way()
         if any(polygon.has_within(point) for polygon in self.polygons):
             return True
         if any(distance_rad(point, own) < TOUCHING_RAD for own in self.points):
             return True
-        return bool(self.lines) and self.query().is_distance_less(point, TOUCHING)
+        return bool(self.lines) and self._touches_point(point)
+
+    def _touches_point(self, point: s2rst.S2Point) -> bool:
+        near: bool = self._nearest().is_distance_less(point, TOUCHING)
+        return near
 
 
-def _contains_line(polygon: SpherePolygon, line: s2rst.Polyline) -> bool:
-    vertices = line.vertices()
-    return all(polygon.contains_edge(vertices[i], vertices[i + 1]) for i in range(len(vertices) - 1))
+class LargeShape(SphereShape):
+    """A shape of many corners, in blocks."""
+
+    def __init__(self, points: list[s2rst.S2Point], lines: list[SphereLine], polygons: list[SpherePolygon]) -> None:
+        super().__init__(points, lines, polygons)
+        self._tree: BlockTree | None = None
+        self._large = [polygon for polygon in polygons if isinstance(polygon, LargePolygon)]
+
+    def _blocks(self) -> BlockTree:
+        tree = self._tree
+        if tree is None:
+            if len(self._large) == 1 and len(self.polygons) == 1 and not self.points and not self.lines:
+                tree = self._large[0].tree
+            else:
+                blocks = point_blocks(self.points)
+                blocks.extend(edge_blocks([line.points for line in self.lines], [0] * len(self.lines)))
+                small = [polygon for polygon in self.polygons if isinstance(polygon, SmallPolygon)]
+                blocks.extend(
+                    polygon_blocks([polygon.rings for polygon in small], [polygon.bound() for polygon in small])
+                )
+                for polygon in self._large:
+                    blocks.extend(polygon.tree.blocks)
+                tree = BlockTree(blocks)
+            self._tree = tree
+        return tree
+
+    def blocks(self) -> list[Block]:
+        return self._blocks().blocks
+
+    def touches(self, cell: s2rst.CellId, limit: s2rst.ChordAngle) -> bool:
+        if self._blocks().is_near_cell(cell, limit):
+            return True
+        return bool(self._large) and self._has_inside(cell.to_point())
+
+    def distance_rad(self, point: s2rst.S2Point) -> float:
+        if not self.lines and not self.polygons:
+            return super().distance_rad(point)
+        return 0.0 if self._has_inside(point) else self._blocks().distance_rad(point)
+
+    def _has_inside(self, point: s2rst.S2Point) -> bool:
+        """Whether a point is in one of the large polygons, whose interiors no block has."""
+        return any(polygon.has_inside(point) for polygon in self._large)
+
+    def _is_near(self, other: SphereShape) -> bool:
+        tree = self._blocks()
+        if any(tree.is_near_block(block, TOUCHING) for block in other.blocks()):
+            return True
+        # No lines or sides touch, so each of them is wholly inside or outside of a polygon.
+        if self._large and any(self._has_inside(point) for point in _starts(other)):
+            return True
+        return isinstance(other, LargeShape) and any(other._has_inside(point) for point in _starts(self))
+
+    def _touches_point(self, point: s2rst.S2Point) -> bool:
+        return self._blocks().is_near(point, TOUCHING)
 
 
-def _meets_line(polygon: SpherePolygon, line: s2rst.Polyline) -> bool:
-    vertices = line.vertices()
-    return any(polygon.meets_edge(vertices[i], vertices[i + 1]) for i in range(len(vertices) - 1))
+def _starts(shape: SphereShape) -> Iterator[s2rst.S2Point]:
+    """All points, and one of each line and ring."""
+    yield from shape.points
+    for line in shape.lines:
+        yield line.points[0]
+    for polygon in shape.polygons:
+        for ring in polygon.rings:
+            yield ring[0]
+
+
+def _contains_line(polygon: SpherePolygon, line: SphereLine) -> bool:
+    points = line.points
+    return all(polygon.contains_edge(points[i], points[i + 1]) for i in range(len(points) - 1))
+
+
+def _meets_line(polygon: SpherePolygon, line: SphereLine) -> bool:
+    points = line.points
+    return any(polygon.meets_edge(points[i], points[i + 1]) for i in range(len(points) - 1))
 
 
 class SphereCap:
@@ -149,8 +295,40 @@ def shape_of(geometry: Geometry) -> SphereShape:
         if not is_within_bounds(position):
             raise GeometryError(f"longitude/latitude is out of bounds, lng: {position[0]} lat: {position[1]}")
         return SphereShape([s2_point(position)], [], [])
-    return SphereShape(
-        [s2_point(position) for position in geometry.points],
-        [s2rst.Polyline([s2_point(position) for position in line]) for line in geometry.lines],
-        [polygon_of(rings, geometry.strict_winding) for rings in geometry.polygons],
+    corners = len(geometry.points)
+    for line in geometry.lines:
+        corners += len(line)
+    for rings in geometry.polygons:
+        corners += _corners(rings)
+    if corners < SIZES.large:
+        return SphereShape(
+            [s2_point(position) for position in geometry.points],
+            [SphereLine([s2_point(position) for position in line]) for line in geometry.lines],
+            [small_polygon_of(rings, geometry.strict_winding) for rings in geometry.polygons],
+        )
+    return LargeShape(
+        freed_in_slices([s2_point(position) for position in geometry.points]),
+        freed_in_slices(
+            [SphereLine(freed_in_slices([s2_point(position) for position in line])) for line in geometry.lines]
+        ),
+        freed_in_slices([polygon_of(rings, geometry.strict_winding) for rings in geometry.polygons]),
     )
+
+
+def polygon_of(rings: list[Ring], strict_winding: bool) -> SpherePolygon:
+    """The polygon with these rings, the outer one first.
+
+    GeometryError for rings that cross themselves or each other, share a side, or are not within the first. Holes must
+    not lie in one another, nor share more than one corner with the outer ring.
+    """
+    if _corners(rings) < SIZES.large:
+        return small_polygon_of(rings, strict_winding)
+    return large_polygon_of(rings, strict_winding)
+
+
+def _corners(rings: list[Ring]) -> int:
+    give_way()
+    corners = 0
+    for ring in rings:
+        corners += len(ring)
+    return corners

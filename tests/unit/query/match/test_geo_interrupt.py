@@ -60,7 +60,6 @@ def test_many_corners_are_interrupted(name: str) -> None:
     prepared = prepare()
     with measured() as gaps:
         compute(prepared)
-    # S2 takes longest for an index of all corners, in one call.
     assert gaps.longest_s <= MAX_GAP_S / 5
     assert gaps.count > 5
     prepared = prepare()

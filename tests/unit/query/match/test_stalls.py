@@ -19,8 +19,7 @@ LENGTH = ELEMENTS
 TEXT_BYTES = 1 << 20
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]
-# Not more corners, since S2 builds the index of them in one call.
-RING = [[number / LENGTH, 0.0] for number in range(LENGTH // 10)] + [[1.0, 1.0], [0.0, 0.0]]
+RING = [[number / LENGTH, 0.0] for number in range(LENGTH)] + [[1.0, 1.0], [0.0, 0.0]]
 POLYGON = {"$geometry": {"type": "Polygon", "coordinates": [RING]}}
 LONG: dict[str, Any] = {
     "a": NUMBERS,
