@@ -15,7 +15,7 @@ from typing import Final
 import trio
 
 from mongottl.exec.service.service import ServiceContext
-from mongottl.exec.write.expiry import reap_due, refill_wheel
+from mongottl.exec.write.expiry import reap_for_all, refill_wheel
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
@@ -60,7 +60,7 @@ class Reaper:
                 if self._must_refill:
                     await self._drive(refill_wheel)
                     self._must_refill = False
-                await self._drive(reap_due)
+                await self._drive(reap_for_all)
             except DiskFull:
                 self._durability.note_full_disk()
                 await self._rest()
@@ -104,7 +104,8 @@ class Reaper:
         service = self._service
         due_s = service.expiry.wheel.next_due_s()
         if due_s is None or not service.expiry.is_enabled:
-            return math.inf
+            nodes = service.engine.nodes
+            return math.inf if nodes is None or not nodes.is_shared else MAX_SLEEP_S
         wait_s = service.clock.wait_s(due_s * 1000)
         # A frozen clock can be moved only by a command, which wakes the reaper.
         return wait_s if wait_s == math.inf else min(wait_s, MAX_SLEEP_S)

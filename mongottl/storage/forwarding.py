@@ -212,6 +212,9 @@ class ForwardingEngine(StorageEngine):
     def concurrent_unit_of_work(self) -> WriteUnitOfWork:
         return self.unit_of_work()  # what wraps an engine may wrap its units
 
+    def exclusive_unit_of_work(self, store: RecordStore) -> WriteUnitOfWork:
+        return self.unit_of_work()
+
     @property
     def log(self) -> StoreLog | None:
         return self.inner.log

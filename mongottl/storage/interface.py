@@ -906,6 +906,11 @@ class StorageEngine(ABC):
         """
         return self.unit_of_work()
 
+    def exclusive_unit_of_work(self, store: RecordStore) -> WriteUnitOfWork:
+        """A unit of work of which the same holds where several servers have the data: beside it there is no other one
+        that was begun so for this record store, on any of them. What it inserts there follows all that is there."""
+        return self.unit_of_work()
+
     @property
     def log(self) -> StoreLog | None:
         """The log that it keeps itself; by default it has none."""

@@ -68,6 +68,7 @@ class StoreNodes(ABC):
     """The nodes of one store, as one of them sees them. number: its own.
 
     is_shared: whether others may have a place at the same time. found_others: whether some had one when it was opened.
+    has_duties: whether this server does what one of them does for all; another takes that over when it is dead.
     on_change: called when the engine has read a catalog that others have changed, with the entries until then; no unit
     of work is open.
     """
@@ -76,6 +77,7 @@ class StoreNodes(ABC):
         self.number = 0
         self.is_shared = False
         self.found_others = False
+        self.has_duties = False
         self.on_change: Callable[[dict[str, bytes]], None] = _nothing
 
     @abstractmethod

@@ -30,6 +30,8 @@ class Expiry:
         self.purging = False
         # Numbers of collections whose expiry times are not all in the wheel; see `exec.write.expiry`.
         self.unarmed: set[int] = set()
+        # Monotonic time at which all collections are looked at, where other servers may have written to them.
+        self.look_at_s = 0.0
         # How many tasks are filling the wheel with the expiry times of a collection.
         self.arming: int = 0
 

@@ -91,11 +91,17 @@ class RecoveryUnit:
     def _begin_work(self, collection: Collection) -> WriteUnitOfWork:
         engine = self._service.engine
         if self._must_be_alone(collection):
-            return engine.unit_of_work()
+            return self._lone_work(collection)
         work = engine.concurrent_unit_of_work()
         if not work.alone and self._must_be_alone(collection):  # since it has waited
-            work = engine.unit_of_work()
+            work = self._lone_work(collection)
         return work
+
+    def _lone_work(self, collection: Collection) -> WriteUnitOfWork:
+        engine = self._service.engine
+        if collection.writes_alone:
+            return engine.exclusive_unit_of_work(collection.store)
+        return engine.unit_of_work()
 
     def _must_be_alone(self, collection: Collection) -> bool:
         if collection.next_alone:

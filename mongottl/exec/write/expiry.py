@@ -65,6 +65,8 @@ BACKLOG: Final = 65_536
 _BACKLOG_PART: Final = 2048
 REFILL_BATCH: Final = 1000
 REFILL_BYTES: Final = 4 << 20
+# Seconds from one look at all collections to the next, where servers may have ended that have written to them.
+LOOK_EVERY_S: Final = 2.0
 _MS_PER_S: Final = 1000
 _PURGE_POLL_S: Final = 0.001
 # From this limit on, documents that are due after claimed ones are searched without a limit on bytes.
@@ -86,8 +88,9 @@ def count_expired(records: RecordStore, collection: Collection, now_s: int) -> i
     return expired
 
 
-def reap_due(service: ServiceContext) -> int:
-    """Deletes all documents that are due now; how many. Does nothing while TTL deletion is paused.
+def reap_due(service: ServiceContext, everywhere: bool = False) -> int:
+    """Deletes all documents that are due now; how many. Does nothing while TTL deletion is paused. everywhere: whether
+    all collections are looked at, since other servers may have written what the wheel of this one does not have.
 
     Waits for a purge that is already running, so that afterwards nothing that was due at the start is left. Ends
     early if a saved state is about to be restored.
@@ -106,6 +109,8 @@ def reap_due(service: ServiceContext) -> int:
             if _must_end(service):
                 return deleted
             service.expiry.unarmed.discard(number)
+        if everywhere:
+            deleted += _reap_everywhere(service)
         while service.expiry.is_enabled and not _must_end(service):
             now_s = service.clock.now_ms() // _MS_PER_S
             due = service.expiry.wheel.advance_to(now_s)
@@ -130,6 +135,30 @@ def reap_due(service: ServiceContext) -> int:
     return deleted
 
 
+def reap_for_all(service: ServiceContext) -> int:
+    """`reap_due` of a server that may be one of several with the same store: one of them looks now and then for what
+    was written by those that have ended, and is in no wheel."""
+    nodes = service.engine.nodes
+    if nodes is None or not nodes.has_duties:
+        return reap_due(service)
+    now_s = service.clock.monotonic_s()
+    looks = now_s >= service.expiry.look_at_s
+    if looks:
+        service.expiry.look_at_s = now_s + LOOK_EVERY_S
+    return reap_due(service, everywhere=looks)
+
+
+def _reap_everywhere(service: ServiceContext) -> int:
+    deleted = 0
+    for collection in service.catalog.all_collections():
+        if not service.expiry.is_enabled or _must_end(service):
+            break
+        if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes:
+            deleted += _purge_collection(service, collection.number)
+            service.stacks.give_way()
+    return deleted
+
+
 def reap_after_clock_change(service: ServiceContext) -> int:
     """Keeps where the clock stands after it was moved, aborts the transactions that have outlived their time, purges
     everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
@@ -138,7 +167,8 @@ def reap_after_clock_change(service: ServiceContext) -> int:
     while service.expiry.arming and service.stacks.present is not None:
         service.stacks.wait(Wait(_PURGE_POLL_S))  # until the wheel has all that may be due
     before = service.metrics.ttl_deleted_documents
-    reap_due(service)
+    nodes = service.engine.nodes
+    reap_due(service, everywhere=nodes is not None and nodes.is_shared)
     _reap_dates(service)
     service.note_clock_change()
     return service.metrics.ttl_deleted_documents - before

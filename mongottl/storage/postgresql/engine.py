@@ -318,6 +318,12 @@ class PostgresEngine(StorageEngine, Access):
     def concurrent_unit_of_work(self) -> WriteUnitOfWork:
         return self._new_unit(alone=False)
 
+    def exclusive_unit_of_work(self, store: RecordStore) -> WriteUnitOfWork:
+        unit = self._new_unit(alone=True)
+        if self._is_shared:
+            unit.exclude_others(self._records[store.ident].store_id)
+        return unit
+
     def _refresh(self) -> None:
         """Reads the catalog anew if that in memory is known to be old. CatalogChanged for who holds others off: what it
         has looked at would change."""
@@ -326,7 +332,7 @@ class PostgresEngine(StorageEngine, Access):
                 raise CatalogChanged("another server has changed the catalog")
             self.reload()
 
-    def _new_unit(self, alone: bool) -> WriteUnitOfWork:
+    def _new_unit(self, alone: bool) -> PostgresUnit:
         if self.units.is_stale:
             self._refresh()
         return self.units.new_unit(alone)

@@ -92,6 +92,15 @@ _RENEW: Final = Statement(
 )
 # Where it is not shared, nobody counts on a renewal after a failure of the machine.
 _UNSYNCED: Final = Statement("unsynced_node", "SELECT set_config('synchronous_commit', 'off', true)")
+# Takes over what one server does for all, or goes on with it.
+_TAKE_DUTIES: Final = Statement(
+    "take_duties",
+    f"INSERT INTO leases (name, node, until_ms) VALUES ('duties', $1, {_NOW_MS} + {_LEASE_MS})"
+    " ON CONFLICT (name) DO UPDATE SET node = excluded.node, until_ms = excluded.until_ms"
+    f" WHERE leases.node = excluded.node OR leases.until_ms <= {_NOW_MS} RETURNING node",
+    (INT4,),
+)
+_LEAVE_DUTIES: Final = Statement("leave_duties", "DELETE FROM leases WHERE node = $1", (INT4,))
 _HAS_PLACE: Final = Statement("has_place", "SELECT count(*) FROM nodes WHERE node = $1", (INT4,))
 _LEAVE: Final = Statement("leave_node", "DELETE FROM nodes WHERE node = $1", (INT4,))
 # Who does not know a version of the catalog, or whose place is gone: whether it is taken for living.
@@ -299,8 +308,11 @@ class PostgresNodes(StoreNodes):
 
     def _send_renewal(self, now_s: float) -> Answer:
         renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
-        calls = [renewal] if self.is_shared else [(_UNSYNCED, ()), renewal]
-        return self._pool.write(calls, now_s + RENEW_S)[-1]
+        if not self.is_shared:
+            return self._pool.write([(_UNSYNCED, ()), renewal], now_s + RENEW_S)[-1]
+        duties, renewed = self._pool.write([(_TAKE_DUTIES, (int4(self.number),)), renewal], now_s + RENEW_S)
+        self.has_duties = duties.changed > 0
+        return renewed
 
     def _enter_again(self) -> bool:
         """Takes the place again that others have cleared away. Only by the session that shares the lock: without it
@@ -321,7 +333,8 @@ class PostgresNodes(StoreNodes):
         """Gives the place back, if that is done within a time, and the lock."""
         self._is_closed = True
         with suppress(StoreFailure):
-            self._pool.write([(_LEAVE, (int4(self.number),))], self._waiter.monotonic_s() + timeout_s)
+            number = (int4(self.number),)
+            self._pool.write([(_LEAVE_DUTIES, number), (_LEAVE, number)], self._waiter.monotonic_s() + timeout_s)
         if self._connection is not None:
             self._connection.close()
 

@@ -179,8 +179,11 @@ class PostgresRecordStore(RecordStore):
         if not records:
             return []
         unit = self._access.require()
-        ids = self.ids.take(len(records))
-        unit.undo.append(partial(self.ids.give_back, ids[0], len(ids)))
+        if unit.exclusive_store == self.store_id:
+            ids = unit.take_ids(len(records))
+        else:
+            ids = self.ids.take(len(records))
+            unit.undo.append(partial(self.ids.give_back, ids[0], len(ids)))
         unit.count_change(self.counters, len(records), sum([len(record[0]) for record in records]))
         seconds = [record[1] for record in records]
         ttls = [record[2] for record in records]
@@ -195,8 +198,11 @@ class PostgresRecordStore(RecordStore):
 
     def insert_record(self, document: bytes, ts: int, ttl: int) -> int:
         unit = self._access.require()
-        [record_id] = self.ids.take(1)
-        unit.undo.append(partial(self.ids.give_back, record_id, 1))
+        if unit.exclusive_store == self.store_id:
+            [record_id] = unit.take_ids(1)
+        else:
+            [record_id] = self.ids.take(1)
+            unit.undo.append(partial(self.ids.give_back, record_id, 1))
         unit.count_change(self.counters, 1, len(document))
         unit.write(_INSERT, self._store, int8(record_id), int8(ts), int4(ttl), document)
         return record_id

@@ -52,7 +52,7 @@ from mongottl.storage.postgresql.failures import (
 )
 from mongottl.storage.postgresql.log import RAISE_AGAIN, Changes, Counters, PostgresLog, add_change
 from mongottl.storage.postgresql.pool import ConnectionPool
-from mongottl.storage.postgresql.statements import Answer, Call, Parameter, Statement
+from mongottl.storage.postgresql.statements import INT4, INT8, Answer, Call, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
 
 Row = tuple[Any, ...]
@@ -64,6 +64,10 @@ _ATTEMPT: Final = Statement("attempt", "SAVEPOINT attempt")
 _END_ATTEMPT: Final = Statement("end_attempt", "RELEASE SAVEPOINT attempt")
 _UNDO_ATTEMPT: Final = Statement("undo_attempt", "ROLLBACK TO SAVEPOINT attempt")
 _IMPATIENT: Final = Statement("impatient", "SELECT set_config('lock_timeout', '20', true)")
+_EXCLUDE: Final = Statement("exclude_others", "SELECT FROM stores WHERE id = $1 FOR UPDATE", (INT4,))
+_TAKE_IDS: Final = Statement(
+    "take_ids", "UPDATE stores SET next_id = next_id + $2 WHERE id = $1 RETURNING next_id", (INT4, INT8)
+)
 # What is kept of a unit's writes before it is sent.
 _MOST_KEPT_BYTES: Final = 1 << 20
 _MOST_KEPT: Final = 1000
@@ -99,6 +103,7 @@ def engine_error(failure: StoreFailure) -> StorageError:
 
 class PostgresUnit(WriteUnitOfWork):
     """One unit of work. alone: whether no other is open meanwhile. changes_catalog: whether it raises its version.
+    exclusive_store: the record store that it holds other servers off, 0 for none.
 
     undo: what brings memory back that the unit has changed. changed: by how many records and bytes it has changed each
     store. forms: what it puts in the oplog, after what its transaction has kept there (`kept_form_bytes`), with
@@ -124,6 +129,7 @@ class PostgresUnit(WriteUnitOfWork):
         self.kept_form_bytes = 0
         self.asks_for_keys = alone
         self.changes_catalog = False
+        self.exclusive_store = 0
         self._connection: Connection | None = None
         self._kept: list[Call] = []
         self._kept_bytes = 0
@@ -186,6 +192,16 @@ class PostgresUnit(WriteUnitOfWork):
     def _raise_epoch(self) -> None:
         # First, so that two that change the catalog wait for each other before they have locked anything else.
         self._kept[:0] = self._units.log.raise_epoch()
+
+    def exclude_others(self, store: int) -> None:
+        """To be called before its first call: no other unit that has called it for this store goes on until its end."""
+        self.exclusive_store = store
+        self._kept.append((_EXCLUDE, (int4(store),)))
+
+    def take_ids(self, count: int) -> list[int]:
+        """Ids for new records of that store, which nobody else has leased."""
+        following = int(self.ask(_TAKE_IDS, int4(self.exclusive_store), int8(count))[0][0])
+        return list(range(following - count, following))
 
     def mark_failed(self) -> None:
         """From now on it can only be rolled back."""

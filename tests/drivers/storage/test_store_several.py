@@ -126,6 +126,54 @@ def test_an_index_is_built_while_others_write(clients: tuple[Client, Client]) ->
         assert checked["valid"], checked["errors"]
 
 
+def test_a_capped_collection_keeps_its_size_and_the_order_of_inserts(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.create_collection("log", capped=True, size=100_000, max=40)
+
+    def write(number: int) -> None:
+        log = clients[number % 2].shop.log
+        for step in range(25):
+            log.insert_one({"by": number, "step": step})
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    found = list(two.shop.log.find())
+    assert len(found) == 40 == one.shop.log.count_documents({})
+    for number in range(4):
+        steps = [entry["step"] for entry in found if entry["by"] == number]
+        assert steps == list(range(25))[25 - len(steps) :]
+    # By turns, so that each follows what the other server has written.
+    for number in range(6):
+        clients[number % 2].shop.log.insert_one({"_id": number})
+    assert [entry["_id"] for entry in one.shop.log.find().sort("$natural", -1).limit(6)] == [5, 4, 3, 2, 1, 0]
+
+
+def test_an_index_that_prepares_for_uniqueness_gets_no_duplicates(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.carts.create_index("n")
+    two.shop.command("collMod", "carts", index={"keyPattern": {"n": 1}, "prepareUnique": True})
+    won: list[int] = []
+
+    def write(number: int) -> None:
+        for key in range(20):
+            try:
+                clients[number % 2].shop.carts.insert_one({"n": key})
+            except OperationFailure as error:
+                assert error.code == 11000
+            else:
+                won.append(key)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert sorted(won) == list(range(20)) == sorted(cart["n"] for cart in one.shop.carts.find())
+
+
 def test_ttl_and_options_are_those_of_all(clients: tuple[Client, Client]) -> None:
     one, two = clients
     for client in clients:
@@ -137,7 +185,8 @@ def test_ttl_and_options_are_those_of_all(clients: tuple[Client, Client]) -> Non
     two.shop.command("collMod", "carts", validator={"n": {"$type": "int"}})
     with pytest.raises(OperationFailure, match="validation"):
         one.shop.carts.insert_one({"_id": 2, "n": "x"})
-    one.admin.command("advanceClock", 10)
+    # What the other server has written is purged, too, and its clock has moved as well.
+    assert one.admin.command("advanceClock", 10)["ttlDeleted"] == 1
     assert two.shop.carts.find_one() is None
     assert one.shop.carts.find_one() is None
 
@@ -295,3 +344,25 @@ def test_a_server_that_was_killed_holds_up_changes_no_longer_than_its_place(
         second.popen.kill()
         one.shop.create_collection("carts")
         assert live_nodes(store) == 1
+
+
+def test_documents_of_a_server_that_was_killed_are_purged(store: str, processes: tuple[Process, Process]) -> None:
+    first, second = processes
+    with Client(first.uri) as one:
+        one.shop.carts.create_index("_ts", expireAfterSeconds=1000)
+        with Client(second.uri) as two:
+            two.shop.carts.insert_many([{"_id": number, "ttl": 1} for number in range(20)])
+            two.shop.carts.insert_one({"_id": "stays"})
+        second.popen.kill()
+        until(lambda: stored_records(store) == 1)
+        assert list(one.shop.carts.find()) == [{"_id": "stays"}]
+
+
+def stored_records(store: str) -> int:
+    """How many documents are stored with a time to live, their own or that of their collection."""
+    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    with psycopg.connect(place.rstrip("?&")) as connection:
+        rows = f'SELECT count(*) FROM "{schema}".records WHERE ttl >= 0 AND octet_length(doc) < 40'
+        found = connection.execute(rows).fetchone()
+        assert found is not None
+        return int(found[0])
