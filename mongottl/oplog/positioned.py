@@ -151,6 +151,15 @@ class PositionedOplog(Oplog):
                 if found is not None:
                     yield found[0], found[1], Timestamp(*time_of(position))
 
+    def statements_of(self, lsid: bytes, txn_number: int) -> list[tuple[Statements, int, Timestamp]]:
+        """What was executed of one retryable write, by whatever server: as `statements_from`."""
+        found: list[tuple[Statements, int, Timestamp]] = []
+        for position, form in self.log.find_statements(lsid, txn_number):
+            stored = stored_statements(form)
+            if stored is not None:
+                found.append((stored[0], stored[1], Timestamp(*time_of(position))))
+        return found
+
     def trim(self, now_ms: int) -> None:
         """Drops the oldest forms beyond the bound, but never those of the latest unit. now_ms: wall time."""
         log = self.log

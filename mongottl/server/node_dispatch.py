@@ -6,18 +6,28 @@
 A command that was made from a catalog which has changed meanwhile is carried out again, if it has not committed
 anything, or nothing that matters. What is said by one that only reads, after the place was lost, may be old: it is
 answered by an error upon which drivers read again, mostly elsewhere.
+
+A retryable write may have been sent to another server before. What that has executed is looked up in the store's log
+where it shows: the store refuses to execute a statement twice, or the write does less than it is to do. Then the write
+is carried out again, and passes over what is known of it now.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from mongottl.commands import CommandSpec, Reply
+from mongottl.commands.concerns import WriteConcern
+from mongottl.commands.request import GenericArguments
 from mongottl.document.types import Value
+from mongottl.document.walk import fields
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.refreshing import follow_others
 from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.session_ids import session_key
+from mongottl.oplog.positioned import PositionedOplog
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import CatalogChanged, StoreUnreachable
+from mongottl.storage.interface import CatalogChanged, StatementExecuted, StoreUnreachable
 from mongottl.storage.nodes import StoreNodes
 
 # Those that come to the same when they are carried out once more after a part of them is done.
@@ -32,10 +42,27 @@ class NodeDispatcher(Dispatcher):
         self._nodes = nodes
         follow_others(service)
 
+    def _carry_out(
+        self,
+        spec: CommandSpec,
+        request: Any,
+        generic: GenericArguments,
+        op: OperationContext,
+        concern: WriteConcern | None,
+    ) -> bytes:
+        if spec.repeats_commit and generic.lsid is not None and generic.txn_number is not None:
+            # It may have been committed by another server, which has not answered.
+            key = session_key(generic.lsid, op.client.login)
+            latest = self.service.transactions.latest(key)
+            if latest is None or latest.number < generic.txn_number:
+                self._recall(op, key, generic.txn_number)
+        return super()._carry_out(spec, request, generic, op, concern)
+
     def _call(self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...]) -> Reply:
         if spec.handshake:
             return super()._call(spec, op, request)
         nodes = self._nodes
+        retries = op.session.txn_number is not None
         while True:
             nodes.begin()
             try:
@@ -46,10 +73,51 @@ class NodeDispatcher(Dispatcher):
                 if op.session.in_transaction or (has_committed and spec.name not in _REPEATABLE):
                     raise
                 continue
+            except StatementExecuted:
+                nodes.end()
+                if not self._recall_write(op):
+                    raise
+                continue
+            except CommandError as error:
+                nodes.end()
+                if retries and error.code == ErrorCode.DuplicateKey and self._recall_write(op):
+                    continue
+                raise
             except Exception:
                 nodes.end()
                 raise
+            has_committed = nodes.has_committed
             nodes.end()
             if not nodes.is_valid and not spec.is_write(op.command.body):
                 raise StoreUnreachable("this server has lost its place among those of its store")
+            if retries and (not has_committed or _does_less(spec, request, reply)) and self._recall_write(op):
+                continue
             return reply
+
+    def _recall_write(self, op: OperationContext) -> bool:
+        """Whether other servers have executed more of a retryable write than was known here: it is known then."""
+        number = op.session.txn_number
+        key = op.session_key
+        if number is None or key is None or not self._recall(op, key, number):
+            return False
+        session = self.service.sessions.find(key)
+        assert session is not None
+        op.recovery_unit.retryable_write = self.service.sessions.begin_write(session, number)
+        return True
+
+    def _recall(self, op: OperationContext, key: bytes, number: int) -> bool:
+        oplog = self.service.oplog
+        assert isinstance(oplog, PositionedOplog)
+        session = self.service.sessions.touch(key, op.now_ms, self.service.clock.monotonic_s())
+        return self.service.sessions.recall(session, number, oplog.statements_of(session.lsid, number))
+
+
+def _does_less(spec: CommandSpec, request: Any, reply: Reply) -> bool:
+    """Whether some statement of a batch of writes has changed nothing."""
+    if spec.batch_at < 0:
+        return False
+    fields_of = reply if isinstance(reply, dict) else dict(fields(reply))
+    modified = fields_of.get("nModified", fields_of.get("n"))
+    upserted = fields_of.get("upserted")
+    done = (modified if isinstance(modified, int) else 0) + (len(upserted) if isinstance(upserted, list) else 0)
+    return done < len(request[spec.batch_at])

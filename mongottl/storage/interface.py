@@ -167,6 +167,11 @@ class UnitLost(WriteConflict):
     """The store has lost a unit of work with the connection to it: nothing was done, and it may be done once more."""
 
 
+class StatementExecuted(StorageError):
+    """Another server has executed a statement of a retryable write that the unit of work executes, too: nothing of the
+    unit was done. `StoreLog.find_statements` says what the other one has done."""
+
+
 class CatalogChanged(WriteConflict):
     """Another server has changed the catalog before this unit of work was committed: nothing was done. What the unit
     was made from may be gone."""

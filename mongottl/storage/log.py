@@ -83,6 +83,11 @@ class StoreLog(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def find_statements(self, lsid: bytes, txn_number: int) -> list[tuple[int, bytes]]:
+        """All forms that say what was executed of one retryable write, by whatever server, with their positions."""
+        raise NotImplementedError
+
+    @abstractmethod
     def count_up(self) -> None:
         """Adds up what units up to the horizon have changed, so that an opening of the engine has little to count."""
         raise NotImplementedError

@@ -13,9 +13,11 @@ have expired: a retry can still come, also while the first attempt runs. mongod 
 from functools import partial
 from typing import Final
 
+from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, RetryCounts, WriteHistory
 from mongottl.exec.sessions.stored_sessions import StoredSessions
+from mongottl.oplog.statements import Executed, Statements, add_executed
 from mongottl.query.timestamps import ClusterTime
 from mongottl.storage.interface import WriteUnitOfWork
 
@@ -226,6 +228,29 @@ class SessionRegistry:
             )
         return RetryableWrite(history, self.retries)
 
+    def recall(self, session: Session, txn_number: int, found: list[tuple[Statements, int, Timestamp]]) -> bool:
+        """Takes over what all servers have executed of a session's write: whether that is more than was known here.
+
+        found: the statements with their wall time in ms and their cluster time, in their order.
+        """
+        history = session.history
+        if txn_number < history.txn_number or not found:
+            return False
+        known = _count_of(history.executed) if txn_number == history.txn_number else 0
+        self._release(history)
+        history.txn_number = txn_number
+        history.dropped = False
+        for statements, wall_ms, at in found:
+            add_executed(history.executed, statements.executed)
+            history.written_ms = wall_ms
+            history.written_at = ClusterTime(at.time, at.inc)
+        if self._stored is not None:
+            self._unsaved[history.key] = history
+        executed = history.executed
+        if len(executed) > 1 or executed[0].image is not None or executed[0].upserted:
+            self._count(history, sum([entry.size_bytes for entry in executed]))
+        return _count_of(history.executed) > known
+
     def committed(self, write: RetryableWrite, now_ms: int, at: ClusterTime) -> None:
         """Remembers what a committed unit of work has executed, and forgets the oldest beyond the bound.
 
@@ -255,6 +280,11 @@ class SessionRegistry:
             self.history_bytes -= history.size_bytes
             del self._counted[history.key]
         history.clear()
+
+
+def _count_of(executed: list[Executed]) -> int:
+    """How many statements these are."""
+    return sum([entry.last - entry.first + 1 for entry in executed])
 
 
 def _written_ms(history: WriteHistory) -> int:

@@ -214,6 +214,9 @@ _STATEMENTS: Final = Statement(
     "SELECT pos, form FROM oplog WHERE pos >= $1 AND lsid IS NOT NULL ORDER BY pos LIMIT $2",
     (INT8, INT8),
 )
+_STATEMENTS_OF: Final = Statement(
+    "log_statements_of", "SELECT pos, form FROM oplog WHERE lsid = $1 AND txn = $2 ORDER BY pos", (BYTEA, INT8)
+)
 
 
 def keep_call(first: int, forms: list[bytes]) -> Call:
@@ -453,6 +456,9 @@ class PostgresLog(StoreLog):
 
     def read_statements(self, begin: int, limit: int) -> list[tuple[int, bytes]]:
         return self._read([(_STATEMENTS, (int8(begin), int8(limit)))])[0].rows()
+
+    def find_statements(self, lsid: bytes, txn_number: int) -> list[tuple[int, bytes]]:
+        return self._read([(_STATEMENTS_OF, (lsid, int8(txn_number)))])[0].rows()
 
     def _read(self, calls: list[Call]) -> list[Answer]:
         try:

@@ -29,6 +29,7 @@ from mongottl.storage.interface import (
     ClaimOwner,
     DiskFull,
     EngineUnavailable,
+    StatementExecuted,
     StorageError,
     StoreUnreachable,
     UnitLost,
@@ -52,6 +53,7 @@ from mongottl.storage.postgresql.failures import (
 )
 from mongottl.storage.postgresql.log import RAISE_AGAIN, Changes, Counters, PostgresLog, add_change
 from mongottl.storage.postgresql.pool import ConnectionPool
+from mongottl.storage.postgresql.schema import RETRIES_INDEX
 from mongottl.storage.postgresql.statements import INT4, INT8, Answer, Call, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
 
@@ -376,6 +378,8 @@ class PostgresUnits:
     def error_of(self, failure: StoreFailure, unit: PostgresUnit) -> StorageError:
         """What a unit fails with that was certainly not committed."""
         if failure.kind == DUPLICATE:
+            if failure.constraint == RETRIES_INDEX and self.on_commit is not None:
+                return StatementExecuted("another server has executed the statement")
             self._careful.add(unit.owner)
         elif failure.kind == LOCKED:
             claimant = self.claimant()

@@ -4,9 +4,11 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import bson
 import psycopg
 import pymongo
 import pytest
@@ -15,6 +17,7 @@ from pymongo.errors import OperationFailure
 import mongottl
 from tests import postgres
 from tests.drivers.process.test_process import Process
+from tests.drivers.wire_client import WireClient
 from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
 
@@ -366,3 +369,62 @@ def stored_records(store: str) -> int:
         found = connection.execute(rows).fetchone()
         assert found is not None
         return int(found[0])
+
+
+@pytest.fixture
+def wires(store: str) -> Iterator[tuple[WireClient, WireClient]]:
+    """Connections to two servers, over which commands say themselves to which session they belong."""
+    with (
+        mongottl.start_server(store=store, topology="sharded") as first,
+        mongottl.start_server(store=store, topology="sharded") as second,
+        closing(WireClient(first.uri)) as one,
+        closing(WireClient(second.uri)) as two,
+    ):
+        yield one, two
+
+
+def test_a_retryable_write_is_executed_once_whoever_gets_it(wires: tuple[WireClient, WireClient]) -> None:
+    one, two = wires
+    one.command({"insert": "counters", "documents": [{"_id": number, "n": 0} for number in range(3)]})
+    session = {"id": bson.Binary(uuid.uuid4().bytes, 4)}
+    increment = {"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}
+    writes: list[dict[str, Any]] = [
+        {"insert": "carts", "documents": [{"_id": "a"}, {"_id": "b"}]},
+        {"update": "counters", "updates": [increment, {**increment, "q": {"_id": 2}}]},
+        {"findAndModify": "counters", "query": {"_id": 0}, "update": {"$inc": {"n": 5}}, "new": True},
+        {"update": "carts", "updates": [{"q": {"_id": "c"}, "u": {"$set": {"n": 1}}, "upsert": True}]},
+        {"delete": "carts", "deletes": [{"q": {"_id": "a"}, "limit": 1}, {"q": {"_id": "c"}, "limit": 1}]},
+        {"findAndModify": "carts", "query": {"_id": "b"}, "remove": True},
+    ]
+    for number, write in enumerate(writes):
+        command = {**write, "lsid": session, "txnNumber": bson.Int64(number)}
+        sent, repeated = wires if number % 2 else (two, one)
+        first = sent.command(command)
+        assert first["ok"] == 1, first
+        for client in (repeated, sent, repeated):
+            again = client.command(command)
+            assert [again.get(name) for name in ("n", "value")] == [first.get(name) for name in ("n", "value")], write
+            assert "retriedStmtIds" in again or again.get("retriedStmtId") == 0, (write, again)
+    counters = one.command({"find": "counters", "sort": {"_id": 1}})["cursor"]["firstBatch"]
+    assert [counter["n"] for counter in counters] == [5, 1, 1]
+    assert two.command({"count": "carts"})["n"] == 0
+
+
+def test_the_rest_of_a_batch_is_executed_by_who_gets_the_retry(wires: tuple[WireClient, WireClient]) -> None:
+    one, two = wires
+    retried = {"lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}, "txnNumber": bson.Int64(1)}
+    one.command({"insert": "carts", "documents": [{"_id": 0}, {"_id": 1}], **retried})
+    reply = two.command({"insert": "carts", "documents": [{"_id": number} for number in range(4)], **retried})
+    assert (reply["n"], reply["retriedStmtIds"]) == (4, [0, 1])
+    assert one.command({"count": "carts"})["n"] == 4
+
+
+def test_the_commit_of_a_transaction_is_known_to_all(wires: tuple[WireClient, WireClient]) -> None:
+    one, two = wires
+    one.command({"create": "carts"})
+    named = {"lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}, "txnNumber": bson.Int64(1), "autocommit": False}
+    assert one.command({"insert": "carts", "documents": [{"_id": 0}], "startTransaction": True, **named})["ok"] == 1
+    assert two.refusal({"commitTransaction": 1, **named}, "admin")[0] == 251
+    assert one.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
+    assert two.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
+    assert two.command({"count": "carts"})["n"] == 1
