@@ -7,6 +7,7 @@ writes values that expressions have computed, which mongod writes in another way
 from typing import Final
 
 from mongottl.document.build import encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import (
     BinData,
     Date,
@@ -32,6 +33,7 @@ _SENSITIVE_SUBTYPE: Final = 8
 
 def render_value(value: Value) -> str:
     """One value as mongod prints it."""
+    give_way()
     if isinstance(value, str):
         return '"' + value + '"'
     if isinstance(value, bool):

@@ -49,7 +49,8 @@ class IndexKind(ABC):
     name: its key in the access table of `exec`. plugin: the string in a key pattern that selects this kind, "" if it is
     selected in another way. options: those that only this kind accepts, with the type that each must have: "object",
     "string", "number", or "" if the kind checks it itself. min_version: the lowest index version, `v`. at_most_one:
-    whether a collection may have only one. collates: whether it may have a collation.
+    whether a collection may have only one. collates: whether it may have a collation. ahead_bytes: keys of documents of
+    fewer bytes are made within the unit of work that writes them, in a few milliseconds.
     """
 
     def __init__(self, name: str, plugin: str, options: dict[str, str], min_version: int = 1) -> None:
@@ -59,6 +60,7 @@ class IndexKind(ABC):
         self.min_version = min_version
         self.at_most_one = False
         self.collates = True
+        self.ahead_bytes = 1 << 20
 
     def check_pattern(self, pattern: Pattern) -> None:  # noqa: B027 (most kinds have nothing to add)
         """Raises for a key pattern that is not valid for this kind; the rules for all kinds have been checked."""

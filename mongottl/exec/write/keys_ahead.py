@@ -18,8 +18,8 @@ from mongottl.catalog.keys import MadeKeys
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.errors import CommandError, is_interruption
 
-# Keys of documents of fewer bytes are made within the unit of work, in a few milliseconds.
-AHEAD_BYTES: Final = 1 << 20
+# No kind of index has keys of documents of fewer bytes made ahead (`IndexKind.ahead_bytes`).
+AHEAD_BYTES: Final = 1 << 15
 # How often a write that others overtake, since they change the document meanwhile, makes its keys ahead: then it makes
 # them within the unit of work. It would be overtaken again and again by writers of short keys.
 MOST_OVERTAKEN: Final = 1
@@ -47,14 +47,17 @@ class KeysAhead:
 
     def lacks(self, indexes: Sequence[CollectionIndex], document: bytes) -> bool:
         """Whether the document is long and `make` is still to be called for it."""
-        if len(document) < AHEAD_BYTES:
+        size = len(document)
+        if size < AHEAD_BYTES:
             return False
         return not all(
-            any(index is known and made.document == document for known, made in self._made) for index in indexes
+            size < index.descriptor.kind.ahead_bytes
+            or any(index is known and made.document == document for known, made in self._made)
+            for index in indexes
         )
 
     def make(self, indexes: Sequence[CollectionIndex], document: bytes) -> None:
-        """Makes the keys of a document, if it is long. The errors of `check_interrupt`.
+        """Makes the keys of a document in the indexes for which it is long. The errors of `check_interrupt`.
 
         A document that has no valid keys is not refused here, but where it is written.
         """
@@ -63,6 +66,8 @@ class KeysAhead:
         begun = begin_evaluation()
         try:
             for index in indexes:
+                if len(document) < index.descriptor.kind.ahead_bytes:
+                    continue
                 made = MadeKeys(document, index.descriptor.key_generator())
                 try:
                     made.keys = index.keys_by(made.generator, document)
@@ -78,7 +83,12 @@ class KeysAhead:
 
     def make_for_update(self, collection: Collection, before: bytes, after: bytes) -> None:
         """Makes the keys of a document's old and new version, in the indexes in which they may differ."""
-        if len(before) >= AHEAD_BYTES or len(after) >= AHEAD_BYTES:
-            indexes = [index for index in collection.writable_indexes if not index.has_same_keys(before, after)]
+        size = max(len(before), len(after))
+        if size >= AHEAD_BYTES:
+            indexes = [
+                index
+                for index in collection.writable_indexes
+                if size >= index.descriptor.kind.ahead_bytes and not index.has_same_keys(before, after)
+            ]
             self.make(indexes, before)
             self.make(indexes, after)

@@ -9,14 +9,14 @@ from mongottl.catalog.collection import CollectionIndex
 from mongottl.document.interrupt import in_undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.running.stack import Steps
-from mongottl.exec.write.keys_ahead import AHEAD_BYTES, KeysAhead
+from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.writes import insert_document, prepare_document
 from mongottl.storage.opening import open_engine
 from tests.gaps import measured
 from tests.planning import Bench, Pattern
 from tests.running import Running, hurried_clock
 
-FILLER = "x" * AHEAD_BYTES
+FILLER = "x" * (1 << 20)
 DOCUMENT: dict[str, Any] = {
     "_id": 1,
     "a": [1, "x", None, {"b": 2}],
@@ -73,6 +73,20 @@ def test_parallel_arrays_are_refused_where_they_are_written() -> None:
     assert caught.value.code == ErrorCode.CannotIndexParallelArrays
     assert bench.find({}) == []
     assert not any(index.made_ahead for index in bench.collection.indexes)
+
+
+def test_keys_of_places_are_made_ahead_for_shorter_documents() -> None:
+    """A polygon of a few thousand corners takes longer than a megabyte of anything else."""
+    bench = Bench()
+    place, other = bench.index([("place", "2dsphere")]), bench.index([("a", 1)])
+    document = bson.encode({**DOCUMENT, "filler": "x" * (1 << 15)})
+    with KeysAhead() as ahead:
+        assert ahead.lacks([place, other], document)
+        assert not ahead.lacks([other], document)
+        ahead.make([place, other], document)
+        assert place.made_ahead
+        assert not other.made_ahead
+        assert not ahead.lacks([place, other], document)
 
 
 def test_short_documents_are_left_to_the_unit_of_work() -> None:
