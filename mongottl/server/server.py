@@ -225,7 +225,10 @@ class Server:
             nodes = self.engine.nodes
             if nodes is not None:
                 nodes.announce(f"{socket.gethostname()}:{self.port}")
-                nursery.start_soon(Attendance(nodes, self._run_operation).run)
+                attendance = Attendance(nodes, self.service, self._run_operation)
+                nursery.start_soon(attendance.run)
+                if nodes.is_shared:
+                    nursery.start_soon(attendance.run_duties)
             if self.engine.log is not None:
                 nursery.start_soon(LogFollower(self.service, self._run_operation).run)
         nursery.start_soon(self.shell.poller.run)

@@ -5,13 +5,16 @@ go on as beside a command of this server that had changed the same. Transactions
 are aborted: what they have written was made for the old one. Their clients begin them again.
 """
 
+from contextlib import suppress
 from functools import partial
 
 from mongottl.catalog.collection import Collection
 from mongottl.clock import VirtualClock
+from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.transaction_unit import abort
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import take_clock
+from mongottl.storage.interface import WriteConflict
 from mongottl.ttl.policy import NO_TTL
 
 
@@ -38,6 +41,28 @@ def refresh(service: ServiceContext, before: dict[str, bytes]) -> None:
     if isinstance(service.clock, VirtualClock):
         take_clock(service.engine, service.clock, before)
     service.note_clock_change()
+
+
+def clear_up(service: ServiceContext) -> None:
+    """Drops the indexes that servers have been building which are taken for dead. What fails is tried again by the next
+    call; to be called now and then by the server that does so for all (`StoreNodes.has_duties`). EngineUnavailable."""
+    nodes = service.engine.nodes
+    if nodes is None or not nodes.has_duties:
+        return
+    building = [
+        (collection, index)
+        for collection in service.catalog.all_collections()
+        for index in collection.indexes
+        if index.builder and index.builder != nodes.number
+    ]
+    if not building:
+        return
+    living = {node.number for node in nodes.all() if node.is_live}
+    for collection, index in building:
+        if index.builder not in living:
+            with suppress(WriteConflict), Undivided():
+                if index in collection.indexes and not index.ready and not collection.dropped:
+                    service.catalog.remove_indexes(collection, [index])
 
 
 def _abort_users(service: ServiceContext, changed: list[Collection]) -> None:

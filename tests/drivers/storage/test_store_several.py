@@ -1,10 +1,10 @@
 """Several servers with one store: each knows what another one has acknowledged of collections, indexes and users."""
 
+import contextlib
 import signal
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import bson
 import psycopg
 import pymongo
 import pytest
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 import mongottl
 from tests import postgres
@@ -361,6 +361,36 @@ def test_documents_of_a_server_that_was_killed_are_purged(store: str, processes:
         assert list(one.shop.carts.find()) == [{"_id": "stays"}]
 
 
+def test_an_index_of_a_server_that_was_killed_is_built_by_another(
+    store: str, processes: tuple[Process, Process]
+) -> None:
+    first, second = processes
+    with Client(first.uri) as one, Client(second.uri) as two:
+        one.shop.carts.insert_many([{"_id": number, "n": number} for number in range(4000)])
+        building = threading.Thread(target=create_until_killed, args=(two,))
+        building.start()
+        until(lambda: indexes_being_built(store) > 0)
+        second.popen.kill()
+        building.join()
+        one.shop.carts.create_index("n")
+        assert one.shop.carts.count_documents({"n": {"$gte": 2000}}) == 2000
+        assert one.shop.command("validate", "carts", full=True)["valid"]
+
+
+def create_until_killed(client: Client) -> None:
+    with contextlib.suppress(PyMongoError):
+        client.shop.carts.create_index("n")
+
+
+def indexes_being_built(store: str) -> int:
+    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    with psycopg.connect(place.rstrip("?&")) as connection:
+        rows = f"SELECT count(*) FROM \"{schema}\".catalog WHERE position('builder'::bytea in value) > 0"
+        found = connection.execute(rows).fetchone()
+        assert found is not None
+        return int(found[0])
+
+
 def stored_records(store: str) -> int:
     """How many documents are stored with a time to live, their own or that of their collection."""
     place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
@@ -377,8 +407,8 @@ def wires(store: str) -> Iterator[tuple[WireClient, WireClient]]:
     with (
         mongottl.start_server(store=store, topology="sharded") as first,
         mongottl.start_server(store=store, topology="sharded") as second,
-        closing(WireClient(first.uri)) as one,
-        closing(WireClient(second.uri)) as two,
+        contextlib.closing(WireClient(first.uri)) as one,
+        contextlib.closing(WireClient(second.uri)) as two,
     ):
         yield one, two
 
@@ -428,3 +458,30 @@ def test_the_commit_of_a_transaction_is_known_to_all(wires: tuple[WireClient, Wi
     assert one.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
     assert two.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
     assert two.command({"count": "carts"})["n"] == 1
+
+
+def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.create_collection("carts")
+    with one.shop.carts.watch() as stream, two.shop.carts.watch() as other:
+        for number in range(30):
+            clients[number % 2].shop.carts.insert_one({"_id": number})
+        seen = [stream.next() for _ in range(30)]
+        assert [event["documentKey"]["_id"] for event in seen] == list(range(30))
+        assert [other.next()["_id"] for _ in range(30)] == [event["_id"] for event in seen]
+    with two.shop.carts.watch(resume_after=seen[9]["_id"]) as resumed:
+        assert [resumed.next()["documentKey"]["_id"] for _ in range(20)] == list(range(10, 30))
+
+
+def test_a_causal_session_reads_on_one_server_what_it_has_written_on_another(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.create_collection("carts")
+    for number in range(20):
+        writer, reader = clients if number % 2 else (two, one)
+        with writer.start_session(causal_consistency=True) as session:
+            writer.shop.carts.insert_one({"_id": number}, session=session)
+            assert session.cluster_time is not None and session.operation_time is not None
+            with reader.start_session(causal_consistency=True) as follower:
+                follower.advance_cluster_time(session.cluster_time)
+                follower.advance_operation_time(session.operation_time)
+                assert reader.shop.carts.find_one({"_id": number}, session=follower) == {"_id": number}
