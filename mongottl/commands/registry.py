@@ -91,6 +91,8 @@ class CommandTraits:
     repeats_commit: bool = False
     # Whether it changes collections or indexes, and if it does waits until no transaction uses the collection.
     exclusive: bool = False
+    # Whether it comes to the same when it is carried out once more after a part of it is done.
+    is_repeatable: bool = False
     # Whether it decides itself what it does with `local.oplog.rs`; others that write are refused on it (73).
     judges_oplog: bool = False
     # Whether it puts a saved state in the place of what clients have written.

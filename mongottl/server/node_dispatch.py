@@ -12,7 +12,7 @@ where it shows: the store refuses to execute a statement twice, or the write doe
 is carried out again, and passes over what is known of it now.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from mongottl.commands import CommandSpec, Reply
 from mongottl.commands.concerns import WriteConcern
@@ -29,9 +29,6 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import CatalogChanged, StatementExecuted, StoreUnreachable
 from mongottl.storage.nodes import StoreNodes
-
-# Those that come to the same when they are carried out once more after a part of them is done.
-_REPEATABLE: Final = frozenset({"collMod", "createIndexes"})
 
 
 class NodeDispatcher(Dispatcher):
@@ -70,7 +67,7 @@ class NodeDispatcher(Dispatcher):
             except CatalogChanged:
                 has_committed = nodes.has_committed
                 nodes.end()
-                if op.session.in_transaction or (has_committed and spec.name not in _REPEATABLE):
+                if op.session.in_transaction or (has_committed and not spec.is_repeatable):
                     raise
                 continue
             except StatementExecuted:

@@ -105,6 +105,7 @@ def _coll_mod_needs(op: OperationContext, request: CollModRequest) -> list[Need]
     judges_oplog=True,
     stable=True,
     exclusive=True,
+    is_repeatable=True,
 )
 def coll_mod(op: OperationContext, request: CollModRequest) -> Reply:
     """The reply has the old and new values of changed index options, but not of collection options.

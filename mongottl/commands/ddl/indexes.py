@@ -67,6 +67,7 @@ class CreateIndexesRequest(NamedTuple):
     raw_data=True,
     in_transaction=True,
     exclusive=True,
+    is_repeatable=True,
 )
 def create_indexes(op: OperationContext, request: CreateIndexesRequest) -> Reply:
     """`{numIndexesBefore, numIndexesAfter, createdCollectionAutomatically}`, with `note` if all indexes existed.

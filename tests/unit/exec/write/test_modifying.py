@@ -297,7 +297,10 @@ class TestClock:
         steps = server.steps({"insert": "c", "documents": documents, "ordered": False})
         for _ in stepped(steps):
             server.advance(3)
-        assert sorted(set(timestamps(server).values())) == [0, 3, 6]
+        found = timestamps(server)
+        assert [found[number] for number in (0, 499, 500, 999)] == [0, 0, 3, 3]
+        # After the others ran, as after each of them.
+        assert [found[number] for number in range(1000, 1100)] == [6 + 3 * number for number in range(100)]
 
     def test_bulk_write_dates_by_the_write(self, server: Running) -> None:
         operations: list[Document] = [{"insert": 0, "document": {"_id": number}} for number in (1, 2)]
