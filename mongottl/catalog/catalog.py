@@ -13,7 +13,13 @@ from typing import Final, TypeAlias
 
 from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.change_kinds import CREATE, CREATE_INDEXES, DROP, DROP_INDEXES, RENAME
-from mongottl.catalog.collection import Collection, CollectionIndex, index_ident, record_store_ident
+from mongottl.catalog.collection import (
+    Collection,
+    CollectionIndex,
+    IndexMarks,
+    index_ident,
+    record_store_ident,
+)
 from mongottl.catalog.entries import (
     OPLOG_IDENT,
     SESSIONS_IDENT,
@@ -722,6 +728,27 @@ class Catalog:
             return  # `finish_indexes` or `publish` stores it
         work.on_rollback(partial(index.restore, before, type_bits))
         self._put(collection, collection.entry_document())
+
+    def note_marks(self, collection: Collection, index: CollectionIndex) -> None:
+        """Notes what `record_multikey_change` would record, for `publish_marks`."""
+        paths = frozenset(index.keys.array_paths) if index.keys.saw_array else frozenset()
+        collection.unpublished.append(IndexMarks(index, paths, index.keys.type_bits))
+
+    def publish_marks(self, collection: Collection) -> None:
+        """Stores what is noted of a collection's indexes before the documents that it is about are written: other
+        servers read by it, who would find them by the old marks otherwise. In a unit of work of its own."""
+        marks = collection.unpublished
+        with self.engine.unit_of_work() as work:
+            for mark in marks:
+                index = mark.index
+                work.on_rollback(partial(index.restore, index.arrays, index.type_bits))
+                index.arrays = ArrayPaths(index.arrays.paths | mark.array_paths)
+                index.type_bits |= mark.type_bits
+            collection.generation += 1
+            if not collection.dropped:
+                self._put(collection, collection.entry_document())
+            work.commit()
+        collection.unpublished = [mark for mark in collection.unpublished if mark not in marks]
 
     def in_unit(self, action: Callable[[WriteUnitOfWork], None]) -> None:
         """Carries out an action in a unit of work of its own."""

@@ -184,6 +184,15 @@ class CollectionIndex:
         return entry
 
 
+class IndexMarks:
+    """What documents that are about to be written add to what is known of an index: see there."""
+
+    def __init__(self, index: CollectionIndex, array_paths: frozenset[str], type_bits: int) -> None:
+        self.index = index
+        self.array_paths = array_paths
+        self.type_bits = type_bits
+
+
 class Collection:
     """A collection of documents.
 
@@ -203,6 +212,8 @@ class Collection:
     changed_at: the version of the catalog with its latest change of name or indexes. pending: whether it was created by
     a transaction that has not committed, and is in no database yet.
     writes_alone: whether its units of work are alone, where an engine can have several open; next_alone: the next one.
+    is_built_for_all: whether one of several servers builds an index, which all of them maintain.
+    unpublished: what `Catalog.publish_marks` has to store of indexes before the next write.
     """
 
     def __init__(
@@ -240,6 +251,8 @@ class Collection:
         self.pending = False
         self.writes_alone = False
         self.next_alone = False
+        self.is_built_for_all = False
+        self.unpublished: list[IndexMarks] = []
 
     def take_statistics(self, other: "Collection") -> None:
         """Continues the statistics and index filters of an object that this one replaces."""
@@ -300,6 +313,7 @@ class Collection:
         self.id_index = None
         self.partition_index = None
         self.clustering = None
+        self.is_built_for_all = any(index.builder > 0 for index in indexes)
         self.generation += 1
         self._note_alone()
         for index in indexes:

@@ -19,12 +19,13 @@ The name is MongoDB's; see architecture decision 12. DDL goes through the catalo
 """
 
 from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.document.interrupt import in_undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.unit.write_unit import WatchedWriteUnit, WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
-from mongottl.storage.interface import RecordStore, SortedDataInterface, WriteUnitOfWork
+from mongottl.storage.interface import CatalogChanged, RecordStore, SortedDataInterface, WriteUnitOfWork
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -90,12 +91,29 @@ class RecoveryUnit:
 
     def _begin_work(self, collection: Collection) -> WriteUnitOfWork:
         engine = self._service.engine
+        if collection.unpublished:
+            self._publish_marks(collection)
         if self._must_be_alone(collection):
             return self._lone_work(collection)
         work = engine.concurrent_unit_of_work()
         if not work.alone and self._must_be_alone(collection):  # since it has waited
             work = self._lone_work(collection)
         return work
+
+    def _publish_marks(self, collection: Collection) -> None:
+        """Has all servers of the store know what the next write adds to what is known of its indexes; those that an
+        undivided block holds off hear of it, but are not waited for."""
+        nodes = self._service.engine.nodes
+        assert nodes is not None
+        is_held = in_undivided()
+        while collection.unpublished:
+            try:
+                self._service.catalog.publish_marks(collection)
+            except CatalogChanged:
+                if is_held:
+                    raise
+        if not is_held:
+            nodes.settle()
 
     def _lone_work(self, collection: Collection) -> WriteUnitOfWork:
         engine = self._service.engine

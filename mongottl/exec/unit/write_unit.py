@@ -132,8 +132,13 @@ class WriteUnit:
         """Records in the catalog the array paths and type bits that the last document adds to `index`.
 
         Called when `index.became_multikey()`. MustBeAlone if other units may be open, which would read or replace it
-        before it is committed: the next unit on the collection is alone.
+        before it is committed: the next unit on the collection is alone. Where other servers may have the data, it is
+        stored before the next unit begins.
         """
+        nodes = self.service.engine.nodes
+        if nodes is not None and nodes.is_shared and index.is_stored and not self.collection.pending:
+            self.service.catalog.note_marks(self.collection, index)
+            raise MustBeAlone("an index becomes multikey: other servers have to know it first")
         if not self._work.alone:
             self.collection.next_alone = True
             raise MustBeAlone("an index becomes multikey")
@@ -147,8 +152,13 @@ class WriteUnit:
         generated, because that may fail.
         """
         try:
-            self._remove_entries(records)
-            self.records.delete_records(records)
+            if self.collection.is_built_for_all:
+                # First, which waits for a build that holds the records: then the entries that it has added are there.
+                self.records.delete_records(records)
+                self._remove_entries(records)
+            else:
+                self._remove_entries(records)
+                self.records.delete_records(records)
         except DiskFull as error:
             raise self._without_room(error) from None
         self._record_deleted(records, expired)
