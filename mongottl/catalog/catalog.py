@@ -243,7 +243,7 @@ class Catalog:
                 self._mark_dropped(collection)
             elif entry != old:
                 refreshed.changed.append(collection)
-                found = stored_collection(self.engine, entry, [])
+                found = stored_collection(self.engine, entry, [], collection.options)
                 if found.namespace != collection.namespace:
                     renamed.append((collection, found.database, found.name))
                     self._forget(collection)

@@ -226,7 +226,7 @@ class Collection:
         self.uuid = BinData(uuid, 4)
         self.options = options
         self.collation: Collation | None = None if options.collation is None else parse_collation(options.collation)
-        self.validator: Validator | None = validator_of(options, self.collation)
+        self.validator: Validator | None = validator_of(options)
         self.time_series: TimeSeries | None = None if options.time_series is None else TimeSeries(options.time_series)
         self.shard_key: ShardKey | None = ShardKey(options.shard_key) if options.shard_key else None
         self.store = store
@@ -334,7 +334,7 @@ class Collection:
 
     def set_options(self, options: CollectionOptions) -> None:
         """Sets the options, and all attributes that are computed from them."""
-        self.validator = validator_of(options, self.collation)
+        self.validator = validator_of(options)
         self.time_series = None if options.time_series is None else TimeSeries(options.time_series)
         self.options = options
         self.generation += 1

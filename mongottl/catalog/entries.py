@@ -70,32 +70,42 @@ def _stored_type_bits(index: dict[str, Value]) -> int:
 
 
 def stored_collection(
-    engine: StorageEngine, entry: bytes, outdated: list[tuple[Collection, CollectionIndex]]
+    engine: StorageEngine,
+    entry: bytes,
+    outdated: list[tuple[Collection, CollectionIndex]],
+    known: CollectionOptions | None = None,
 ) -> Collection:
     """The collection of a stored catalog entry; appends indexes whose keys must be rebuilt to `outdated`.
 
+    known: the options that it had before, if it was known; it keeps them if they are still the same.
     DataDirectoryError for a collation when ICU is not installed.
     """
     try:
-        return _read_entry(engine, entry, outdated)
+        return _read_entry(engine, entry, outdated, known)
     except CommandError as error:
         raise DataDirectoryError(f"{get_value(entry, 'ns')}: {error.message}") from error
 
 
-def _read_entry(engine: StorageEngine, entry: bytes, outdated: list[tuple[Collection, CollectionIndex]]) -> Collection:
+def _read_entry(
+    engine: StorageEngine,
+    entry: bytes,
+    outdated: list[tuple[Collection, CollectionIndex]],
+    known: CollectionOptions | None,
+) -> Collection:
     stored = dict(fields(entry))
     namespace = str(stored["ns"])
     database, _, name = namespace.partition(".")
     uuid = stored["uuid"]
-    options = stored["options"]
+    raw_options = stored["options"]
     number = stored["number"]
     indexes = stored["indexes"]
     assert isinstance(uuid, BinData)
-    assert isinstance(options, bytes)
+    assert isinstance(raw_options, bytes)
     assert isinstance(number, int)
     assert isinstance(indexes, list)
+    options = known if known is not None and known.raw == raw_options else CollectionOptions(raw_options)
     store = engine.record_store(record_store_ident(number))
-    collection = Collection(database, name, number, uuid.data, CollectionOptions(options), store)
+    collection = Collection(database, name, number, uuid.data, options, store)
     loaded: list[CollectionIndex] = []
     for item in indexes:
         assert isinstance(item, bytes)

@@ -36,6 +36,8 @@ OPTION_ORDER: Final = (
 )
 # What the dialect `cosmos` stores, which listCollections does not show: {shardKey, throughput, largeDocuments}.
 _COSMOS: Final = "cosmos"
+# What a validator is parsed of.
+_OF_VALIDATOR: Final = ("validator", "validationLevel", "validationAction", "collation", "encryptedFields")
 
 
 class CollectionOptions:
@@ -51,6 +53,8 @@ class CollectionOptions:
     shard_key: its path in Cosmos DB; empty if the collection is not sharded. throughput: what Cosmos DB provisions for
     the collection alone, or None. large_documents: whether the account had documents of 16 MB when the collection was
     created. listed: the document without these three, as replies show it.
+    parsed_validator: the `Validator`, once it has been parsed (`validator_of`), which may take long; else None. Options
+    that change nothing about it have the same.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -72,6 +76,7 @@ class CollectionOptions:
         self.throughput: Throughput | None = None
         self.large_documents = False
         self.listed = raw
+        self.parsed_validator: object = None
         if raw != EMPTY_DOCUMENT:
             self._read()
 
@@ -139,7 +144,10 @@ class CollectionOptions:
         """These options with changes; MISSING removes an option."""
         options = dict(fields(self.raw))
         options.update(changes)
-        return CollectionOptions(options_document(options))
+        changed = CollectionOptions(options_document(options))
+        if not any(name in changes for name in _OF_VALIDATOR):
+            changed.parsed_validator = self.parsed_validator
+        return changed
 
 
 def _encrypted_paths(encrypted_fields: bytes) -> list[str]:

@@ -5,17 +5,21 @@ The paths of an encrypted collection take binary values only. That these are enc
 Source: MongoDB's "Schema Validation" pages.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.options import CollectionOptions
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.types import BINARY, Value
 from mongottl.document.walk import is_empty
+from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
 
 if TYPE_CHECKING:
     from mongottl.query.match import MatchExpression
+
+# A document takes a validator of as many bytes a millisecond at most.
+_LONG_BYTES: Final = 32 * 1024
 
 _TIMES = (b"$$NOW", b"$$CLUSTER_TIME")
 
@@ -25,6 +29,7 @@ class Validator:
 
     collation: the collection's. moderate: a document that did not match before an update need not match after it.
     refuses: whether the write of a document that does not match fails. logs: whether it is logged.
+    is_long: whether it may take long for a single document, so that others should run before the next one.
     """
 
     def __init__(self, filter: bytes, level: str, action: str, collation: Collation | None) -> None:
@@ -33,6 +38,7 @@ class Validator:
         self.moderate = level == "moderate"
         self.refuses = action != "warn"
         self.logs = action != "error"
+        self.is_long = len(filter) >= _LONG_BYTES
         self._asks_time = any(name in filter for name in _TIMES)
         self._now_ms: int = 0
         self.match = self._parsed(ParseContext(collation=collation))
@@ -50,12 +56,22 @@ class Validator:
         return parse_condition(self.filter, context)
 
 
-def validator_of(options: CollectionOptions, collation: Collation | None) -> Validator | None:
-    """The validator of these options, or None if there is none. collation: the collection's."""
+def validator_of(options: CollectionOptions) -> Validator | None:
+    """The validator of these options, or None if there is none.
+
+    It is parsed once for them. Commands call this in an evaluation before they use options that a client has given: a
+    long validator takes a second, and those who make or change a collection let nobody run.
+    """
+    known = options.parsed_validator
+    if isinstance(known, Validator):
+        return known
     filter = _whole_filter(options)
     if filter is None or options.validation_level == "off":
         return None
-    return Validator(filter, options.validation_level, options.validation_action, collation)
+    collation = None if options.collation is None else parse_collation(options.collation)
+    parsed = Validator(filter, options.validation_level, options.validation_action, collation)
+    options.parsed_validator = parsed
+    return parsed
 
 
 def _whole_filter(options: CollectionOptions) -> bytes | None:

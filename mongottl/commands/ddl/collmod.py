@@ -3,6 +3,7 @@
 Source: MongoDB's collMod reference.
 """
 
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.change_kinds import MODIFY
@@ -10,6 +11,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import check_collection_name
 from mongottl.catalog.time_series import EXPIRY_INDEX, changed_options, check_bucket_seconds, check_granularity
+from mongottl.catalog.validator import validator_of
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing
 from mongottl.commands.collection_uuid import check_uuid_of
@@ -153,14 +155,25 @@ def _change(
     if options:
         if collection.time_series is not None and "expireAfterSeconds" in options:
             _change_expiry_index(op, collection, options["expireAfterSeconds"])
-        with Undivided():
-            check_alive(collection)
-            op.catalog.set_options(collection, collection.options.with_options(options))
+        _set_options(op, collection, options)
         if "expireAfterSeconds" in options:
             rearm_collection(op.service, collection.number)
     if not request.dry_run:
         _log_change(op, collection, before, change, request, reply)
     return reply
+
+
+def _set_options(op: OperationContext, collection: Collection, changes: dict[str, Value]) -> None:
+    """Changes the options of a collection, as they are by then."""
+    while True:
+        before = collection.options
+        changed = before.with_options(changes)
+        op.compute(partial(validator_of, changed))
+        with Undivided():
+            check_alive(collection)
+            if collection.options is before:
+                op.catalog.set_options(collection, changed)
+                return
 
 
 def _log_change(

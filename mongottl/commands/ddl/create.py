@@ -3,12 +3,14 @@
 Source: MongoDB's create reference; the codes are those that MongoDB 8.2 gives.
 """
 
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.engine_options import checked_storage_engine
 from mongottl.catalog.index_spec import check_id_index_spec
 from mongottl.catalog.options import CollectionOptions, options_document
+from mongottl.catalog.validator import validator_of
 from mongottl.catalog.view import View
 from mongottl.commands.access import collection_needs, needing
 from mongottl.commands.ddl.collection_options import (
@@ -128,49 +130,69 @@ def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData
     NamespaceExists (48) also if the existing collection has another UUID, or another collection has this one.
     """
     options = parse_options(op, request)
+    if request.view_on is None:
+        op.compute(partial(validator_of, options))
     with Undivided():
-        return _create(op, request, options, uuid)
+        existing = _create(op, request, options, uuid)
+    if existing is None:
+        return {}
+    return op.compute(partial(_reply_to_existing, op, existing, options, uuid))
 
 
-def _create(op: OperationContext, request: CreateRequest, options: CollectionOptions, uuid: BinData | None) -> Reply:
+def _create(
+    op: OperationContext, request: CreateRequest, options: CollectionOptions, uuid: BinData | None
+) -> Collection | None:
+    """The collection that is there already, if there is one."""
     name = request.collection
     existing = op.catalog.find(op.database, name)
     if request.view_on is not None:
         stages: list[Value] = [] if request.pipeline is None else [*request.pipeline]
         view = View(op.database, name, request.view_on, stages, options.collation)
-        return create_view(op, view, existing)
+        create_view(op, view, existing)
+        return None
     if isinstance(existing, View):
         raise view_exists(existing)
     if existing is not None:
         if op.session.in_transaction:
             raise CommandError(ErrorCode.NamespaceExists, f"Collection {existing.namespace} already exists.")
-        kind = CREATE_AGAIN if existing.time_series is None else CREATE_TIME_SERIES_AGAIN
-        is_same = compare_values(existing.options.listed, options.raw) == 0 and uuid in (None, existing.uuid)
-        if op.service.dialect.refuses_existing(kind):
-            raise CommandError(
-                ErrorCode.NamespaceExists,
-                # liquibase/liquibase-mongodb#581 (2024) has Cosmos DB's whole reply, which is the same.
-                f"a collection '{existing.namespace}' already exists",
-                advice=op.service.dialect.existing_advice(kind) if is_same else "",
-            )
-        if is_same:
-            return {}
-        raise CommandError(
-            ErrorCode.NamespaceExists,
-            f"namespace {existing.namespace} already exists, but with different options:"
-            f" {render_document(existing.options.listed)}",
-        )
+        return existing
     op.catalog.check_new_name(op.database, name)
     if uuid is None:
         op.catalog.create_collection(op.database, name, options)
-        return {}
+        return None
     for other in op.service.catalog.all_collections():
         if other.uuid == uuid:
             raise CommandError(
                 ErrorCode.NamespaceExists, f"collection {other.namespace} has the UUID of {op.database}.{name} already"
             )
     op.catalog.create_collection(op.database, name, options, uuid.data)
-    return {}
+    return None
+
+
+def _reply_to_existing(
+    op: OperationContext, existing: Collection, options: CollectionOptions, uuid: BinData | None
+) -> Reply:
+    """The reply if the collection that is there has these options, else the error. Long validators take long."""
+    kind = CREATE_AGAIN if existing.time_series is None else CREATE_TIME_SERIES_AGAIN
+    is_same = _are_same(existing.options, options) and uuid in (None, existing.uuid)
+    if op.service.dialect.refuses_existing(kind):
+        raise CommandError(
+            ErrorCode.NamespaceExists,
+            # liquibase/liquibase-mongodb#581 (2024) has Cosmos DB's whole reply, which is the same.
+            f"a collection '{existing.namespace}' already exists",
+            advice=op.service.dialect.existing_advice(kind) if is_same else "",
+        )
+    if is_same:
+        return {}
+    raise CommandError(
+        ErrorCode.NamespaceExists,
+        f"namespace {existing.namespace} already exists, but with different options:"
+        f" {render_document(existing.options.listed)}",
+    )
+
+
+def _are_same(present: CollectionOptions, given: CollectionOptions) -> bool:
+    return present.listed == given.raw or compare_values(present.listed, given.raw) == 0
 
 
 def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:

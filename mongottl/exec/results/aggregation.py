@@ -12,7 +12,7 @@ from mongottl.catalog.view import View
 from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import Undivided, check_interrupt
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.document.walk import fields
@@ -385,8 +385,10 @@ class OperationRun(RunContext):
             return output.open_output(self._pull.op, database, collection, time_series)
 
     def insert_output(self, database: str, temporary: str, collection: str, documents: list[bytes]) -> None:
-        with Undivided():
-            output.insert_output(self._pull.op, database, temporary, collection, documents)
+        for part in output.parts_to_insert(self._pull.op, database, temporary, documents):
+            check_interrupt()
+            with Undivided():
+                output.insert_output(self._pull.op, database, temporary, collection, part)
 
     def stamp_output(self, database: str, temporary: str, after: int) -> int:
         with Undivided():

@@ -146,6 +146,14 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
     return temporary
 
 
+def parts_to_insert(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> list[list[bytes]]:
+    """The documents that are inserted at once: each by itself if the validator takes long."""
+    validator = _temporary(op, database, temporary).validator
+    if validator is None or not validator.is_long:
+        return [documents]
+    return [[document] for document in documents]
+
+
 def insert_output(op: OperationContext, database: str, temporary: str, name: str, documents: list[bytes]) -> None:
     """Inserts documents into a temporary collection.
 

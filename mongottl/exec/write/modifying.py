@@ -319,16 +319,20 @@ def _update_batch(
     ahead: KeysAhead,
 ) -> None:
     """Updates a batch in one unit of work; if others have changed some of it, as it is then; if that fails, record by
-    record up to the one that fails."""
-    try:
-        if _update_together(op, collection, match, records, driver, result, ahead):
-            return
-    except WriteConflict:
-        with Undivided(), suppress(WriteConflict):
-            records = _reread_all(op, collection, match, records)
-            if not records or _update_together(op, collection, match, records, driver, result, None):
+    record up to the one that fails. With a validator that takes long, record by record from the beginning."""
+    slow = collection.validator is not None and collection.validator.is_long
+    if not slow:
+        try:
+            if _update_together(op, collection, match, records, driver, result, ahead):
                 return
+        except WriteConflict:
+            with Undivided(), suppress(WriteConflict):
+                records = _reread_all(op, collection, match, records)
+                if not records or _update_together(op, collection, match, records, driver, result, None):
+                    return
     for record in records:
+        if slow:
+            op.give_way()
         _apply_to_latest(op, collection, match, record, driver, result)
 
 

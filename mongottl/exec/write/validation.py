@@ -20,49 +20,64 @@ from mongottl.query.match.describe_failure import describe_failure
 MAX_INFO_BYTES: Final = 9 * 1024 * 1024
 
 
-def check_document(op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None) -> None:
+def check_document(
+    op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None
+) -> "InvalidDocument | None":
     """Checks a document before it is written: DocumentValidationFailure (121) with `errInfo`, or a log line.
 
     before: the old document of an update; with `validationLevel: "moderate"` a document that failed before passes.
+    Returns what is to be logged when the document has been written (`complete`), if that may take long.
     """
     validator = collection.validator
     if validator is None or op.write_options.bypass_validation:
-        return
+        return None
     with UndividedEvaluation():  # all who write use the same validator
         if validator.accepts(document, op.now_ms):
-            return
+            return None
         if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
-            return
-    if validator.logs:
-        info = _info(validator, document, op.now_ms)
-        op.service.hooks.log_invalid_document(
-            op.client, collection.namespace, render_document(document), render_document(info)
-        )
+            return None
+    invalid = InvalidDocument(op, collection.namespace, validator, document)
+    if validator.logs and not validator.is_long:
+        invalid.complete()
     if validator.refuses:
-        raise InvalidDocument(validator, document, op.now_ms)
+        raise invalid
+    return invalid if validator.logs and validator.is_long else None
 
 
 class InvalidDocument(WriteError):
-    """A document that its validator refuses. The details say why, of each part of a validator of any length."""
+    """A document that its validator does not accept. The details say why, of each part of a validator of any length:
+    `complete` makes them, and logs them if that is to be done, where others may run."""
 
-    def __init__(self, validator: Validator, document: bytes, now_ms: int) -> None:
+    def __init__(self, op: OperationContext, namespace: str, validator: Validator, document: bytes) -> None:
         super().__init__(ErrorCode.DocumentValidationFailure, "Document failed validation")
+        self._op = op
+        self._namespace = namespace
         self._validator = validator
         self._document = document
-        self._now_ms = now_ms
+        self._is_logged = not validator.logs
 
     def complete(self) -> None:
         if self.details:
             return
         begun = begin_evaluation()
         try:
-            self.details["errInfo"] = _info(self._validator, self._document, self._now_ms)
+            self.details["errInfo"] = _info(self._validator, self._document, self._op.now_ms)
+            if not self._is_logged:
+                self._log()
         except CommandError as error:
             if not is_interruption(error):  # which ends the operation where it next asks
                 raise
         finally:
             if begun:
                 end_evaluation()
+
+    def _log(self) -> None:
+        self._is_logged = True
+        info = self.details["errInfo"]
+        assert isinstance(info, bytes)
+        self._op.service.hooks.log_invalid_document(
+            self._op.client, self._namespace, render_document(self._document), render_document(info)
+        )
 
 
 def _info(validator: Validator, document: bytes, now_ms: int) -> bytes:

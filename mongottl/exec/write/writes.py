@@ -9,7 +9,7 @@ from typing import Final
 from mongottl.catalog.collection import LONG_DOCUMENT_BYTES, Collection, CollectionIndex
 from mongottl.catalog.validator import Validator
 from mongottl.document.build import DocumentBuilder, encode_fields
-from mongottl.document.interrupt import check_interrupt
+from mongottl.document.interrupt import check_interrupt, in_undivided
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import (
     ARRAY,
@@ -34,7 +34,7 @@ from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.capped import make_room
 from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
-from mongottl.exec.write.validation import all_valid, check_document
+from mongottl.exec.write.validation import InvalidDocument, all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
 from mongottl.storage.interface import (
     ClaimedByTransaction,
@@ -210,10 +210,28 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
         for document in documents:
             ahead.make(collection.writable_indexes, document)
         validator = collection.validator
+        passed: Validator | None = None
+        if validator is not None and validator.is_long:
+            passed = _validated_one_by_one(op, collection, documents, validator)
         try:
-            _insert_batch(op, collection, documents, None)
+            _insert_batch(op, collection, documents, passed)
         except MustBeAlone:
             _insert_batch(op, collection, documents, validator)
+
+
+def _validated_one_by_one(
+    op: OperationContext, collection: Collection, documents: list[bytes], validator: Validator
+) -> Validator | None:
+    """Checks documents by a long validator before there is a unit of work, so that others run between two of them. The
+    validator that they have passed; None if another has taken its place. The error is that of `insert_batch`."""
+    for document in documents:
+        if collection.validator is not validator:
+            return None
+        if not all_valid(op, collection, [document]):
+            raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
+        if not in_undivided():  # `$out` has such a block around the insertion of its documents
+            op.give_way()
+    return validator
 
 
 def _insert_batch(
@@ -317,6 +335,7 @@ def _insert_document(op: OperationContext, collection: Collection, document: byt
     ttl_s = int(meaningful_ttl_s(document))
     capped = collection.options.capped
     passed: Validator | None = None
+    unlogged: InvalidDocument | None = None
     for _ in range(_MAX_CONFLICTS):
         unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
         if collection.time_series is not None:
@@ -324,7 +343,7 @@ def _insert_document(op: OperationContext, collection: Collection, document: byt
         if collection.shard_key is not None:
             check_has_shard_key(op, collection.shard_key, document)
         if collection.validator is not None and collection.validator is not passed:
-            check_document(op, collection, document)
+            unlogged = check_document(op, collection, document)
             passed = collection.validator
         if collection.clustering is not None:
             _check_record_id(document)
@@ -348,6 +367,8 @@ def _insert_document(op: OperationContext, collection: Collection, document: byt
             raise
         except WriteConflict:
             continue
+        if unlogged is not None:
+            unlogged.complete()
         return
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with other writes; try again")
 
@@ -443,10 +464,11 @@ def update_record(
     ttl_s = int(meaningful_ttl_s(document))
     for _ in range(_MAX_CONFLICTS):
         unit = op.recovery_unit.write(collection)
+        unlogged: InvalidDocument | None = None
         if op.was_left:
             _check_unexpired(unit, [old])
         if collection.validator is not None and document != old[1]:
-            check_document(op, collection, document, old[1])
+            unlogged = check_document(op, collection, document, old[1])
         new: Record = (old[0], document, unit.now_s, ttl_s)
         try:
             with unit:
@@ -460,6 +482,8 @@ def update_record(
         except _ExpiredDuplicate as duplicate:
             remove_expired(op, collection, duplicate.record)
             continue
+        if unlogged is not None:
+            unlogged.complete()
         return new
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
 
