@@ -11,11 +11,17 @@ Source: MongoDB's "Privilege Actions", and the sections "Required Access" of its
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeAlias
 
+from mongottl.document.interrupt import give_way
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.security.accounts import Grants
 from mongottl.security.privileges import CLUSTER, Need, collection_resource, database_resource
+
+# What it takes to look for a need among privileges, in the units of `give_way`.
+_WORK: Final = 4
 
 NeedsOf: TypeAlias = Callable[[OperationContext, Any], list[Need]]
 
@@ -130,12 +136,25 @@ def check_access(op: OperationContext, access: Access, command: str, shown: Call
         if known is not None:
             op.needs = known
             return
-    op.needs = access.needs(op, request)
-    for need in op.needs:
-        if not grants.meets(need):
-            raise op.service.dialect.not_authorized(command, not_authorized(op.database, shown()))
+    if access.on_collection:
+        op.needs = access.needs(op, request)
+        met = all(grants.meets(need) for need in op.needs)
+    else:
+        op.needs, met = op.compute(partial(_meets, op, access, request, grants))
+    if not met:
+        raise op.service.dialect.not_authorized(command, not_authorized(op.database, shown()))
     if access.on_collection:
         grants.allow(key, op.needs)
+
+
+def _meets(op: OperationContext, access: Access, request: Any, grants: Grants) -> tuple[list[Need], bool]:
+    """What a request needs, and whether all of it is allowed. A request may name very many namespaces or roles."""
+    needs = access.needs(op, request)
+    for need in needs:
+        give_way(_WORK)
+        if not grants.meets(need):
+            return needs, False
+    return needs, True
 
 
 def check_still_first(op: OperationContext) -> None:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.security.builtin_roles import add_privileges, builtin_role
@@ -31,6 +31,11 @@ ROLES: Final = "system.roles"
 
 # Clients choose the names of collections, so what is kept of them is bounded.
 _MAX_DECISIONS: Final = 10_000
+
+# How often a user's rights are computed while others change users or roles, before nobody may do so meanwhile.
+_MOST_OVERTAKEN: Final = 8
+# What a range of addresses takes to be read, in the units of `give_way`.
+_RANGE_WORK: Final = 8
 
 # Changes when a user or role does: number and writes of each of the two collections, and how often all was forgotten.
 Generation: TypeAlias = tuple[int, int, int, int, int]
@@ -135,13 +140,24 @@ class Accounts:
         return self._catalog.all_records(DATABASE, ROLES)
 
     def grants(self, login: Login) -> Grants | None:
-        """What the user of a connection may do at present; None if the user was dropped since the login."""
-        generation = self.generation()
-        if generation == login.generation:
+        """What the user of a connection may do at present; None if the user was dropped since the login.
+
+        Others run while it is computed, since roles may have very many privileges; if they change users or roles, it is
+        computed once more.
+        """
+        for _ in range(_MOST_OVERTAKEN):
+            generation = self.generation()
+            if generation == login.generation:
+                return login.grants
+            found = self._grants_at(generation, login)
+            if generation == self.generation():
+                login.grants = found
+                login.generation = generation
+                return found
+        with Undivided():
+            login.generation = self.generation()
+            login.grants = self._grants_at(login.generation, login)
             return login.grants
-        login.grants = self._grants_at(generation, login)
-        login.generation = generation
-        return login.grants
 
     def _grants_at(self, generation: Generation, login: Login) -> Grants | None:
         if generation != self._grants_of:
@@ -150,13 +166,22 @@ class Accounts:
         if login.user in self._grants:
             known = self._grants[login.user]
         else:
-            with Undivided():  # what is remembered is of this generation
-                record = self.user_record(login.user)
-                known = None
-                if record is not None:
-                    known = (get_value(record[1], "userId"), self.grants_of_roles(roles_in(record[1])))
+            known = self._computed_grants(login.user)
+            if generation == self.generation():
                 self._grants[login.user] = known
         return known[1] if known is not None and known[0] == login.user_id else None
+
+    def _computed_grants(self, user: UserName) -> tuple[Value, Grants] | None:
+        """The `userId` of a user, and what it may do; None if there is no such user."""
+        begun = begin_evaluation()
+        try:
+            record = self.user_record(user)
+            if record is None:
+                return None
+            return get_value(record[1], "userId"), self.grants_of_roles(roles_in(record[1]))
+        finally:
+            if begun:
+                end_evaluation()
 
     def invalidate(self) -> None:
         """Forgets what users may do; it is computed again when it is needed."""
@@ -175,8 +200,8 @@ class Accounts:
         """The roles and all that they include, directly or by other roles."""
         found: dict[RoleName, None] = {}
         waiting = list(roles)
-        while waiting:
-            role = waiting.pop(0)
+        for role in waiting:  # which grows meanwhile
+            give_way()
             if role not in found and self.has_role(role):
                 found[role] = None
                 waiting.extend(self.included_by(role))
@@ -240,6 +265,7 @@ def roles_in(document: bytes) -> list[RoleName]:
     found: list[RoleName] = []
     roles = get_value(document, "roles")
     for role in roles if isinstance(roles, list) else []:
+        give_way()
         if isinstance(role, bytes):
             found.append(RoleName(str(get_value(role, "role")), str(get_value(role, "db"))))
     return found
@@ -266,7 +292,11 @@ def _among(host: str, ranges: Value) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    return any(address in ipaddress.ip_network(str(text), strict=False) for text in ranges)
+    for text in ranges:
+        give_way(_RANGE_WORK)
+        if address in ipaddress.ip_network(str(text), strict=False):
+            return True
+    return False
 
 
 def _host(address: str) -> str:

@@ -19,10 +19,13 @@ from typing import Final, NamedTuple
 
 from mongottl.document.bson_field import missing_field, unknown_field, wrong_type
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 
+# What a privilege takes to be parsed or described, in the units of `give_way`.
+_WORK: Final = 8
 # Not covered by a privilege on all databases.
 _SEPARATE_DATABASES: Final = ("local", "config")
 
@@ -88,12 +91,13 @@ class Need(NamedTuple):
 
 
 class PrivilegeSet:
-    """What somebody may do: actions by resource."""
+    """What somebody may do: actions by resource. Others run while very many are added or described in an evaluation."""
 
     def __init__(self) -> None:
         self._actions: dict[Resource, set[str]] = {}
 
     def add(self, resource: Resource, actions: Iterable[str]) -> None:
+        give_way()
         self._actions.setdefault(resource, set()).update(actions)
 
     def include(self, other: "PrivilegeSet") -> None:
@@ -121,10 +125,11 @@ class PrivilegeSet:
 
     def documents(self) -> list[Value]:
         """`[{resource, actions}]`, as MongoDB shows privileges."""
-        return [
-            encode({"resource": resource.document(), "actions": sorted(actions)})
-            for resource, actions in self._actions.items()
-        ]
+        described: list[Value] = []
+        for resource, actions in self._actions.items():
+            give_way(_WORK)
+            described.append(encode({"resource": resource.document(), "actions": sorted(actions)}))
+        return described
 
 
 # Actions on a collection that have the names of commands.
@@ -199,6 +204,7 @@ def parse_privileges(name: str, documents: list[Value]) -> list[tuple[Resource, 
     """`[{resource, actions}]`. BadValue (2) for a wrong resource, FailedToParse (9) for an unknown action."""
     parsed: list[tuple[Resource, list[str]]] = []
     for index, document in enumerate(documents):
+        give_way(_WORK)
         path = f"{name}.{index}"
         if not isinstance(document, bytes):
             raise wrong_type(path, document, "object")

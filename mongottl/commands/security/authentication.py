@@ -3,6 +3,7 @@
 Source: the driver specifications' "Authentication"; MongoDB's command reference.
 """
 
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.catalog import new_uuid
@@ -133,6 +134,10 @@ class ConnectionStatusRequest(NamedTuple):
     begins_transaction=False,
 )
 def connection_status(op: OperationContext, request: ConnectionStatusRequest) -> Reply:
+    return op.compute(partial(_connection_status, op, request))
+
+
+def _connection_status(op: OperationContext, request: ConnectionStatusRequest) -> Reply:
     login = op.client.login
     grants = None if login is None else op.service.accounts.grants(login)
     users: list[Value] = []
@@ -141,7 +146,8 @@ def connection_status(op: OperationContext, request: ConnectionStatusRequest) ->
     if login is not None and grants is not None:
         users.append(encode({"user": login.user.name, "db": login.user.database}))
         roles = [encode({"role": role.name, "db": role.database}) for role in grants.all_roles]
-        privileges = grants.privileges.documents()
+        if request.show_privileges:
+            privileges = grants.privileges.documents()
     info: dict[str, Value] = {"authenticatedUsers": users, "authenticatedUserRoles": roles}
     if request.show_privileges:
         info["authenticatedUserPrivileges"] = privileges

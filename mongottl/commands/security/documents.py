@@ -1,19 +1,66 @@
 """Parsing what the commands of users and roles have in common, and storing their documents."""
 
 import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from mongottl.commands.access import check_still_first, database_needs
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.interrupt import Undivided, give_way
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode
+from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.writes import delete_batch, insert_document, update_record
 from mongottl.security.accounts import DATABASE
 from mongottl.security.names import RoleName, UserName
 from mongottl.security.privileges import Need, Resource
 from mongottl.storage.interface import Record
+
+# What one of very many roles, or a range of addresses, takes, in the units of `give_way`.
+_WORK: Final = 4
+_RANGE_WORK: Final = 8
+# How often a change is prepared while others change users or roles, before nobody may do so meanwhile.
+_MOST_OVERTAKEN: Final = 8
+
+
+class Changes(NamedTuple):
+    """What a command changes. stored: the collection, the record that is replaced, if there is one, and the document.
+    deleted: roles, or users, that are deleted after that."""
+
+    stored: list[tuple[str, Record | None, bytes]]
+    deleted: Sequence[tuple[str, list[Record]]] = ()
+
+
+def change_accounts(op: OperationContext, prepare: Callable[[], Changes]) -> None:
+    """Changes users and roles.
+
+    prepare: reads users and roles, and computes the changes. Others run meanwhile, since there may be very many roles
+    and privileges. If they have changed any user or role, it is called again. Raises its errors.
+    """
+    accounts = op.service.accounts
+    for _ in range(_MOST_OVERTAKEN):
+        generation = accounts.generation()
+        try:
+            changes = op.compute(prepare)
+        except CommandError as error:
+            if is_interruption(error) or generation == accounts.generation():
+                raise
+            continue
+        with Undivided():
+            if generation == accounts.generation():
+                _write(op, changes)
+                return
+    with Undivided():
+        _write(op, prepare())
+
+
+def _write(op: OperationContext, changes: Changes) -> None:
+    for collection, present, document in changes.stored:
+        store(op, collection, present, document)
+    for collection, records in changes.deleted:
+        delete(op, collection, records)
 
 
 def role_names(field: str, given: list[Value], database: str) -> list[RoleName]:
@@ -33,6 +80,7 @@ def some_roles(command: str, given: list[Value], database: str) -> list[RoleName
 
 def role_name(field: str, value: Value, database: str) -> RoleName:
     """The role of `"read"` or `{role: "read", db: "shop"}`. BadValue (2)."""
+    give_way(_WORK)
     if isinstance(value, str):
         name = RoleName(value, database)
     elif isinstance(value, bytes):
@@ -48,6 +96,7 @@ def role_name(field: str, value: Value, database: str) -> RoleName:
 
 def user_name(field: str, value: Value, database: str) -> UserName:
     """The user of `"ann"` or `{user: "ann", db: "shop"}`. BadValue (2) for another form."""
+    give_way(_WORK)
     if isinstance(value, str):
         return UserName(value, database)
     if not isinstance(value, bytes):
@@ -69,6 +118,7 @@ def _text(field: str, given: dict[str, Value], name: str) -> str:
 def check_roles_exist(op: OperationContext, roles: list[RoleName]) -> None:
     """RoleNotFound (31) unless there are all these roles."""
     for role in roles:
+        give_way(_WORK)
         if not op.service.accounts.has_role(role):
             raise role_not_found(role)
 
@@ -83,7 +133,11 @@ def user_not_found(user: UserName) -> CommandError:
 
 def as_documents(roles: list[RoleName]) -> list[Value]:
     """Roles as they are stored and shown; each once."""
-    return [encode({"role": role.name, "db": role.database}) for role in dict.fromkeys(roles)]
+    documents: list[Value] = []
+    for role in dict.fromkeys(roles):
+        give_way()
+        documents.append(encode({"role": role.name, "db": role.database}))
+    return documents
 
 
 def parse_restrictions(given: list[Value]) -> list[Value]:
@@ -112,6 +166,7 @@ def parse_restrictions(given: list[Value]) -> list[Value]:
 
 
 def _check_range(text: str) -> None:
+    give_way(_RANGE_WORK)
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -120,7 +175,8 @@ def _check_range(text: str) -> None:
 
 def roles_needs(roles: list[RoleName], action: str) -> list[Need]:
     """Granting and revoking a role needs an action on the role's database."""
-    return [need for role in dict.fromkeys(roles) for need in database_needs(role.database, action)]
+    databases = dict.fromkeys(role.database for role in roles)
+    return [need for database in databases for need in database_needs(database, action)]
 
 
 def privileges_needs(privileges: list[tuple[Resource, list[str]]], action: str) -> list[Need]:

@@ -6,6 +6,7 @@ Source: the driver specifications' "Authentication".
 
 import base64
 import hmac
+from functools import partial
 from typing import Final
 
 from mongottl.commands.registry import Reply
@@ -170,7 +171,7 @@ def _finish(op: OperationContext, user: UserName, mechanism: str) -> None:
     accounts = op.service.accounts
     op.client.conversation = None
     record = accounts.user_record(user)
-    if record is None or not accounts.admits(user, op.client.remote, op.client.local):
+    if record is None or not op.compute(partial(accounts.admits, user, op.client.remote, op.client.local)):
         raise authentication_failed()
     present = op.client.login
     if present is not None and present.user != user:

@@ -3,13 +3,15 @@
 Source: the requests of MongoDB's database tools.
 """
 
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.namespace import split_namespace
 from mongottl.commands.access import needing
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import BOOL_FIELD, ONE, TEXT, Field
-from mongottl.commands.security.documents import delete, store
+from mongottl.commands.security.documents import Changes, change_accounts
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -17,6 +19,9 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.security.accounts import DATABASE, ROLES, USERS
 from mongottl.security.privileges import ALL_DATABASES, Need
 from mongottl.storage.interface import Record
+
+# What it takes to check a document, in the units of `give_way`.
+_WORK = 4
 
 _ACTIONS = ("changePassword", "createRole", "createUser", "dropRole", "dropUser", "grantRole", "revokeRole")
 
@@ -41,7 +46,6 @@ def _merge_needs(op: OperationContext, request: MergeAuthzCollectionsRequest) ->
     access=needing(_merge_needs),
     help="Adds users and roles of temporary collections to those of the server, or replaces them; for mongorestore.",
     writes=True,
-    undivided=True,
     admin_only=True,
 )
 def merge_authz_collections(op: OperationContext, request: MergeAuthzCollectionsRequest) -> Reply:
@@ -55,6 +59,11 @@ def merge_authz_collections(op: OperationContext, request: MergeAuthzCollections
         raise CommandError(
             ErrorCode.BadValue, 'Must provide at least one of "tempUsersCollection" and "tempRolesCollection"'
         )
+    change_accounts(op, partial(_merged, op, request))
+    return {}
+
+
+def _merged(op: OperationContext, request: MergeAuthzCollectionsRequest) -> Changes:
     accounts = op.service.accounts
     merged: list[tuple[str, list[Record], list[Record]]] = []
     for temporary, name, collection, present in (
@@ -67,15 +76,18 @@ def merge_authz_collections(op: OperationContext, request: MergeAuthzCollections
                 raise CommandError(ErrorCode.BadValue, f"{temporary} is no temporary collection of {DATABASE}")
             given = op.service.catalog.all_records(database, temporary_name)
             for record in given:
+                give_way(_WORK)
                 _check(record[1], name)
             merged.append((collection, _of(given, request.database), _of(present, request.database)))
+    stored: list[tuple[str, Record | None, bytes]] = []
+    deleted: list[tuple[str, list[Record]]] = []
     for collection, given, present in merged:
         known = {get_value(record[1], "_id"): record for record in present}
         for record in given:
-            store(op, collection, known.pop(get_value(record[1], "_id"), None), record[1])
+            stored.append((collection, known.pop(get_value(record[1], "_id"), None), record[1]))
         if request.drop:
-            delete(op, collection, list(known.values()))
-    return {}
+            deleted.append((collection, list(known.values())))
+    return Changes(stored, deleted)
 
 
 def _of(records: list[Record], database: str) -> list[Record]:

@@ -4,15 +4,17 @@ grantRolesToRole, revokeRolesFromRole, rolesInfo.
 Source: MongoDB's "Role Management Commands".
 """
 
-from typing import Annotated, NamedTuple
+from functools import partial
+from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import database_needs, needing, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ARRAY_FIELD, ONE, STRICT_BOOL, TEXT, Field
 from mongottl.commands.security.documents import (
+    Changes,
     as_documents,
+    change_accounts,
     check_roles_exist,
-    delete,
     parse_restrictions,
     privileges_needs,
     role_name,
@@ -20,10 +22,10 @@ from mongottl.commands.security.documents import (
     role_not_found,
     roles_needs,
     some_roles,
-    store,
     with_fields,
 )
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value, is_number
 from mongottl.document.walk import get_value
@@ -34,6 +36,9 @@ from mongottl.security.builtin_roles import builtin_role, builtin_roles_of
 from mongottl.security.names import RoleName
 from mongottl.security.privileges import Need, PrivilegeSet, Resource, parse_privileges
 from mongottl.storage.interface import Record
+
+# What it takes to describe a role, in the units of `give_way`.
+_WORK: Final = 8
 
 Privileges = Annotated[list[Value], Field("privileges", ARRAY_FIELD)]
 Roles = Annotated[list[Value], Field("roles", ARRAY_FIELD)]
@@ -61,7 +66,6 @@ def _create_role_needs(op: OperationContext, request: CreateRoleRequest) -> list
     access=needing(_create_role_needs, before_first_user=True),
     help="Creates a role of privileges and of other roles.",
     writes=True,
-    undivided=True,
 )
 def create_role(op: OperationContext, request: CreateRoleRequest) -> Reply:
     """51002 if there is such a role, RoleNotFound (31), InvalidRoleModification (49) for what a role of this database
@@ -73,6 +77,11 @@ def create_role(op: OperationContext, request: CreateRoleRequest) -> Reply:
         raise CommandError(ErrorCode.BadValue, f"Cannot create roles in the {role.database} database")
     if builtin_role(role) is not None:
         raise CommandError(ErrorCode.BadValue, "Cannot create roles with the same name as a built-in role")
+    change_accounts(op, partial(_new_role, op, role, request))
+    return {}
+
+
+def _new_role(op: OperationContext, role: RoleName, request: CreateRoleRequest) -> Changes:
     included = role_names("createRole.roles", request.roles, op.database)
     privileges = parse_privileges("createRole.privileges", request.privileges)
     restrictions = None if request.restrictions is None else parse_restrictions(request.restrictions)
@@ -89,8 +98,7 @@ def create_role(op: OperationContext, request: CreateRoleRequest) -> Reply:
     }
     if restrictions is not None:
         document["authenticationRestrictions"] = restrictions
-    store(op, ROLES, None, encode(document))
-    return {}
+    return Changes([(ROLES, None, encode(document))])
 
 
 def _check_included(op: OperationContext, role: RoleName, included: list[RoleName]) -> None:
@@ -104,6 +112,8 @@ def _check_included(op: OperationContext, role: RoleName, included: list[RoleNam
                 f"Roles on the '{role.database}' database cannot be granted roles from other databases"
             )
     check_roles_exist(op, included)
+    if role not in op.service.accounts.with_included(included):
+        return
     for other in included:
         if role in op.service.accounts.with_included([other]):
             raise _wrong_modification(f"Granting {other} to {role} would introduce a cycle in the role graph.")
@@ -114,6 +124,7 @@ def _check_privileges(role: RoleName, privileges: list[tuple[Resource, list[str]
     if role.database == "admin":
         return
     for resource, _ in privileges:
+        give_way()
         if resource.kind not in ("namespace", "buckets") or resource.database != role.database:
             raise _wrong_modification(
                 f"Roles on the '{role.database}' database cannot be granted privileges that target other databases or"
@@ -169,10 +180,14 @@ def _update_role_needs(op: OperationContext, request: UpdateRoleRequest) -> list
     access=needing(_update_role_needs),
     help="Replaces a role's privileges or the roles that it includes.",
     writes=True,
-    undivided=True,
 )
 def update_role(op: OperationContext, request: UpdateRoleRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) without anything to change."""
+    change_accounts(op, partial(_updated_role, op, request))
+    return {}
+
+
+def _updated_role(op: OperationContext, request: UpdateRoleRequest) -> Changes:
     role = RoleName(request.name, op.database)
     changed: dict[str, Value] = {}
     if request.restrictions is not None:
@@ -190,8 +205,7 @@ def update_role(op: OperationContext, request: UpdateRoleRequest) -> Reply:
         privileges = parse_privileges("updateRole.privileges", request.privileges)
         _check_privileges(role, privileges)
         changed["privileges"] = _merged(privileges)
-    store(op, ROLES, record, with_fields(record[1], changed))
-    return {}
+    return Changes([(ROLES, record, with_fields(record[1], changed))])
 
 
 class GrantPrivilegesRequest(NamedTuple):
@@ -210,17 +224,20 @@ def _grant_privileges_needs(op: OperationContext, request: GrantPrivilegesReques
     access=needing(_grant_privileges_needs),
     help="Adds privileges to a role.",
     writes=True,
-    undivided=True,
 )
 def grant_privileges_to_role(op: OperationContext, request: GrantPrivilegesRequest) -> Reply:
     """RoleNotFound (31), InvalidRoleModification (49), BadValue (2) for no privilege."""
+    change_accounts(op, partial(_with_privileges, op, request))
+    return {}
+
+
+def _with_privileges(op: OperationContext, request: GrantPrivilegesRequest) -> Changes:
     role = RoleName(request.name, op.database)
     privileges = _some_privileges("grantPrivilegesToRole", request.privileges)
     record = _existing(op, role)
     _check_privileges(role, privileges)
     granted = _merged([*_privileges_in(record[1]), *privileges])
-    store(op, ROLES, record, with_fields(record[1], {"privileges": granted}))
-    return {}
+    return Changes([(ROLES, record, with_fields(record[1], {"privileges": granted}))])
 
 
 def _some_privileges(name: str, given: list[Value]) -> list[tuple[Resource, list[str]]]:
@@ -245,10 +262,14 @@ def _revoke_privileges_needs(op: OperationContext, request: RevokePrivilegesRequ
     access=needing(_revoke_privileges_needs),
     help="Takes privileges from a role.",
     writes=True,
-    undivided=True,
 )
 def revoke_privileges_from_role(op: OperationContext, request: RevokePrivilegesRequest) -> Reply:
     """Takes actions from the privilege on exactly the same resource. RoleNotFound (31), BadValue (2) for none."""
+    change_accounts(op, partial(_without_privileges, op, request))
+    return {}
+
+
+def _without_privileges(op: OperationContext, request: RevokePrivilegesRequest) -> Changes:
     revoked = PrivilegeSet()
     for resource, actions in _some_privileges("revokePrivilegesFromRole", request.privileges):
         revoked.add(resource, actions)
@@ -256,11 +277,11 @@ def revoke_privileges_from_role(op: OperationContext, request: RevokePrivilegesR
     gone = dict(revoked)
     left: list[tuple[Resource, list[str]]] = []
     for resource, actions in _privileges_in(record[1]):
+        give_way()
         kept = [action for action in actions if action not in gone.get(resource, ())]
         if kept:
             left.append((resource, kept))
-    store(op, ROLES, record, with_fields(record[1], {"privileges": _merged(left)}))
-    return {}
+    return Changes([(ROLES, record, with_fields(record[1], {"privileges": _merged(left)}))])
 
 
 class GrantRolesRequest(NamedTuple):
@@ -279,17 +300,20 @@ def _grant_roles_needs(op: OperationContext, request: GrantRolesRequest) -> list
     access=needing(_grant_roles_needs),
     help="Makes a role include further roles.",
     writes=True,
-    undivided=True,
 )
 def grant_roles_to_role(op: OperationContext, request: GrantRolesRequest) -> Reply:
     """RoleNotFound (31), BadValue (2) for no role, InvalidRoleModification (49) for a cycle or another database's."""
+    change_accounts(op, partial(_with_roles, op, request))
+    return {}
+
+
+def _with_roles(op: OperationContext, request: GrantRolesRequest) -> Changes:
     role = RoleName(request.name, op.database)
     included = some_roles("grantRolesToRole", request.roles, op.database)
     record = _existing(op, role)
     _check_included(op, role, included)
     granted = as_documents([*roles_in(record[1]), *included])
-    store(op, ROLES, record, with_fields(record[1], {"roles": granted}))
-    return {}
+    return Changes([(ROLES, record, with_fields(record[1], {"roles": granted}))])
 
 
 class RevokeRolesRequest(NamedTuple):
@@ -308,15 +332,18 @@ def _revoke_roles_needs(op: OperationContext, request: RevokeRolesRequest) -> li
     access=needing(_revoke_roles_needs),
     help="Makes a role no longer include other roles.",
     writes=True,
-    undivided=True,
 )
 def revoke_roles_from_role(op: OperationContext, request: RevokeRolesRequest) -> Reply:
     """RoleNotFound (31), BadValue (2) for no role. A role that is not included, or does not exist, is no error."""
-    revoked = some_roles("revokeRolesFromRole", request.roles, op.database)
+    change_accounts(op, partial(_without_roles, op, request))
+    return {}
+
+
+def _without_roles(op: OperationContext, request: RevokeRolesRequest) -> Changes:
+    revoked = frozenset(some_roles("revokeRolesFromRole", request.roles, op.database))
     record = _existing(op, RoleName(request.name, op.database))
     left = as_documents([role for role in roles_in(record[1]) if role not in revoked])
-    store(op, ROLES, record, with_fields(record[1], {"roles": left}))
-    return {}
+    return Changes([(ROLES, record, with_fields(record[1], {"roles": left}))])
 
 
 class DropRoleRequest(NamedTuple):
@@ -329,12 +356,11 @@ class DropRoleRequest(NamedTuple):
     access=on_database("dropRole"),
     help="Deletes a role, and takes it from users and other roles.",
     writes=True,
-    undivided=True,
 )
 def drop_role(op: OperationContext, request: DropRoleRequest) -> Reply:
     """RoleNotFound (31), BadValue (2) for a built-in role."""
     role = RoleName(request.name, op.database)
-    _drop(op, [_existing(op, role)], [role])
+    change_accounts(op, lambda: _dropped(op, [_existing(op, role)], [role]))
     return {}
 
 
@@ -348,25 +374,34 @@ class DropAllRolesRequest(NamedTuple):
     access=on_database("dropRole"),
     help="Deletes all roles of a database, except the built-in ones.",
     writes=True,
-    undivided=True,
 )
 def drop_all_roles(op: OperationContext, request: DropAllRolesRequest) -> Reply:
     """`{n: <how many>}`."""
-    records = [record for record in op.service.accounts.roles() if get_value(record[1], "db") == op.database]
-    _drop(op, records, [RoleName(str(get_value(record[1], "role")), op.database) for record in records])
-    return {"n": len(records)}
+    dropped: list[Record] = []
+
+    def prepare() -> Changes:
+        dropped[:] = [record for record in op.service.accounts.roles() if get_value(record[1], "db") == op.database]
+        return _dropped(op, dropped, [RoleName(str(get_value(record[1], "role")), op.database) for record in dropped])
+
+    change_accounts(op, prepare)
+    return {"n": len(dropped)}
 
 
-def _drop(op: OperationContext, records: list[Record], roles: list[RoleName]) -> None:
+def _dropped(op: OperationContext, records: list[Record], roles: list[RoleName]) -> Changes:
     """Deletes roles, first from the users and roles that have them: nobody may keep a role that could be made again."""
     accounts = op.service.accounts
+    gone = frozenset(roles)
+    deleted = {record[0] for record in records}
+    stored: list[tuple[str, Record | None, bytes]] = []
     for collection, holders in ((USERS, accounts.users()), (ROLES, accounts.roles())):
         for record in holders:
+            if collection == ROLES and record[0] in deleted:
+                continue
             present = roles_in(record[1])
-            left = [role for role in present if role not in roles]
-            if len(left) < len(present) and record not in records:
-                store(op, collection, record, with_fields(record[1], {"roles": as_documents(left)}))
-    delete(op, ROLES, records)
+            left = [role for role in present if role not in gone]
+            if len(left) < len(present):
+                stored.append((collection, record, with_fields(record[1], {"roles": as_documents(left)})))
+    return Changes(stored, [(ROLES, records)])
 
 
 class RolesInfoRequest(NamedTuple):
@@ -382,7 +417,7 @@ def _roles_info_needs(op: OperationContext, request: RolesInfoRequest) -> list[N
     if roles is None:
         return database_needs(op.database, "viewRole")
     grants = op.grants()
-    own = [] if grants is None else grants.all_roles
+    own = frozenset([] if grants is None else grants.all_roles)
     return [need for role in roles if role not in own for need in database_needs(role.database, "viewRole")]
 
 
@@ -394,6 +429,10 @@ def roles_info(op: OperationContext, request: RolesInfoRequest) -> Reply:
 
     With `showPrivileges` also `privileges` and `inheritedPrivileges`. BadValue (2) for another form.
     """
+    return op.compute(partial(_roles_info, op, request))
+
+
+def _roles_info(op: OperationContext, request: RolesInfoRequest) -> Reply:
     shown = named_roles(request.which, op.database)
     if shown is None:
         stored = [record for record in op.service.accounts.roles() if get_value(record[1], "db") == op.database]
@@ -429,6 +468,7 @@ def named_roles(which: Value, database: str) -> list[RoleName] | None:
 
 
 def _described(op: OperationContext, role: RoleName, with_privileges: bool, with_restrictions: bool) -> Value:
+    give_way(_WORK)
     accounts = op.service.accounts
     record = accounts.role_record(role)
     included = accounts.included_by(role)

@@ -5,28 +5,28 @@ Source: MongoDB's "User Management Commands".
 """
 
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.catalog import new_uuid
 from mongottl.commands.access import check_still_first, database_needs, needing, on_cluster, on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, DOCUMENT_FIELD, ONE, STRICT_BOOL, TEXT, Field
 from mongottl.commands.security.documents import (
+    Changes,
     as_documents,
+    change_accounts,
     check_roles_exist,
-    delete,
     parse_restrictions,
     role_names,
     roles_needs,
     some_roles,
-    store,
     user_name,
     user_not_found,
     with_fields,
 )
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -35,10 +35,13 @@ from mongottl.exec.running.client import UUID_SUBTYPE
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
 from mongottl.security.accounts import USERS, Grants, roles_in
-from mongottl.security.names import EXTERNAL, UserName
+from mongottl.security.names import EXTERNAL, RoleName, UserName
 from mongottl.security.privileges import ALL_DATABASES, Need, database_resource
 from mongottl.security.scram import MECHANISMS, SHA_1, SHA_256, make_credentials
 from mongottl.storage.interface import Record
+
+# What it takes to describe a user, in the units of `give_way`.
+_WORK: Final = 8
 
 Roles = Annotated[list[Value], Field("roles", ARRAY_FIELD)]
 Password = Annotated[str | None, Field("pwd", TEXT)]
@@ -87,15 +90,24 @@ def create_user(op: OperationContext, request: CreateUserRequest) -> Reply:
             f"Must provide a 'pwd' field for all user documents, except those with '{EXTERNAL}' as the user's source"
             " db",
         )
-    roles = role_names("createUser.roles", request.roles, op.database)
-    restrictions = None if request.restrictions is None else parse_restrictions(request.restrictions)
-    _check_is_new(op, user)
-    check_roles_exist(op, roles)
+    op.compute(partial(_new_user, op, user, request, {}))
     credentials: dict[str, Value] = {"external": True}
     if request.password is not None:
         credentials = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
     elif request.mechanisms is not None:
         raise CommandError(ErrorCode.BadValue, f"Users of '{EXTERNAL}' have no SCRAM mechanisms")
+    change_accounts(op, partial(_new_user, op, user, request, credentials))
+    return {}
+
+
+def _new_user(
+    op: OperationContext, user: UserName, request: CreateUserRequest, credentials: dict[str, Value]
+) -> Changes:
+    roles = role_names("createUser.roles", request.roles, op.database)
+    restrictions = None if request.restrictions is None else parse_restrictions(request.restrictions)
+    check_still_first(op)
+    _check_is_new(op, user)
+    check_roles_exist(op, roles)
     document: dict[str, Value] = {
         "_id": user.id,
         "userId": BinData(new_uuid(), UUID_SUBTYPE),
@@ -108,11 +120,7 @@ def create_user(op: OperationContext, request: CreateUserRequest) -> Reply:
     document["roles"] = as_documents(roles)
     if restrictions is not None:
         document["authenticationRestrictions"] = restrictions
-    with Undivided():
-        check_still_first(op)
-        _check_is_new(op, user)
-        store(op, USERS, None, encode(document))
-    return {}
+    return Changes([(USERS, None, encode(document))])
 
 
 def _check_is_new(op: OperationContext, user: UserName) -> None:
@@ -193,6 +201,19 @@ def update_user(op: OperationContext, request: UpdateUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31), BadValue (2) without anything to change."""
     user = UserName(request.name, op.database)
     changed: dict[str, Value] = {}
+    op.compute(partial(_add_given, op, user, request, changed))
+    record = _existing(op, user)
+    if request.password is not None:
+        changed["credentials"] = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
+    elif request.mechanisms is not None:
+        changed["credentials"] = _kept_credentials(record[1], _mechanisms(request.mechanisms))
+    change_accounts(op, partial(_changed_user, op, user, changed))
+    return {}
+
+
+def _add_given(op: OperationContext, user: UserName, request: UpdateUserRequest, changed: dict[str, Value]) -> None:
+    """Adds the fields to change that need no password."""
+    roles: list[RoleName] = []
     if request.roles is not None:
         roles = role_names("updateUser.roles", request.roles, op.database)
         changed["roles"] = as_documents(roles)
@@ -202,17 +223,13 @@ def update_user(op: OperationContext, request: UpdateUserRequest) -> Reply:
         changed["authenticationRestrictions"] = parse_restrictions(request.restrictions)
     if not changed and request.password is None and request.mechanisms is None:
         raise CommandError(ErrorCode.BadValue, "Must specify at least one field to update in updateUser")
+    _existing(op, user)
+    check_roles_exist(op, roles)
+
+
+def _changed_user(op: OperationContext, user: UserName, changed: dict[str, Value]) -> Changes:
     record = _existing(op, user)
-    if request.roles is not None:
-        check_roles_exist(op, roles)
-    if request.password is not None:
-        changed["credentials"] = _credentials(op, user, request.password, request.digest_password, request.mechanisms)
-    elif request.mechanisms is not None:
-        changed["credentials"] = _kept_credentials(record[1], _mechanisms(request.mechanisms))
-    with Undivided():
-        record = _existing(op, user)
-        store(op, USERS, record, with_fields(record[1], changed))
-    return {}
+    return Changes([(USERS, record, with_fields(record[1], changed))])
 
 
 def _kept_credentials(document: bytes, mechanisms: tuple[str, ...]) -> dict[str, Value]:
@@ -236,12 +253,11 @@ class DropUserRequest(NamedTuple):
     name: Annotated[str, Field("dropUser", TEXT)]
 
 
-@command(
-    "dropUser", DropUserRequest, access=on_database("dropUser"), help="Deletes a user.", writes=True, undivided=True
-)
+@command("dropUser", DropUserRequest, access=on_database("dropUser"), help="Deletes a user.", writes=True)
 def drop_user(op: OperationContext, request: DropUserRequest) -> Reply:
     """UserNotFound (11). Connections of the user are no longer logged in."""
-    delete(op, USERS, [_existing(op, UserName(request.name, op.database))])
+    user = UserName(request.name, op.database)
+    change_accounts(op, lambda: Changes([], [(USERS, [_existing(op, user)])]))
     return {}
 
 
@@ -255,13 +271,17 @@ class DropAllUsersRequest(NamedTuple):
     access=on_database("dropUser"),
     help="Deletes all users of a database.",
     writes=True,
-    undivided=True,
 )
 def drop_all_users(op: OperationContext, request: DropAllUsersRequest) -> Reply:
     """`{n: <how many>}`."""
-    records = [record for record in op.service.accounts.users() if get_value(record[1], "db") == op.database]
-    delete(op, USERS, records)
-    return {"n": len(records)}
+    dropped: list[Record] = []
+
+    def prepare() -> Changes:
+        dropped[:] = [record for record in op.service.accounts.users() if get_value(record[1], "db") == op.database]
+        return Changes([], [(USERS, dropped)])
+
+    change_accounts(op, prepare)
+    return {"n": len(dropped)}
 
 
 class GrantRolesToUserRequest(NamedTuple):
@@ -280,16 +300,19 @@ def _grant_roles_needs(op: OperationContext, request: GrantRolesToUserRequest) -
     access=needing(_grant_roles_needs),
     help="Gives a user further roles.",
     writes=True,
-    undivided=True,
 )
 def grant_roles_to_user(op: OperationContext, request: GrantRolesToUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31), BadValue (2) for no role."""
+    change_accounts(op, partial(_with_roles, op, request))
+    return {}
+
+
+def _with_roles(op: OperationContext, request: GrantRolesToUserRequest) -> Changes:
     roles = some_roles("grantRolesToUser", request.roles, op.database)
     record = _existing(op, UserName(request.name, op.database))
     check_roles_exist(op, roles)
     granted = as_documents([*roles_in(record[1]), *roles])
-    store(op, USERS, record, with_fields(record[1], {"roles": granted}))
-    return {}
+    return Changes([(USERS, record, with_fields(record[1], {"roles": granted}))])
 
 
 class RevokeRolesFromUserRequest(NamedTuple):
@@ -308,16 +331,20 @@ def _revoke_roles_needs(op: OperationContext, request: RevokeRolesFromUserReques
     access=needing(_revoke_roles_needs),
     help="Takes roles from a user.",
     writes=True,
-    undivided=True,
 )
 def revoke_roles_from_user(op: OperationContext, request: RevokeRolesFromUserRequest) -> Reply:
     """UserNotFound (11), RoleNotFound (31), BadValue (2) for no role. One that the user does not have is no error."""
+    change_accounts(op, partial(_without_roles, op, request))
+    return {}
+
+
+def _without_roles(op: OperationContext, request: RevokeRolesFromUserRequest) -> Changes:
     roles = some_roles("revokeRolesFromUser", request.roles, op.database)
     record = _existing(op, UserName(request.name, op.database))
     check_roles_exist(op, roles)
-    left = as_documents([role for role in roles_in(record[1]) if role not in roles])
-    store(op, USERS, record, with_fields(record[1], {"roles": left}))
-    return {}
+    revoked = frozenset(roles)
+    left = as_documents([role for role in roles_in(record[1]) if role not in revoked])
+    return Changes([(USERS, record, with_fields(record[1], {"roles": left}))])
 
 
 class UsersInfoRequest(NamedTuple):
@@ -345,6 +372,10 @@ def users_info(op: OperationContext, request: UsersInfoRequest) -> Reply:
 
     IllegalOperation (20) for privileges or restrictions of users that are not named.
     """
+    return op.compute(partial(_users_info, op, request))
+
+
+def _users_info(op: OperationContext, request: UsersInfoRequest) -> Reply:
     accounts = op.service.accounts
     names = named_users(request.which, op.database)
     if names is not None:
@@ -381,6 +412,7 @@ def _name_and_database(document: bytes) -> tuple[str, str]:
 
 def _described(op: OperationContext, document: bytes, request: UsersInfoRequest) -> bytes:
     """A user as `usersInfo` shows it."""
+    give_way(_WORK)
     described: list[tuple[str, Value]] = []
     mechanisms: list[Value] = []
     for name, value in fields(document):

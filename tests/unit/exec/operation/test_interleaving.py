@@ -114,6 +114,18 @@ def turn_off(running: Waiting) -> None:
     running.run({"dropIndexes": "c", "index": "_ts_1"})
 
 
+CARTS: Final = {"db": "test", "collection": "carts"}
+
+
+def actions_of_role(running: Waiting) -> list[str]:
+    privileges = running.run({"rolesInfo": "r", "showPrivileges": True})["roles"][0]["privileges"]
+    return [action for privilege in privileges for action in privilege["actions"]]
+
+
+def included_roles(running: Waiting, role: str) -> int:
+    return len(running.run({"rolesInfo": role})["roles"][0]["roles"])
+
+
 PAIRS: Final[dict[str, Pair]] = {
     "two inserts make the same collection": Pair(
         {"insert": "c", "documents": [{"_id": 1}]},
@@ -298,6 +310,43 @@ PAIRS: Final[dict[str, Pair]] = {
         {"grantRolesToUser": "u", "roles": ["dbAdmin"]},
         lambda running, reply, code: len(running.run({"usersInfo": "u"})["users"][0]["roles"]) == 2,
         before=({"createUser": "u", "pwd": "p", "roles": []},),
+    ),
+    "privileges that are granted twice": Pair(
+        {"grantPrivilegesToRole": "r", "privileges": [{"resource": CARTS, "actions": ["find"]}]},
+        {"grantPrivilegesToRole": "r", "privileges": [{"resource": CARTS, "actions": ["insert"]}]},
+        lambda running, reply, code: actions_of_role(running) == ["find", "insert"],
+        before=({"createRole": "r", "privileges": [], "roles": []},),
+    ),
+    "two roles that come to include each other": Pair(
+        {"grantRolesToRole": "r", "roles": ["s"]},
+        {"grantRolesToRole": "s", "roles": ["r"]},
+        lambda running, reply, code: included_roles(running, "r") + included_roles(running, "s") == 1,
+        frozenset({ErrorCode.InvalidRoleModification}),
+        before=(
+            {"createRole": "r", "privileges": [], "roles": []},
+            {"createRole": "s", "privileges": [], "roles": []},
+        ),
+        other_codes=frozenset({ErrorCode.InvalidRoleModification}),
+    ),
+    "a role that is granted while it is dropped": Pair(
+        {"grantRolesToUser": "u", "roles": ["r"]},
+        {"dropRole": "r"},
+        lambda running, reply, code: not running.run({"usersInfo": "u"})["users"][0]["roles"],
+        frozenset({ErrorCode.RoleNotFound}),
+        before=(
+            {"createRole": "r", "privileges": [], "roles": []},
+            {"createUser": "u", "pwd": "p", "roles": []},
+        ),
+    ),
+    "a validator and its level": Pair(
+        {"collMod": "c", "validator": {"n": 1}},
+        {"collMod": "c", "validationLevel": "moderate"},
+        lambda running, reply, code: (
+            running.collection().options.validator is not None
+            and running.collection().options.validation_level == "moderate"
+            and running.collection().validator is not None
+        ),
+        before=FILLED,
     ),
     "two parameters of the cluster": Pair(
         {"setClusterParameter": {"defaultMaxTimeMS": {"readOperations": 5000}}, "$db": "admin"},
