@@ -17,6 +17,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 import mongottl
 from tests import postgres
 from tests.drivers.process.test_process import Process
+from tests.drivers.storage.test_store_faults import Writers
 from tests.drivers.wire_client import WireClient
 from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
@@ -381,6 +382,34 @@ def test_documents_of_a_server_that_was_killed_are_purged(store: str, processes:
         second.popen.kill()
         until(lambda: stored_records(store) == 1)
         assert list(one.shop.carts.find()) == [{"_id": "stays"}]
+
+
+def test_writes_are_done_once_while_servers_are_killed_and_stopped(store: str, tmp_path: Path) -> None:
+    options = ("--store", store, "--topology", "sharded", "--port")
+    servers = [Process(tmp_path / f"log{number}", *options, "0") for number in range(2)]
+    try:
+        ports = [str(server.port) for server in servers]
+        writers = Writers(f"mongodb://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/")
+        for number in (0, 1):
+            other = servers[1 - number]
+            writers.wait_for_some()
+            servers[number].kill()
+            writers.wait_for_some()
+            servers[number] = Process(tmp_path / f"again{number}", *options, ports[number])
+            writers.wait_for_some()
+            servers[number].popen.send_signal(signal.SIGSTOP)
+            with Client(other.uri) as client:
+                client.shop.command("collMod", "keys", validationLevel="strict")
+            servers[number].popen.send_signal(signal.SIGCONT)
+        writers.wait_for_some()
+        writers.stop()
+        for server in servers:
+            with Client(server.uri) as client:
+                writers.check(client)
+    finally:
+        for server in servers:
+            server.popen.send_signal(signal.SIGCONT)
+            server.kill()
 
 
 def test_an_index_of_a_server_that_was_killed_is_built_by_another(
