@@ -26,6 +26,8 @@ from mongottl.document.types import (
 )
 from mongottl.document.walk import fields
 
+# The most texts that are joined, and then freed, at once.
+_JOINED_AT_ONCE: Final = 1_000
 _UUID_SUBTYPE: Final = 4
 _UUID_BYTES: Final = 16
 _SENSITIVE_SUBTYPE: Final = 8
@@ -47,10 +49,43 @@ def render_value(value: Value) -> str:
     if isinstance(value, bytes):
         return render_document(value)
     if isinstance(value, list):
-        return "[ " + ", ".join(render_value(item) for item in value) + " ]" if value else "[]"
+        return _render_list(value)
     if isinstance(value, ObjectId):
         return f"ObjectId('{value}')"
     return _render_rare(value)
+
+
+def _render_list(values: list[Value]) -> str:
+    if not values:
+        return "[]"
+    listed = _Listed()
+    for value in values:
+        listed.add(render_value(value))
+    return "[ " + listed.text() + " ]"
+
+
+class _Listed:
+    """Texts with commas between them. They are joined in parts: to free a million of them at once takes long."""
+
+    def __init__(self) -> None:
+        self._joined: list[str] = []
+        self._part: list[str] = []
+
+    def add(self, text: str) -> None:
+        self._part.append(text)
+        if len(self._part) >= _JOINED_AT_ONCE:
+            self._join()
+
+    def _join(self) -> None:
+        self._joined.append(", ".join(self._part))
+        self._part = []
+
+    def text(self) -> str:
+        if not self._joined:
+            return ", ".join(self._part)
+        if self._part:
+            self._join()
+        return ", ".join(self._joined)
 
 
 def render_double(number: float) -> str:
@@ -105,7 +140,10 @@ def render_document(document: bytes) -> str:
     pairs = fields(document)
     if not pairs:
         return "{}"
-    return "{ " + ", ".join(f"{name}: {render_value(value)}" for name, value in pairs) + " }"
+    listed = _Listed()
+    for name, value in pairs:
+        listed.add(f"{name}: {render_value(value)}")
+    return "{ " + listed.text() + " }"
 
 
 def render_logged(document: bytes) -> str:

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode_fields
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
-from mongottl.document.freeing import LongSet
+from mongottl.document.freeing import LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
@@ -53,7 +53,7 @@ class AllTests(SchemaTest):
     """All keywords of a schema, or `allOf`: passes if all tests pass."""
 
     def __init__(self, tests: list[SchemaTest]) -> None:
-        self.tests = tests
+        self.tests = freed_in_slices(tests)
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         for test in self.tests:
@@ -67,7 +67,7 @@ class CountedTests(SchemaTest):
     """`anyOf` (at least one) and `oneOf` (exactly one)."""
 
     def __init__(self, tests: list[SchemaTest], exactly_one: bool) -> None:
-        self.tests = tests
+        self.tests = freed_in_slices(tests)
         self.exactly_one = exactly_one
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
@@ -276,12 +276,25 @@ class PropertiesTest(SchemaTest):
     """`properties`: schemas for fields, tested if the fields exist."""
 
     def __init__(self, names: list[str], tests: list[SchemaTest]) -> None:
-        self.names: list[bytes] = [encode_text(name) for name in names]
-        self.tests = tests
+        encoded: list[bytes] = []
+        for text in names:
+            give_way()
+            encoded.append(encode_text(text))
+        self.names = freed_in_slices(encoded)
+        self.tests = freed_in_slices(tests)
         self._by_name: dict[bytes, SchemaTest] = {}
+        several: dict[bytes, list[SchemaTest]] = {}  # of the names that occur more than once
         for i in range(len(tests)):
-            known = self._by_name.get(self.names[i])
-            self._by_name[self.names[i]] = tests[i] if known is None else AllTests([known, tests[i]])
+            give_way()
+            name = self.names[i]
+            known = self._by_name.get(name)
+            if known is None:
+                self._by_name[name] = tests[i]
+            elif name in several:
+                several[name].append(tests[i])
+            else:
+                several[name] = [known, tests[i]]
+                self._by_name[name] = AllTests(several[name])
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != DOCUMENT:
@@ -296,12 +309,16 @@ class PropertiesTest(SchemaTest):
 
     def _pass_in_order(self, buf: bytes, pos: i64) -> bool:
         """Whether all tests pass, in one walk over the document; of duplicate fields the first counts."""
-        left = dict(self._by_name)
+        tested: set[bytes] = set()
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             give_way()
-            test = left.pop(cursor.name_bytes(), None)
-            if test is not None and not test.passes(buf, cursor.type_code, cursor.value):
+            name = cursor.name_bytes()
+            test = self._by_name.get(name)
+            if test is None or name in tested:
+                continue
+            tested.add(name)
+            if not test.passes(buf, cursor.type_code, cursor.value):
                 return False
         return True
 

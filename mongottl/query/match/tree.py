@@ -296,7 +296,11 @@ class AndExpression(ListExpression):
                 flat.append(simple)
         if len(flat) == 1:
             return flat[0]
-        scripts = [child for child in flat if child.runs_scripts()]
+        scripts: list[MatchExpression] = []
+        for child in flat:
+            give_way()
+            if child.runs_scripts():
+                scripts.append(child)
         if scripts:  # last, as in MongoDB: they may count on the other conditions
             flat = [*[child for child in flat if child not in scripts], *scripts]
         self.children = freed_in_slices(flat)

@@ -91,6 +91,14 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "updateUser": "user",
         "authenticationRestrictions": [{"clientSource": [f"10.0.{number % 250}.0/24" for number in range(40_000)]}],
     },
+    "schema": lambda: {
+        "find": "c",
+        "filter": {
+            "$jsonSchema": {
+                "properties": {f"p{number}": {"bsonType": "int", "minimum": number} for number in range(60_000)}
+            }
+        },
+    },
     "text search": lambda: {
         "find": "c",
         "filter": {"$text": {"$search": " ".join(f"word{number}" for number in range(30_000))}},
