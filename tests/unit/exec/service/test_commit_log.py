@@ -7,6 +7,7 @@ import pytest
 
 from mongottl.catalog import change_kinds as kinds
 from mongottl.document.types import Timestamp
+from mongottl.exec.service.commit_log import CommittedTransaction
 from mongottl.exec.sessions.sessions import Session
 from mongottl.exec.write.writes import insert_document
 from mongottl.oplog.change import Change, LoggedChange
@@ -47,7 +48,9 @@ def test_each_change_of_a_statement_has_a_time_of_its_own() -> None:
 def test_the_changes_of_a_transaction_share_a_time_and_are_numbered() -> None:
     running = Running()
     before = running.service.cluster_clock.operation_time
-    entries = committed(running, [insertion(1, 2), insertion(3), insertion(4)], transaction=(LSID, 7))
+    entries = committed(
+        running, [insertion(1, 2), insertion(3), insertion(4)], transaction=CommittedTransaction(LSID, 7)
+    )
     assert {(entry.at_s, entry.at_i) for entry in entries} == {(before.time, before.inc + 3)}
     assert [entry.first_index for entry in entries] == [0, 2, 3]
     assert [entry.following for entry in entries] == [2, 1, 0]
