@@ -208,21 +208,21 @@ def test_an_index_becomes_multikey_for_all(clients: tuple[Client, Client]) -> No
 def test_others_know_that_an_index_is_multikey_before_they_can_find_why(
     clients: tuple[Client, Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mongottl.exec.unit.write_unit import WriteUnit
+    from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits
 
     one, two = clients
     one.shop.carts.create_index("tags")
     one.shop.carts.insert_one({"_id": 1, "tags": 1})
     states: list[bool] = []
-    commit = WriteUnit.commit
+    commit = PostgresUnits.commit
 
-    def checked(unit: WriteUnit) -> None:
-        if any(b"array" in change.rows[0][0] for change in unit.changes if change.rows):
+    def checked(units: PostgresUnits, unit: PostgresUnit) -> None:
+        if any(b"array" in form.form for form in unit.forms):
             plan = two.shop.carts.find({"tags": 1}).explain()["queryPlanner"]["winningPlan"]
             states.append(plan["inputStage"]["isMultiKey"])
-        commit(unit)
+        commit(units, unit)
 
-    monkeypatch.setattr(WriteUnit, "commit", checked)
+    monkeypatch.setattr(PostgresUnits, "commit", checked)
     one.shop.carts.insert_one({"_id": "array", "tags": [1, 2]})
     assert states == [True]
 
