@@ -5,12 +5,11 @@ A running server makes the copy and sends it, so that it can be on another machi
 
 import hashlib
 import os
-import signal
-import sys
 from typing import Any, Final
 
 from mongottl.cli.arguments import ArgumentParser
 from mongottl.cli.client import connect, failure_of
+from mongottl.cli.signals import ending_by_exception
 from mongottl.cli.subcommands import fail
 from mongottl.clock import SystemClock
 from mongottl.offline.backup import BackupError, BackupTarget, back_up_folder
@@ -22,8 +21,6 @@ _NAME: Final = "backup"
 _INCOMPLETE: Final = 3
 # How long to look for the server. Making the copy may take any time.
 _CONNECT_S: Final = 5.0
-# Windows has no SIGHUP, the signal for a terminal that is gone.
-_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def main(arguments: list[str]) -> int:
@@ -33,17 +30,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("source", metavar="URI|FOLDER", help="a running server, or the data folder of a stopped one")
     parser.add_argument("target", metavar="TARGET", help="the new folder; start a server with --data-dir TARGET")
     given = parser.parse_args(arguments)
-    # So that these signals, too, end this process by an exception, and the partial copy is removed.
-    previous = {number: signal.signal(number, _end) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
-    try:
+    with ending_by_exception():
         return backup(given.source, given.target)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _end(number: int, frame: object) -> None:
-    sys.exit(128 + number)
 
 
 def backup(source: str, target: str) -> int:

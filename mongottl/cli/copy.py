@@ -4,11 +4,10 @@ Nothing may write to FROM meanwhile, and its lock sees to that; so the time that
 stop when a server moves.
 """
 
-import signal
-import sys
 from typing import Final
 
 from mongottl.cli.arguments import ArgumentParser
+from mongottl.cli.signals import ending_by_exception
 from mongottl.cli.subcommands import fail
 from mongottl.clock import SystemClock
 from mongottl.config.server_config import without_passwords
@@ -19,8 +18,6 @@ from mongottl.storage.interface import DataDirectoryError, EngineUnavailable, St
 from mongottl.storage.opening import folder_uri, open_engine
 
 _NAME: Final = "copy"
-# Windows has no SIGHUP, the signal for a terminal that is gone.
-_ENDING: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def main(arguments: list[str]) -> int:
@@ -30,17 +27,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("source", metavar="FROM", help=f"{place}, which no server uses")
     parser.add_argument("target", metavar="TO", help=f"{place}, without collections; it is made if it is not there")
     given = parser.parse_args(arguments)
-    # So that these signals, too, end this process by an exception, which stops a private PostgreSQL.
-    previous = {number: signal.signal(number, _end) for number in _ENDING if signal.getsignal(number) != signal.SIG_IGN}
-    try:
+    with ending_by_exception():
         return copy(given.source, given.target)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _end(number: int, frame: object) -> None:
-    sys.exit(128 + number)
 
 
 def copy(source: str, target: str) -> int:
