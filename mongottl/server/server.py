@@ -38,7 +38,6 @@ from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
 from mongottl.security import scram
-from mongottl.server.attendance import Attendance
 from mongottl.server.connection.task import Connection
 from mongottl.server.connection.tls import TlsConnection
 from mongottl.server.dispatch import Dispatcher
@@ -48,10 +47,8 @@ from mongottl.server.first_user import create_first_user, first_password
 from mongottl.server.janitor import run_janitor, run_script_janitor
 from mongottl.server.listeners import host_port, open_listeners, port_of, reachable
 from mongottl.server.log import Log
-from mongottl.server.log_follower import LogFollower
 from mongottl.server.reaper import Reaper
 from mongottl.server.shell import Shell
-from mongottl.server.store_waits import StackWaiter
 from mongottl.server.transport.certificates import ServerTls, server_tls
 from mongottl.server.transport.tls import TlsTransport
 from mongottl.storage.data_folder import others_can_read
@@ -210,27 +207,35 @@ class Server:
                     advice="start with --auth, or listen on 127.0.0.1",
                 )
 
+    def _run_for_store(self, nursery: trio.Nursery) -> None:
+        """Starts the tasks of a server whose engine waits for a store."""
+        from mongottl.server.attendance import Attendance  # other servers do not need what these import
+        from mongottl.server.log_follower import LogFollower
+        from mongottl.server.store_waits import StackWaiter
+
+        waiter = StackWaiter(self.clock, self.service.stacks, self.shell.poller, self.durability)
+        self.engine.wait_by(waiter, waiter.present)
+        set_undivided_guard(self.engine.undivided_guard())
+        self.service.hooks.run_aside = waiter.run_aside
+        self.durability.run_operation = self._run_operation
+        nursery.start_soon(waiter.run)
+        nodes = self.engine.nodes
+        if nodes is not None:
+            nodes.announce(f"{socket.gethostname()}:{self.port}")
+            attendance = Attendance(nodes, self.service, self._run_operation)
+            nursery.start_soon(attendance.run)
+            if nodes.is_shared:
+                nursery.start_soon(attendance.run_duties)
+        if self.engine.log is not None:
+            nursery.start_soon(LogFollower(self.service, self._run_operation).run)
+
     def run(self, nursery: trio.Nursery) -> None:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
         if self.service.authorizes:
             nursery.start_soon(trio.to_thread.run_sync, scram.load)
         if self.engine.suspends:
-            waiter = StackWaiter(self.clock, self.service.stacks, self.shell.poller, self.durability)
-            self.engine.wait_by(waiter, waiter.present)
-            set_undivided_guard(self.engine.undivided_guard())
-            self.service.hooks.run_aside = waiter.run_aside
-            self.durability.run_operation = self._run_operation
-            nursery.start_soon(waiter.run)
-            nodes = self.engine.nodes
-            if nodes is not None:
-                nodes.announce(f"{socket.gethostname()}:{self.port}")
-                attendance = Attendance(nodes, self.service, self._run_operation)
-                nursery.start_soon(attendance.run)
-                if nodes.is_shared:
-                    nursery.start_soon(attendance.run_duties)
-            if self.engine.log is not None:
-                nursery.start_soon(LogFollower(self.service, self._run_operation).run)
+            self._run_for_store(nursery)
         nursery.start_soon(self.shell.poller.run)
         nursery.start_soon(self.shell.poller.resume_due)
         nursery.start_soon(self.shell.incoming.run)
