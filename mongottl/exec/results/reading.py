@@ -345,12 +345,19 @@ class PipelinePages(PageSource):
             if is_deeper(document, 0, MAX_RESULT_LEVELS):
                 raise too_deep()
             if not page.add(document):
+                self._let_go_sent()
                 return True
             self._position += 1
         if end == len(self._waiting):
             self._waiting = []
             self._position = 0
         return True
+
+    def _let_go_sent(self) -> None:
+        """Lets the documents go that were sent, once they are more than the others: a long list is not copied often."""
+        if self._position > len(self._waiting) // 2:
+            self._waiting = self._waiting[self._position :]
+            self._position = 0
 
     def _drop_expired(self, page: Page) -> int:
         """Removes expired ones from the buffered documents that the page needs next; the end of those checked."""
@@ -451,9 +458,9 @@ class PlanDocuments(DocumentSource):
         has_ttl = collection is not None and collection.default_ttl_s != NO_TTL
         records = self._take_records(has_ttl)
         rest = self._waiting[self._position :]
-        if not rest or (not waited and _put_back(op, self._stage, rest)):
-            self._waiting = []
-            self._position = 0
+        # Those that were taken are let go: an idle cursor keeps the others alone.
+        self._waiting = [] if not waited and _put_back(op, self._stage, rest) else rest
+        self._position = 0
         mark = self._mark
         if not has_ttl or mark is None:
             return [record[1] for record in records]

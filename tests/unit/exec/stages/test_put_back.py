@@ -10,7 +10,7 @@ import pytest
 from mongottl.document.freeing import free_some
 from mongottl.exec.results.reading import KEPT_BYTES
 from tests.planning import Bench, Pattern, ids
-from tests.running import Document, Running
+from tests.running import Document, Running, hurried_clock
 
 SIZE = 300_000
 COUNT = 70
@@ -138,6 +138,20 @@ def test_idle_cursors_hold_little_after_a_page_that_is_full_by_size(large: Runni
     try:
         held_bytes(large, command, 1)
         assert held_bytes(large, command, 2, last_page=0) < 2 * (KEPT_BYTES + SIZE + 50_000)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [{"find": "test"}, {"aggregate": "test", "pipeline": [{"$set": {"x": 1}}]}])
+def test_idle_cursors_let_go_what_they_have_returned_of_the_last_batch(command: Document) -> None:
+    running = Running(clock=hurried_clock(0.0))  # no batch seems slow: scans read 2, 4, 8, 16, 32 documents
+    size = 295_000  # as many fill a page as take all but one of the last batch
+    fill(running, size)
+    tracemalloc.start()
+    try:
+        held_bytes(running, command, 1)
+        assert held_bytes(running, command, 2, last_page=0) < 2 * (KEPT_BYTES + size + 50_000)
     finally:
         tracemalloc.stop()
 
