@@ -74,6 +74,8 @@ def main(arguments: list[str]) -> int:
             uri_for_database("", database)
         except ValueError as error:
             raise UsageError(f"--database: {error}") from None
+    if config.workers > 1:
+        raise UsageError(f"--workers: not here; {_PER_WORKER} starts several servers")
     workers = _number_of_workers(others[_PER_WORKER][-1], config) if others[_PER_WORKER] else None
     return run(config, command, [_VARIABLE, *others["--env"]], database, workers)
 

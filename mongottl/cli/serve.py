@@ -50,6 +50,8 @@ def print_first_line(server: "Server") -> None:
     """Prints that the server accepts connections, and the URI to paste."""
     config = server.config
     where = f"data in {config.data_dir or config.store_shown() or 'memory'}"
+    if config.workers > 1:
+        where += f", {config.workers} workers"
     clock = ""
     if isinstance(server.clock, VirtualClock) and server.clock.unsettled:
         clock = ", clock stands still from the first command on"
@@ -79,6 +81,10 @@ def serve(
     announce: called when connections are accepted. until: ends the server by returning. logs_waiting: whether the log
     says "Waiting for connections"; not if `announce` does.
     """
+    if config.workers > 1 and until is None:
+        from mongottl.cli.workers import serve_by_workers
+
+        return serve_by_workers(config, announce, logs_waiting, serve)
     # Nothing of what is imported now is ever freed: collections of garbage would only lengthen the start.
     gc.disable()
     import trio

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mongottl.config.names import did_you_mean
-from mongottl.config.server_config import DEFAULTS, SETTINGS, ServerConfig
+from mongottl.config.server_config import DEFAULTS, SETTINGS, SHARDED, ServerConfig
 
 # The settings of a server for one test suite, unless others are given: `start_server()` and `mongottl run`. Time
 # stands still, so that no test depends on how fast it runs.
@@ -28,6 +28,8 @@ def config_from(values: Mapping[str, str], for_tests: bool = False) -> ServerCon
     for_tests: whether the defaults are those of a server for a test suite (`config_for_tests`).
     """
     parsed: dict[str, Any] = {s.field: s.parse(values[s.field]) for s in SETTINGS if s.field in values}
+    if parsed.get("workers", 1) > 1:
+        parsed.setdefault("topology", SHARDED)
     return config_for_tests(parsed) if for_tests else ServerConfig(**{**_emulator_defaults(parsed), **parsed})
 
 
@@ -35,8 +37,8 @@ def config_for_tests(settings: Mapping[str, Any]) -> ServerConfig:
     """A configuration for one test suite: a free port, test commands, a clock that stands still, only warnings logged,
     unless the settings, by field, say otherwise. SettingError for a bad value."""
     defaults = {**_emulator_defaults(settings), **_FOR_TESTS}
-    if settings.get("enable_test_commands") is False:
-        del defaults["freeze_clock"]  # only test commands could move it
+    if settings.get("enable_test_commands") is False or settings.get("workers", 1) != 1:
+        del defaults["freeze_clock"]  # only test commands could move it, and not those of each worker
     if settings.get("verbosity"):
         del defaults["quiet"]
     if "certificate_port" not in settings:

@@ -21,11 +21,12 @@ from mongottl.config.cosmos_choices import (
     VARIANTS,
 )
 from mongottl.config.dialects import DIALECTS
-from mongottl.config.setting import Setting, SettingError, setting_field, settings_of
+from mongottl.config.setting import LOCAL_STORE, Setting, SettingError, setting_field, settings_of
 from mongottl.config.versions import NEWEST_PATCHES, WIRE_VERSIONS
 
 LOG_FORMATS: Final = ("text", "json")
 MAX_LOG_LEVEL: Final = 5
+MAX_PORT: Final = 65_535
 REPLICA_SET: Final = "replicaSet"
 SHARDED: Final = "sharded"
 TOPOLOGIES: Final = (REPLICA_SET, SHARDED)
@@ -54,6 +55,7 @@ _NEEDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("cosmos_key_file", ("cosmos_account",)),
     ("web_host", ("web_port",)),
     ("certificate_port", ("tls_self_signed", "tls_cert")),
+    ("workers", ("store",)),
 )
 # A password in the URI of a store: after the user's name, or among its parameters.
 _PASSWORD: Final = re.compile(r"(://[^/?#@]*?:|[?&](?:ssl)?password=)[^@&#]*")
@@ -67,6 +69,10 @@ _EXCLUDES: Final[tuple[tuple[str, str], ...]] = (
     ("verbosity", "quiet"),
     ("tls_self_signed", "tls_cert"),
     ("cosmos_key", "cosmos_key_file"),
+    # Each worker would do these for itself.
+    ("workers", "now"),
+    ("workers", "freeze_clock"),
+    ("workers", "certificate_port"),
 )
 
 
@@ -80,7 +86,9 @@ class ServerConfig:
     """The settings of one server; SettingError (ValueError) for a bad value."""
 
     host: str = setting_field("127.0.0.1", "network", "host", "Address to listen on.")
-    port: int = setting_field(27017, "network", "number", "TCP port to listen on; 0 picks a free one.", maximum=65_535)
+    port: int = setting_field(
+        27017, "network", "number", "TCP port to listen on; 0 picks a free one.", maximum=MAX_PORT
+    )
     data_dir: str | None = setting_field(
         None, "data", "path", "Folder for the data; without it everything is kept in memory and lost at the end."
     )
@@ -316,7 +324,7 @@ class ServerConfig:
         "network",
         "number",
         "TCP port of a page that shows what expires and what runs, and of /metrics; 0 picks one. Needs extra `web`.",
-        maximum=65_535,
+        maximum=MAX_PORT,
     )
     web_host: str = setting_field("127.0.0.1", "network", "host", "Address on which the page listens.")
     emulator: bool = setting_field(
@@ -330,7 +338,7 @@ class ServerConfig:
         "tls",
         "number",
         "TCP port that serves the certificate to trust, at https://…/_explorer/emulator.pem; 0 is off. Extra `web`.",
-        maximum=65_535,
+        maximum=MAX_PORT,
     )
     topology: str = setting_field(
         REPLICA_SET,
@@ -338,6 +346,14 @@ class ServerConfig:
         "text",
         "Answer as a replica set, or as a mongos, whose clients keep the address they were given.",
         choices=TOPOLOGIES,
+    )
+    workers: int = setting_field(
+        1,
+        "network",
+        "number",
+        "Processes that serve on one port with one --store, to use several cores; together they are a mongos.",
+        minimum=1,
+        maximum=256,
     )
 
     def __post_init__(self) -> None:
@@ -364,6 +380,8 @@ class ServerConfig:
             raise SettingError("certificate_port", "needs another port than {} and {}", "port", "web_port")
         if self.emulator and (self.dialect != "cosmos" or not self._is_given("cosmos_account")):
             raise SettingError("emulator", "needs {} cosmos and {}", "dialect", "cosmos_account")
+        if self.workers > 1:
+            self._validate_workers()
         if self.storage_engine == "memory" and self.data_dir is not None:
             raise SettingError("storage_engine", "memory not together with {}", "data_dir")
         for setting in SETTINGS:
@@ -379,6 +397,18 @@ class ServerConfig:
         for name in self.cosmos_refuse:
             if name in self.cosmos_allow:
                 raise SettingError("cosmos_refuse", f"{name} not together with {{}} {name}", "cosmos_allow")
+
+    def _validate_workers(self) -> None:
+        if self.store is not None and self.store.startswith(LOCAL_STORE):
+            raise SettingError("workers", "needs a {} that several servers can use: postgresql://…", "store")
+        if not self.is_sharded:
+            raise SettingError("workers", f"needs {{}} {SHARDED}", "topology")
+        if self.web_port:
+            last = self.web_port + self.workers - 1
+            if last > MAX_PORT or (self.web_host == self.host and self.web_port <= self.port <= last):
+                raise SettingError(
+                    "web_port", "needs ports from it on for each of {}, other than {}", "workers", "port"
+                )
 
     def _is_given(self, field: str) -> bool:
         """Whether a setting has another value than its default."""

@@ -171,7 +171,8 @@ _CONTROL_CHARACTERS: Final = frozenset(map(chr, (*range(32), 127)))
 # What glibc takes as the name of all addresses, and mongod's --bind_ip too.
 _ALL_ADDRESSES: Final = "*"
 # How the URI of a database begins that keeps the data.
-STORES: Final = ("postgresql://", "postgres://", "local-postgresql:")
+LOCAL_STORE: Final = "local-postgresql:"
+STORES: Final = ("postgresql://", "postgres://", LOCAL_STORE)
 # Labels of letters, digits, hyphens and, as Docker makes them, underscores; also an IPv4 address. In a URI only letters
 # beyond ASCII have to be escaped.
 _HOST: Final = re.compile(r"[\w-]{1,63}(\.[\w-]{1,63})*\.?")

@@ -7,10 +7,12 @@ from typing import Final
 LISTEN_BACKLOG: Final = 1024
 
 
-def open_listeners(host: str, port: int) -> list[socket.socket]:
+def open_listeners(host: str, port: int, is_shared: bool = False, listens: bool = True) -> list[socket.socket]:
     """Sockets that listen on all addresses of a host, without blocking, on the same port; port 0 picks a free one.
 
-    OSError, which names the address, if it is taken or does not exist.
+    is_shared: whether other processes of the user may listen there, too: the system gives each of them a part of the
+    connections. listens: whether they listen; otherwise they are only bound. OSError, which names the address, if it is
+    taken or does not exist.
     """
     wanted = host_port((host, port))
     try:
@@ -30,12 +32,15 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
         try:
             if os.name == "posix":
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if is_shared:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             if listeners:
                 address = (address[0], port_of(listeners), *address[2:])
             listener.bind(address)
-            listener.listen(LISTEN_BACKLOG)
+            if listens:
+                listener.listen(LISTEN_BACKLOG)
             listener.setblocking(False)
         except OSError as error:
             listener.close()
@@ -46,6 +51,18 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
     if not listeners and unsupported is not None:
         raise OSError(unsupported.errno, f"cannot listen on {wanted}: {unsupported.strerror}") from unsupported
     return listeners
+
+
+def reserve_port(host: str, port: int) -> list[socket.socket]:
+    """Sockets that keep a port for the processes that are to share it, and listen to nothing; port 0 picks a free one.
+    OSError if another program has it, or the system lets no port be shared."""
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise OSError("this system does not let several processes listen on one port")
+    alone = open_listeners(host, port, listens=False)  # fails where others share it, too
+    port = port_of(alone)
+    for listener in alone:
+        listener.close()
+    return open_listeners(host, port, is_shared=True, listens=False)
 
 
 def port_of(listeners: list[socket.socket]) -> int:

@@ -44,6 +44,8 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Cannot start": 9900001,
     "Stopping": 9900002,
     "Stopped": 9900003,
+    "Worker started": 9900094,
+    "Worker ended": 9900095,
     "Request units": 9900005,
     "Connections are limited": 9900004,
     "Unknown environment variable": 9900006,

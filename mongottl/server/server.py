@@ -183,7 +183,7 @@ class Server:
 
     def listen(self) -> None:
         """Binds the addresses. OSError if one is taken or does not exist: `close_listening` then closes the others."""
-        self._listeners = open_listeners(self.config.host, self.config.port)
+        self._listeners = open_listeners(self.config.host, self.config.port, is_shared=self.config.workers > 1)
         self.port = port_of(self._listeners)
         if self.config.web_port is not None:
             self._page = _page(self.config, self.shell, self.port, self._tls)

@@ -521,6 +521,8 @@ def start_server(
     if config is not None and not isinstance(config, ServerConfig):
         raise TypeError(f"config: a ServerConfig is needed, not {config!r}")
     check_names(settings)
+    if settings.get("workers", 1 if config is None else config.workers) != 1:
+        raise SettingError("workers", "only for a process of its own: mongottl --workers N")
     try:
         # `ServerConfig.validate` checks the types.
         config = config_for_tests(settings) if config is None else replace(config, **settings)  # type: ignore[arg-type]

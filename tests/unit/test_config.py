@@ -259,6 +259,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[object, ...]]] = {
     "emulator": (("", "maybe"), (None, 1, True)),
     "certificate_port": (("", "-1", "65536", "abc"), (-1, 65_536, "8081", 8081)),
     "topology": (("", "cluster"), ("Sharded", 1, None)),
+    "workers": (("", "0", "-1", "many", "257"), (0, 257, 1.5, True, None)),
 }
 WRONG_TEXTS = [(field, text) for field, (texts, _) in WRONG.items() for text in texts]
 
@@ -318,6 +319,19 @@ def test_wrong_values_are_refused_by_name(field: str, value: object) -> None:
         ({"storage_engine": "memory", "data_dir": "x"}, "--storage-engine: memory not together with --data-dir"),
         ({"cosmos_account": "a", "cosmos_key": "x", "cosmos_key_file": "x"}, "MONGOTTL_COSMOS_KEY: not together with "),
         ({"cosmos_account": "a"}, "--cosmos-account: only with --dialect cosmos"),
+        ({"workers": "2"}, "--workers: only together with --store"),
+        ({"workers": "2", "data_dir": "x"}, "--workers: only together with --store"),
+        ({"workers": "2", "store": "local-postgresql:x"}, "--workers: needs a --store that several servers can use: "),
+        ({"workers": "2", "store": "postgresql://x", "topology": "replicaSet"}, "--workers: needs --topology sharded"),
+        (
+            {"workers": "2", "store": "postgresql://x", "enable_test_commands": "1", "now": "2030-01-01"},
+            "--workers: not together with --now",
+        ),
+        (
+            {"workers": "3", "store": "postgresql://x", "port": "8082", "web_port": "8080"},
+            "--web-port: needs ports from it on for each of --workers, other than --port",
+        ),
+        ({"workers": "3", "store": "postgresql://x", "web_port": "65534"}, "--web-port: needs ports from it on for "),
         ({"cosmos_allow": "bare-watch", "dialect": "mongodb"}, "--cosmos-allow: only with --dialect cosmos"),
         (
             {"dialect": "cosmos", "cosmos_backup": "continuous", "cosmos_capability": "EnableTtlOnCustomPath"},
@@ -352,6 +366,11 @@ def test_errors_do_not_show_secrets() -> None:
                 ServerConfig(**{field: secret})  # type: ignore[arg-type]
             assert "secret" not in str(refused.value)
     assert "secret" not in repr(ServerConfig(user="ann", password="secret"))
+
+
+def test_workers_are_a_mongos() -> None:
+    assert config_from({"workers": "2", "store": "postgresql://x"}).is_sharded
+    assert not config_from({"workers": "1"}).is_sharded
 
 
 def test_paths_and_lists_are_taken() -> None:

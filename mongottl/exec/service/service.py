@@ -99,7 +99,7 @@ class ServiceContext:
         self.accounts = Accounts(self.catalog)
         # Whether clients may do only what their users are allowed (--auth).
         self.authorizes: bool = config.auth or self.dialect.demands_login
-        memory_bytes = available_memory_bytes()
+        memory_bytes = available_memory_bytes() // config.workers
         cursor_bytes = config.cursor_memory_mb << 20 or memory_bytes // _CURSOR_SHARE
         self.cursors = CursorRegistry(self.dialect.unknown_cursor, cursor_bytes)
         operation_bytes = config.operation_memory_mb << 20 or memory_bytes // _OPERATION_SHARE

@@ -1,0 +1,184 @@
+"""`mongottl --workers N`: processes that share a port and a store, started, watched and stopped together."""
+
+import contextlib
+import os
+import re
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+
+import mongottl
+from mongottl.config import SettingError
+from tests import postgres
+from tests.drivers.process.test_process import COMMAND, Process, run
+from tests.on_store import PREFIX, with_schema
+from tests.waiting import PATIENCE_S, until
+
+pytestmark = [
+    pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing()),
+    pytest.mark.skipif(os.name != "posix", reason="signals are POSIX"),
+]
+
+Client = pymongo.MongoClient[dict[str, Any]]
+Starter = Callable[..., Process]
+
+
+@pytest.fixture
+def store() -> str:
+    """The URI of a schema of the test's own, for several servers."""
+    return with_schema(PREFIX + uuid.uuid4().hex[:12]) + "&nodes=several"
+
+
+@pytest.fixture
+def start(store: str, tmp_path: Path) -> Iterator[Starter]:
+    """Starts a server with that store."""
+    started: list[Process] = []
+
+    def start(*options: str, command: str = "serve", **environment: str) -> Process:
+        log = tmp_path / f"log{len(started)}"
+        whole = [*COMMAND, command]
+        options = ("--port", "0", "--store", store, *options)
+        started.append(Process(log, *options, environment=environment, command=whole))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        assert "Traceback" not in process.log.read_text()
+        end_of(process)
+
+
+def end_of(process: Process) -> None:
+    """Returns when no worker of it runs."""
+    until(lambda: not any(map(is_running, pids_of(process))))
+
+
+def pids_of(process: Process) -> list[int]:
+    """The processes of the workers that were started until now, the latest one last."""
+    return [int(pid) for pid in re.findall(r'Worker started  {"worker": \d+, "pid": (\d+)}', process.log.read_text())]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def connections_to_all(process: Process, workers: int) -> dict[int, Client]:
+    """A client of one connection for each worker, by the worker's process."""
+    found: dict[int, Client] = {}
+
+    def all_are_found() -> bool:
+        client = Client("127.0.0.1", process.port, maxPoolSize=1)
+        pid = client.admin.command("serverStatus")["pid"]
+        if pid in found:
+            client.close()
+        else:
+            found[pid] = client
+        return len(found) == workers
+
+    until(all_are_found, "the system gives all connections to some workers")
+    return found
+
+
+def test_workers_share_port_and_data(start: Starter, tmp_path: Path) -> None:
+    (tmp_path / "files/shop").mkdir(parents=True)
+    (tmp_path / "files/shop/carts.json").write_text('{"_id": 1}')
+    process = start("--workers", "3", "--load", str(tmp_path / "files"), "--user", "ann", MONGOTTL_PASSWORD="x")
+    assert ", 3 workers" in process.line
+    assert len(pids_of(process)) == 3
+    clients = connections_to_all(process, 3)
+    assert sorted(clients) == sorted(pids_of(process)) and process.popen.pid not in clients
+    for number, client in enumerate(clients.values(), 2):
+        assert client.admin.command("hello")["msg"] == "isdbgrid"
+        client.shop.carts.insert_one({"_id": number})
+    for client in clients.values():
+        assert [cart["_id"] for cart in client.shop.carts.find().sort("_id")] == [1, 2, 3, 4]
+        client.close()
+    process.stop()
+    text = process.log.read_text()
+    assert len(re.findall('Worker ended  {"worker": [123], "pid": [0-9]+, "status": 0}', text)) == 3
+    assert text.count("Loaded") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_parent_ends_all(start: Starter, number: signal.Signals) -> None:
+    process = start("--workers", "2")
+    process.stop(number)
+    assert not any(map(is_running, pids_of(process)))
+
+
+def test_a_container_has_workers(start: Starter) -> None:
+    process = start("--workers", "2", command="container")
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.readline() == "Waiting for connections\n"
+    for client in connections_to_all(process, 2).values():
+        client.close()
+    process.stop()
+
+
+def test_a_worker_that_dies_is_started_again(start: Starter) -> None:
+    process = start("--workers", "2")
+    first, second = pids_of(process)
+    os.kill(second, signal.SIGKILL)
+    until(lambda: len(pids_of(process)) == 3)
+    again = pids_of(process)[-1]
+    clients = connections_to_all(process, 2)
+    assert sorted(clients) == sorted([first, again])
+    for client in clients.values():
+        client.close()
+    os.kill(again, signal.SIGKILL)
+    until(lambda: '"startedAgainAfterSeconds": 1.0' in process.log.read_text())
+    # The signal comes while a worker waits for its start.
+    process.stop()
+    assert not any(map(is_running, pids_of(process)))
+
+
+def test_the_command_shutdown_ends_all(start: Starter) -> None:
+    process = start("--workers", "2")
+    with Client(process.uri) as client, contextlib.suppress(pymongo.errors.AutoReconnect):
+        client.admin.command("shutdown")
+    assert process.popen.wait(PATIENCE_S) == 0
+    assert not any(map(is_running, pids_of(process)))
+
+
+def test_workers_end_with_a_parent_that_was_killed(start: Starter) -> None:
+    process = start("--workers", "2")
+    process.popen.kill()
+    end_of(process)
+
+
+def test_the_reason_why_no_worker_starts_is_logged_once(start: Starter, store: str) -> None:
+    process = start("--workers", "2")
+    taken = run("--port", str(process.port), "--store", store, "--workers", "2")
+    assert taken.returncode == 1 and taken.stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1:{process.port}: Address already in use" in taken.stderr
+    away = run("--port", "0", "--store", "postgresql://nobody@127.0.0.1:1/x", "--workers", "2", "--store-timeout", "1")
+    assert away.returncode == 1 and away.stderr.count("Cannot start") == 1, away.stderr
+
+
+def test_each_worker_has_a_page(start: Starter) -> None:
+    pytest.importorskip("h11")
+    pytest.importorskip("prometheus_client")
+    import urllib.request
+
+    with mongottl.start_server(web_port=0) as other:
+        free = int(str(other.web_url).rstrip("/").rpartition(":")[2])
+    process = start("--workers", "2", "--web-port", str(free))
+    for port in (free, free + 1):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+            assert answer.status == 200
+    process.stop()
+
+
+def test_workers_are_for_a_server_of_its_own() -> None:
+    with pytest.raises(SettingError, match=r"^workers: only for a process of its own: mongottl --workers N"):
+        mongottl.start_server(workers=2, store="postgresql://x", topology="sharded")
+    refused = run("run", "--workers", "2", "--store", "postgresql://x", "--", "true")
+    assert refused.returncode == 2 and "--workers: not here; --per-worker starts several servers" in refused.stderr
