@@ -49,14 +49,36 @@ LONE_NODE: Final = NodeFacts()
 class Node(NamedTuple):
     """A place. number: unique for ever. address: `host:port`, empty until the server listens. pid: of its process.
 
-    is_live: whether its lease is not over.
+    version: of the catalog that it knows. is_current: whether that is the latest one. since_ms: when it was taken, and
+    lease_ms: for how long it still lasts, both by the store's clock; 0 or less if that is over. has_duties: whether
+    this server does what one of them does for all.
     """
 
     number: int
     topology: str
     address: str
     pid: int
-    is_live: bool
+    version: int
+    is_current: bool
+    since_ms: int
+    lease_ms: int
+    has_duties: bool
+
+    @property
+    def is_live(self) -> bool:
+        return self.lease_ms > 0
+
+    @property
+    def state(self) -> str:
+        """One of NODE_STATES."""
+        return LOST if not self.is_live else CURRENT if self.is_current else RELOADING
+
+
+# What a node does: it serves; it reads what another one has changed in the catalog; it has not renewed its place.
+CURRENT: Final = "current"
+RELOADING: Final = "reloading"
+LOST: Final = "lost"
+NODE_STATES: Final = (CURRENT, RELOADING, LOST)
 
 
 def _nothing(before: dict[str, bytes]) -> None:
@@ -69,6 +91,7 @@ class StoreNodes(ABC):
 
     is_shared: whether others may have a place at the same time. found_others: whether some had one when it was opened.
     has_duties: whether this server does what one of them does for all; another takes that over when it is dead.
+    latest: all places, as of the latest renewal.
     on_change: called when the engine has read a catalog that others have changed, with the entries until then; no unit
     of work is open.
     """
@@ -78,6 +101,7 @@ class StoreNodes(ABC):
         self.is_shared = False
         self.found_others = False
         self.has_duties = False
+        self.latest: list[Node] = []
         self.on_change: Callable[[dict[str, bytes]], None] = _nothing
 
     @abstractmethod

@@ -117,7 +117,12 @@ def test_an_older_format_is_refused(admin: Connection, schema: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "before"), [(2, "DROP TABLE {0}.parts"), (3, "ALTER TABLE {0}.nodes DROP COLUMN address")]
+    ("found", "before"),
+    [
+        (2, "DROP TABLE {0}.parts"),
+        (3, "ALTER TABLE {0}.nodes DROP COLUMN address"),
+        (4, "ALTER TABLE {0}.nodes DROP COLUMN since_ms"),
+    ],
 )
 def test_a_schema_of_an_older_format_gets_what_it_does_not_have(
     found: int, before: str, admin: Connection, schema: str
@@ -127,7 +132,7 @@ def test_a_schema_of_an_older_format_gets_what_it_does_not_have(
     assert not prepare_schema(admin, schema)
     row = admin.run_one(Statement("upgraded", f"SELECT format, epoch FROM {schema}.meta").with_()).row()
     assert row == (FORMAT, 7)
-    do(admin, f"SELECT xid, number, form FROM {schema}.parts", f"SELECT address FROM {schema}.nodes")
+    do(admin, f"SELECT xid, number, form FROM {schema}.parts", f"SELECT address, since_ms FROM {schema}.nodes")
     assert not prepare_schema(admin, schema)
 
 

@@ -25,6 +25,7 @@ from mongottl.exec.running.registry import RunningOperation
 from mongottl.exec.state.metrics import UNKNOWN_COMMAND
 from mongottl.exec.state.usage import LatencyGroup
 from mongottl.exec.write.expiry import count_expired
+from mongottl.storage.nodes import Node
 
 # Fields that cannot be omitted.
 _ALWAYS: Final = (*("host", "version", "process", "pid", "uptime", "uptimeMillis", "uptimeEstimate", "localTime"),)
@@ -257,7 +258,10 @@ def _own(op: OperationContext) -> dict[str, Value]:
         for collection in op.catalog.all_collections()
     )
     used, idle, waiting = service.scripts.counts()
+    nodes = service.engine.nodes
     return {
+        # Which of the servers with the same store this is, and all of them.
+        **({} if nodes is None else {"node": nodes.number, "nodes": list(map(_node, nodes.latest))}),
         "version": VERSION,
         "compiled": is_compiled(),
         "engine": service.engine.name,
@@ -284,6 +288,23 @@ def _own(op: OperationContext) -> dict[str, Value]:
             "waiting": op.service.metrics.incoming_waiting,
             "closed": Int64(op.service.metrics.incoming_closed),
         },
+    }
+
+
+def _node(node: Node) -> dict[str, Value]:
+    """A server with the same store. expiresInMillis: when others take it for dead unless it renews its place."""
+    host, _, port = node.address.rpartition(":")
+    return {
+        "node": node.number,
+        "host": host,
+        "port": int(port or 0),
+        "pid": Int64(node.pid),
+        "topology": node.topology,
+        "state": node.state,
+        "catalogVersion": Int64(node.version),
+        "since": Date(node.since_ms),
+        "expiresInMillis": Int64(node.lease_ms),
+        "duties": node.has_duties,
     }
 
 

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from mongottl.build_info import is_compiled
 from mongottl.config import VERSION
 from mongottl.errors import code_name
-from mongottl.exec.service.service import MS_PER_S
+from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.state.usage import Latency
 from mongottl.server.shell import Shell
 from mongottl.server.web import metric_table as table
@@ -39,6 +39,7 @@ from mongottl.server.web.figures import (
     read_collection,
     shown_collections,
 )
+from mongottl.storage.nodes import CURRENT, NODE_STATES
 
 # Collections in one scrape: each has some ten lines.
 MAX_COLLECTIONS: Final = 500
@@ -175,6 +176,7 @@ def _read_server(shell: Shell, snapshot: Snapshot) -> None:
             "compiled": str(is_compiled()).lower(),
         },
     )
+    _add_nodes(service, snapshot)
     _add_load(shell, snapshot)
     _add_cursors(shell, snapshot)
     _add_commands(shell, snapshot)
@@ -200,6 +202,18 @@ def _read_server(shell: Shell, snapshot: Snapshot) -> None:
     snapshot.add_histogram("mongottl_fsync_duration_seconds", shell.durability.flush_times)
     add("mongottl_clock_offset_seconds", clock_offset_ms(service) / MS_PER_S)
     add("mongottl_clock_frozen", is_frozen(service))
+
+
+def _add_nodes(service: ServiceContext, snapshot: Snapshot) -> None:
+    """The servers of the store, of which this one is one; without a store it is the only one."""
+    nodes = service.engine.nodes
+    seen = [] if nodes is None else nodes.latest
+    number = 0 if nodes is None else nodes.number
+    address = next((node.address for node in seen if node.number == number), "")
+    snapshot.add_info("mongottl_node", {"node": str(number), "address": address})
+    states = [node.state for node in seen] or [CURRENT]
+    for state in NODE_STATES:
+        snapshot.add("mongottl_nodes", states.count(state), state)
 
 
 def _add_load(shell: Shell, snapshot: Snapshot) -> None:

@@ -37,6 +37,7 @@ from mongottl.server.web.figures import (
 )
 from mongottl.server.web.history import INTERVAL_S, History
 from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.nodes import Node
 from mongottl.ttl.policy import NEVER, NO_TTL
 
 # Of the time between two schedules, making them takes this part at most.
@@ -191,6 +192,7 @@ class Live:
         transactions = service.transactions.statistics()
         oldest_s, newest_s = oplog_window_s(service)
         storage = service.engine.statistics()
+        nodes = service.engine.nodes
         report = service.request_units.report() if service.dialect.charges_requests else None
         return {
             **self._described_time(),
@@ -218,6 +220,7 @@ class Live:
             ],
             "deletedDocuments": metrics.ttl_deleted_documents,
             "monitorEnabled": service.expiry.is_enabled,
+            "nodes": [] if nodes is None else [_node(node, nodes.number) for node in nodes.latest],
             "charges": None if report is None else _charges(report),
             "throughput": service.dialect.throughput_mode(),
             "slowMs": service.profiler.slow_ms,
@@ -279,6 +282,21 @@ class Live:
             "omitted": len(left_out),
             "omittedExpiring": sum(expires(collection) for collection in left_out),
         }
+
+
+def _node(node: Node, own: int) -> dict[str, object]:
+    """A server of the store. own: the number of this one."""
+    return {
+        "node": node.number,
+        "isOwn": node.number == own,
+        "address": node.address,
+        "pid": node.pid,
+        "state": node.state,
+        "catalogVersion": node.version,
+        "sinceMs": node.since_ms,
+        "leaseMs": node.lease_ms,
+        "duties": node.has_duties,
+    }
 
 
 def _as_json(values: dict[str, object]) -> str:

@@ -134,6 +134,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         "The version, the MongoDB version that it announces, and how it runs.",
     ),
     Metric(
+        "mongottl_node",
+        "info",
+        "",
+        ("node", "address"),
+        "Which of the servers with the same store this one is, and where it listens; 0 without a store.",
+    ),
+    Metric("mongottl_nodes", GAUGE, "", ("state",), "Servers with the same store: current, reloading, lost."),
+    Metric(
         "mongottl_command_duration_seconds",
         HISTOGRAM,
         "seconds",

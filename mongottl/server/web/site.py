@@ -279,6 +279,7 @@ class Site:
         return {
             "start": self._start,
             "port": self._port,
+            "node": 0 if service.engine.nodes is None else service.engine.nodes.number,
             "version": VERSION,
             "serverVersion": service.config.announced_version(),
             "dialect": service.dialect.name,

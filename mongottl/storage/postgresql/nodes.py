@@ -63,15 +63,19 @@ _LOCKS: Final = {
     for shared in (False, True)
 }
 _ALL: Final = Statement(
-    "nodes", f"SELECT node, topology, address, pid, until_ms, until_ms > {_NOW_MS}, shares FROM nodes ORDER BY node"
+    "nodes",
+    "SELECT nodes.node, topology, address, pid, shares, nodes.epoch, nodes.epoch = meta.epoch, since_ms,"
+    f" nodes.until_ms, nodes.until_ms - {_NOW_MS}, coalesce(duties.until_ms > {_NOW_MS}, false)"
+    " FROM nodes CROSS JOIN meta LEFT JOIN leases duties ON duties.name = 'duties' AND duties.node = nodes.node"
+    " ORDER BY nodes.node",
 )
 # Where it is not shared, nobody else can be there.
 _CLEAR: Final = Statement(
     "clear_nodes", f"DELETE FROM nodes WHERE NOT $1 OR NOT shares OR until_ms <= {_NOW_MS}", (BOOL,)
 )
 _COUNT: Final = Statement("count_nodes", "SELECT count(*) FROM nodes")
-_VALUES: Final = f"{_NOW_MS} + {_LEASE_MS}, $1, $2, $3, $4, $5"
-_COLUMNS: Final = "(node, epoch, until_ms, topology, address, pid, shares, session)"
+_VALUES: Final = f"{_NOW_MS} + {_LEASE_MS}, {_NOW_MS}, $1, $2, $3, $4, $5"
+_COLUMNS: Final = "(node, epoch, until_ms, since_ms, topology, address, pid, shares, session)"
 _ENTER: Final = Statement(
     "enter_node",
     "WITH m AS (UPDATE meta SET epoch = epoch + 1 RETURNING epoch)"
@@ -194,10 +198,10 @@ class PostgresNodes(StoreNodes):
             rows = _rows(connection)
             if is_locked:
                 # Of a server that shares the lock, the session may have been lost alone.
-                rows = [] if self.is_shared else [row for row in rows if row[5] and row[6]]
+                rows = [] if self.is_shared else [row for row in rows if _node(row).is_live and row[4]]
                 if not rows:
                     return
-            found = {row[0]: row[4] for row in rows}
+            found = {row[0]: row[8] for row in rows}
             is_renewed = leases is not None and any(leases.get(number) != until for number, until in found.items())
             if is_renewed or waiter.monotonic_s() >= until_s:
                 raise self._refusal([_node(row) for row in rows])
@@ -308,10 +312,10 @@ class PostgresNodes(StoreNodes):
 
     def _send_renewal(self, now_s: float) -> Answer:
         renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
-        if not self.is_shared:
-            return self._pool.write([(_UNSYNCED, ()), renewal], now_s + RENEW_S)[-1]
-        duties, renewed = self._pool.write([(_TAKE_DUTIES, (int4(self.number),)), renewal], now_s + RENEW_S)
-        self.has_duties = duties.changed > 0
+        first: Call = (_TAKE_DUTIES, (int4(self.number),)) if self.is_shared else (_UNSYNCED, ())
+        [taken, renewed, places] = self._pool.write([first, renewal, (_ALL, ())], now_s + RENEW_S)
+        self.has_duties = self.is_shared and taken.changed > 0
+        self.latest = [_node(row) for row in places.rows()]
         return renewed
 
     def _enter_again(self) -> bool:
@@ -402,12 +406,11 @@ class PostgresNodes(StoreNodes):
         return not late.changed
 
 
-_Row = tuple[int, str, str, int, int, bool, bool]
+_Row = tuple[int, str, str, int, bool, int, bool, int, int, int, bool]
 
 
 def _rows(connection: Connection) -> list[_Row]:
-    """Number, topology, address, process and lease of each node, whether that is not over, and whether it shares; none
-    where the tables are not there, or older."""
+    """The rows of all places, as `_ALL` has them; none where the tables are not there, or older."""
     try:
         return connection.run_one((_ALL, ())).rows()
     except StoreFailure as failure:
@@ -417,7 +420,8 @@ def _rows(connection: Connection) -> list[_Row]:
 
 
 def _node(row: _Row) -> Node:
-    return Node(row[0], row[1], row[2], row[3], row[5])
+    number, topology, address, pid, _, version, is_current, since_ms, _, lease_ms, has_duties = row
+    return Node(number, topology, address, pid, version, is_current, since_ms, lease_ms, has_duties)
 
 
 def _shown(node: Node) -> str:

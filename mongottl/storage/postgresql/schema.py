@@ -30,7 +30,7 @@ from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailur
 from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
 
 # Raised when an older mongottl could not read what a newer one writes.
-FORMAT: Final = 4
+FORMAT: Final = 5
 HEAD_BYTES: Final = 2000
 
 # Kinds of stores.
@@ -49,8 +49,8 @@ _TABLES: Final = {
         "floor bigint NOT NULL, log_n bigint NOT NULL, log_bytes bigint NOT NULL"
     ),
     "nodes": (
-        "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, topology text NOT NULL, "
-        "address text NOT NULL, pid int NOT NULL, shares bool NOT NULL, session text NOT NULL"
+        "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, since_ms bigint NOT NULL, "
+        "topology text NOT NULL, address text NOT NULL, pid int NOT NULL, shares bool NOT NULL, session text NOT NULL"
     ),
     "leases": "name text PRIMARY KEY, node int NOT NULL, until_ms bigint NOT NULL",
     "snapshots": "time bigint PRIMARY KEY, name text NOT NULL, node int NOT NULL, until_ms bigint NOT NULL",
@@ -108,7 +108,7 @@ _INDEXES: Final = (
 
 # The tables that an opening makes anew where the format is an older one, by that: nothing was in them. The others are
 # kept as they are.
-_UPGRADES: Final = {2: ("nodes", "parts"), 3: ("nodes",)}
+_UPGRADES: Final = {2: ("nodes", "parts"), 3: ("nodes",), 4: ("nodes",)}
 
 # Takes positions that follow each other, and returns the first of them: others take some at the same time.
 _TAKE_POSITIONS: Final = (

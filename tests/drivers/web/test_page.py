@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -17,7 +18,9 @@ from mongottl.exec.state.observation import KEPT_FAILURES, KEPT_SLOW, Observatio
 from mongottl.server.web import live, site
 from mongottl.server.web.live import percentile_ms
 from mongottl.storage.interface import EngineUnavailable
+from tests import postgres
 from tests.drivers.web.requests import Reply, ask, basic, connect
+from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -709,3 +712,14 @@ def test_a_stream_ends_when_its_user_may_not_look_any_more(guarded: mongottl.Run
             client.admin.command("dropUser", "eve")
             assert live.response.read() is not None
             assert live.response.isclosed()
+
+
+def test_events_have_the_nodes_of_a_store() -> None:
+    if postgres.missing():
+        pytest.skip(postgres.missing())
+    store = with_schema(PREFIX + uuid.uuid4().hex[:12])
+    with mongottl.start_server(store=store, web_port=0) as server, events(server) as seen:
+        number = seen.next("server")["node"]
+        while not (nodes := seen.next("status")["nodes"]) or not nodes[0]["address"].endswith(f":{server.port}"):
+            pass
+        assert [(node["node"], node["isOwn"], node["state"]) for node in nodes] == [(number, True, "current")]

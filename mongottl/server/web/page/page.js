@@ -319,6 +319,7 @@ function showStatus(status) {
   showOperations(status);
   showDeleted();
   showFigures(status);
+  showNodes(status.nodes);
   showCharges(status.charges);
   if (status.charges !== null) showBudgets(status.throughput === "enforced");
   showFailures(status);
@@ -417,6 +418,18 @@ function showFigures(status) {
       target.replaceChildren(value, ...(note ? [" ", element("small", {}, note)] : []));
     }
   });
+}
+
+// The servers of a store; the one that sends this is among them.
+function showNodes(nodes) {
+  byId("nodes-section").hidden = nodes.length === 0;
+  replaceRows(byId("node-rows"), nodes.map((node) => element("tr", {},
+    element("td", {}, whole.format(node.node), node.isOwn ? " (this one)" : ""),
+    element("td", { class: "text" }, node.address), element("td", {}, String(node.pid)),
+    element("td", { class: "text" }, node.state + (node.duties ? ", purges" : "")),
+    element("td", {}, node.leaseMs > 0 ? milliseconds(node.leaseMs) : "–"),
+    element("td", {}, String(node.catalogVersion)),
+    element("td", { class: "text" }, new Date(node.sinceMs).toISOString().slice(0, 19).replace("T", " ")))));
 }
 
 function showCharges(charges) {
@@ -524,7 +537,8 @@ function showServer(server) {
   const as = server.dialect === "cosmos" ? `as Cosmos DB for MongoDB ${server.serverVersion}` : `as MongoDB ${server.serverVersion}`;
   const data = server.inMemory ? "data in memory" : "data on disk";
   const user = server.user ? `, seen by ${server.user}` : "";
-  say("server", `Version ${server.version}, ${server.compiled ? "compiled" : "interpreted"}, ${as}, ${data}${user}`);
+  const node = server.node > 0 ? `Node ${server.node}, version` : "Version";
+  say("server", `${node} ${server.version}, ${server.compiled ? "compiled" : "interpreted"}, ${as}, ${data}${user}`);
   byId("controls").hidden = !server.movable;
   document.body.classList.toggle("without-figures", !server.sees);
   if (!server.sees) say("lead", "What expires and what runs is shown to those who may run serverStatus.");
