@@ -9,8 +9,7 @@ is imported when the command is used, so none of them makes the others start mor
 """
 
 import sys
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 
 class UsageError(Exception):
@@ -30,8 +29,7 @@ def fail(command: str, reason: str) -> int:
     return FAILURE
 
 
-@dataclass(frozen=True)
-class Subcommand:
+class Subcommand(NamedTuple):
     """One row. usage: its arguments, as the help shows them. module: where its `main` is. page: the page of docs that
     its own help names."""
 
@@ -135,5 +133,5 @@ _ROWS: Final = (
     Subcommand("version", "", "Shows the version, and whether it is compiled.", "version"),
 )
 SUBCOMMANDS: Final[dict[str, Subcommand]] = {
-    row.name: replace(row, module=f"mongottl.cli.{row.module}") for row in _ROWS
+    row.name: row._replace(module=f"mongottl.cli.{row.module}") for row in _ROWS
 }

@@ -5,11 +5,10 @@ A parameter is a field of `MemoryLimits`, declared once with all that is known o
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A parameter that `setParameter` changes while the server runs.
 
     name: mongod's, or our own if mongod has no such limit. field: the attribute of `MemoryLimits`: a number from
@@ -105,5 +104,5 @@ class MemoryLimits:
 
 
 PARAMETERS: Final[tuple[Parameter, ...]] = tuple(
-    dataclasses.replace(field.metadata[_METADATA], field=field.name) for field in dataclasses.fields(MemoryLimits)
+    field.metadata[_METADATA]._replace(field=field.name) for field in dataclasses.fields(MemoryLimits)
 )

@@ -5,8 +5,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, Final, SupportsIndex, TypeAlias
+from typing import Any, Final, NamedTuple, SupportsIndex, TypeAlias
 
 from mongottl.clock import parse_date
 
@@ -36,8 +35,7 @@ class SettingError(ValueError):
 SettingValue: TypeAlias = str | int | bool | tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """What a field of `ServerConfig` may be, and where users find it.
 
     group: its heading in --help, a key of `SETTING_GROUPS`. value: "text", "path", "number", "host" (a name or an
@@ -231,6 +229,6 @@ def setting_field(
 def settings_of(config: Any) -> tuple[Setting, ...]:
     """The settings that the fields of a class declare, in their order."""
     return tuple(
-        dataclasses.replace(field.metadata[_METADATA], field=field.name, optional=field.default is None)
+        field.metadata[_METADATA]._replace(field=field.name, optional=field.default is None)
         for field in dataclasses.fields(config)
     )
