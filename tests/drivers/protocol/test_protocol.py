@@ -23,6 +23,7 @@ from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.crc32c import crc32c
 from mongottl.wire.encode import encode_op_query, encode_request
 from mongottl.wire.messages import CHECKSUM_PRESENT, EXHAUST_ALLOWED, MORE_TO_COME, NeedData, OpMsg, OpReply
+from tests.on_store import is_wanted
 from tests.replies import without_times
 from tests.waiting import PATIENCE_S, until
 
@@ -555,6 +556,7 @@ class TaskSteps(trio.abc.Instrument):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="epoll is Linux's")
+@pytest.mark.skipif(is_wanted(), reason="the task waits for the store, too")
 def test_a_stream_that_waits_is_answered_without_its_connections_task() -> None:
     """A switch of tasks with what belongs to it costs more than the event."""
     steps = TaskSteps()
