@@ -54,6 +54,7 @@ from mongottl.storage.interface import (
     StorageEngine,
     WriteUnitOfWork,
 )
+from mongottl.storage.nodes import CatalogChange
 
 # Records read at once where all are wanted.
 _RECORDS_PER_SCAN: Final = 256
@@ -95,7 +96,7 @@ ChangeListener: TypeAlias = Callable[[WriteUnitOfWork, int, Collection, Value], 
 
 class Refreshed:
     """What other servers have done. gone: the collections that they have dropped. changed: those that they have made,
-    renamed, or given other options or indexes."""
+    renamed, or given other options or indexes; not where they have only found that an index is multikey."""
 
     def __init__(self) -> None:
         self.gone: list[Collection] = []
@@ -220,47 +221,64 @@ class Catalog:
         self._drop_abandoned(temporary)
         return [c.namespace for c in replaced.values() if self._databases.get(c.database, {}).get(c.name) is None]
 
-    def refresh(self, before: dict[str, bytes]) -> "Refreshed":
+    def refresh(self, change: CatalogChange) -> "Refreshed":
         """Makes the catalog what the engine has after other servers have changed that.
 
         What is there keeps its objects, and changes as by commands of this server: so operations go on, or fail, as
         beside those. Indexes that are being built here stay.
-
-        before: the engine's catalog entries until then.
         """
         self.version += 1
-        entries = {key: entry for key, entry in self.engine.catalog_entries() if is_collection_key(key)}
         refreshed = Refreshed()
         renamed: list[tuple[Collection, str, str]] = []
-        for collection in self.all_collections():
-            key = collection_key(collection.number)
-            old = before.get(key)
-            if old is None:
-                continue  # attached
-            entry = entries.pop(key, None)
-            if entry is None:
+        new: list[bytes] = []
+        for key in change.before:
+            if not is_collection_key(key):
+                continue
+            collection = self._by_number.get(int(key))
+            entry = self.engine.catalog_entry(key)
+            if collection is None:
+                if entry is not None:
+                    new.append(entry)
+            elif entry is None:
                 refreshed.gone.append(collection)
                 self._mark_dropped(collection)
-            elif entry != old:
-                refreshed.changed.append(collection)
+            else:
                 found = stored_collection(self.engine, entry, [], collection.options)
                 if found.namespace != collection.namespace:
                     renamed.append((collection, found.database, found.name))
                     self._forget(collection)
                     self._note_dropped(collection.namespace)
-                collection.take_stored(found)
+                if collection.take_stored(found) or found.namespace != collection.namespace:
+                    refreshed.changed.append(collection)
+                else:
+                    collection.generation += 1
         for collection, database, name in renamed:
             collection.rename(database, name)
             self._remember(collection)
-        for entry in entries.values():
+        for entry in new:
             collection = stored_collection(self.engine, entry, [])
             refreshed.changed.append(collection)
             self._remember(collection)
         for collection in refreshed.changed:
             self._changed(collection)
-        for ident in self.engine.idents():
+        for ident in change.made:
             self._count_ident(ident)
         return refreshed
+
+    def unowned_idents(self) -> list[str]:
+        """The engine's stores that belong to no collection which it knows."""
+        known: set[str] = {SESSIONS_IDENT}
+        for collection in self._by_number.values():
+            known.add(record_store_ident(collection.number))
+            known.update([index.ident for index in collection.indexes])
+        return [ident for ident in self.engine.idents() if ident not in known and not ident.startswith(OPLOG_IDENT)]
+
+    def drop_unowned(self, idents: list[str]) -> None:
+        """Drops stores that belong to no collection."""
+        with self.engine.unit_of_work() as work:
+            for ident in idents:
+                self.engine.drop_ident(ident)
+            work.commit()
 
     def _has_same_stores(self, collection: Collection) -> bool:
         """Whether the engine still has the stores that a collection of the catalog reads, and all indexes are ready."""
@@ -291,17 +309,12 @@ class Catalog:
 
     def _drop_abandoned(self, temporary: list[str]) -> None:
         """Deletes these catalog entries, and the idents that belong to no collection."""
-        known: set[str] = {SESSIONS_IDENT}
         for collection in self._by_number.values():
-            known.add(record_store_ident(collection.number))
             for index in collection.indexes:
-                known.add(index.ident)
                 self._count_ident(index.ident)  # a TTL setting has an ident, but no sorted data
-        abandoned: list[str] = []
         for ident in self.engine.idents():
             self._count_ident(ident)
-            if ident not in known and not ident.startswith(OPLOG_IDENT):
-                abandoned.append(ident)
+        abandoned = self.unowned_idents()
         if abandoned or temporary:
             with self.engine.unit_of_work() as work:
                 for key in temporary:

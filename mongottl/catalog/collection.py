@@ -266,19 +266,23 @@ class Collection:
                 index.accesses = known.accesses
                 index.since_ms = known.since_ms
 
-    def take_stored(self, stored: "Collection") -> None:
+    def take_stored(self, stored: "Collection") -> bool:
         """Takes over options and indexes that another server has given it. stored: the collection as it is stored now.
-        Indexes that are there keep their objects, and so do those that are being built here."""
-        if stored.options.raw != self.options.raw:
+        Indexes that are there keep their objects, and so do those that are being built here. Whether anything has
+        changed but that indexes are multikey."""
+        changed = stored.options.raw != self.options.raw
+        if changed:
             self.set_options(stored.options)
         known = {index.ident: index for index in self.indexes}
         indexes: list[CollectionIndex] = []
         for index in stored.indexes:
             kept = known.get(index.ident)
             if kept is None or kept.data is not index.data:
+                changed = True
                 indexes.append(index)
                 continue
             del known[index.ident]
+            changed = changed or kept.descriptor.spec != index.descriptor.spec or (index.ready and not kept.ready)
             kept.descriptor = index.descriptor
             kept.arrays = ArrayPaths(kept.arrays.paths | index.arrays.paths)
             kept.type_bits |= index.type_bits
@@ -287,10 +291,12 @@ class Collection:
             indexes.append(kept)
         for index in known.values():
             if index.is_stored:
+                changed = True
                 index.dropped = True
             else:
                 indexes.append(index)
         self.set_indexes(indexes)
+        return changed
 
     def mark_dropped(self) -> None:
         """After its deletion was committed: scans of it then fail."""

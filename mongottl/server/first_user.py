@@ -32,6 +32,8 @@ def create_first_user(service: ServiceContext, log: Log) -> None:
     try:
         create_user(op, CreateUserRequest(config.user, ["root"], password))
     except CommandError as error:
+        if service.accounts.user_record(UserName(config.user, _DATABASE)) is not None:
+            return  # another server has made it meanwhile
         raise FirstUserError(f"cannot make the user {config.user}: {error.message}") from error
 
 

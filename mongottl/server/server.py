@@ -19,6 +19,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -30,6 +31,7 @@ from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.commands.dialect_hooks import FirstUsers, hooks_of
 from mongottl.config import ServerConfig
 from mongottl.document.interrupt import set_undivided_guard
+from mongottl.exec.operation.refreshing import carry_out
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.service.service import ServiceContext
@@ -37,6 +39,7 @@ from mongottl.exec.service.stored_clock import ahead_s, resume_clock
 from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
+from mongottl.query.icu import icu_version, is_available
 from mongottl.security import scram
 from mongottl.server.connection.task import Connection
 from mongottl.server.connection.tls import TlsConnection
@@ -90,7 +93,7 @@ class Server:
         self._tls = tls
         # The users that the dialect has made, None without.
         self.dialect_users: FirstUsers | None = None
-        self.service = ServiceContext(config, clock, engine)
+        self.service = carry_out(engine, partial(ServiceContext, config, clock, engine))
         nodes = engine.nodes
         if nodes is not None and nodes.is_shared:
             from mongottl.server.node_dispatch import NodeDispatcher
@@ -516,7 +519,8 @@ async def open_server(
     config = ServerConfig() if config is None else config
     config.validate()  # its fields may have been assigned since it was made
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity) if log is None else log
-    node = NodeFacts(config.topology, config.is_sharded, config.store_timeout)
+    keys = icu_version() if config.is_sharded and config.store_shown() and is_available() else ""
+    node = NodeFacts(config.topology, config.is_sharded, config.store_timeout, keys)
     engine = open_engine(config.store_uri(), node)
     server: Server | None = None
     try:
@@ -547,8 +551,9 @@ async def open_server(
                 await load_folder(server.service, config.load, log)
             if scope.cancelled_caught:
                 raise StartCancelled
-        create_first_user(server.service, log)
-        server.dialect_users = hooks_of(server.service).first_users(server.service)
+        service = server.service
+        carry_out(engine, partial(create_first_user, service, log))
+        server.dialect_users = carry_out(engine, partial(hooks_of(service).first_users, service))
         server.listen()
         save_initial(server.service)
     except BaseException:

@@ -34,12 +34,14 @@ class NodeFacts(NamedTuple):
     """What a server says of itself when it opens a store.
 
     topology: as which it answers, for others to show. may_share: whether others may open the store, too. timeout_s: for
-    how long it repeats calls while the store is away.
+    how long it repeats calls while the store is away. keys: by what it makes keys; who does it by something else cannot
+    share the store with it.
     """
 
     topology: str = ""
     may_share: bool = False
     timeout_s: float = STORE_TIMEOUT_S
+    keys: str = ""
 
 
 # Of who is no server, as tools are, and tests of engines.
@@ -81,7 +83,15 @@ LOST: Final = "lost"
 NODE_STATES: Final = (CURRENT, RELOADING, LOST)
 
 
-def _nothing(before: dict[str, bytes]) -> None:
+class CatalogChange(NamedTuple):
+    """What others have changed. before: by its key, what each changed entry was; None if it is new. made: the idents of
+    new stores."""
+
+    before: dict[str, bytes | None]
+    made: list[str]
+
+
+def _nothing(change: CatalogChange) -> None:
     return None
 
 
@@ -92,8 +102,8 @@ class StoreNodes(ABC):
     is_shared: whether others may have a place at the same time. found_others: whether some had one when it was opened.
     has_duties: whether this server does what one of them does for all; another takes that over when it is dead.
     latest: all places, as of the latest renewal.
-    on_change: called when the engine has read a catalog that others have changed, with the entries until then; no unit
-    of work is open.
+    has_left: whether dead servers may have left stores in no collection; known to the server that has duties.
+    on_change: called when the engine has read what others have changed of the catalog; no unit of work is open.
     """
 
     def __init__(self) -> None:
@@ -102,7 +112,8 @@ class StoreNodes(ABC):
         self.found_others = False
         self.has_duties = False
         self.latest: list[Node] = []
-        self.on_change: Callable[[dict[str, bytes]], None] = _nothing
+        self.has_left = False
+        self.on_change: Callable[[CatalogChange], None] = _nothing
 
     @abstractmethod
     def announce(self, address: str) -> None:
@@ -122,6 +133,23 @@ class StoreNodes(ABC):
         raise NotImplementedError
 
     # Where it is shared
+
+    @abstractmethod
+    def clear_up(self) -> None:
+        """Clears away the places of servers that are dead, and what nobody needs any more. To be called now and then by
+        who has duties. EngineUnavailable."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def left_of(self, idents: list[str]) -> list[str]:
+        """Those of these stores which were made by servers that have no place any more. EngineUnavailable."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """Reads what others have changed, and whether there are others. To be called outside of operations, after
+        CatalogChanged. EngineUnavailable."""
+        raise NotImplementedError
 
     @abstractmethod
     def begin(self) -> None:

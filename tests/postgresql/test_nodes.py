@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mongottl.storage.interface import CatalogChanged, DataDirectoryError
-from mongottl.storage.nodes import NodeFacts
+from mongottl.storage.nodes import CatalogChange, NodeFacts
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.engine import PostgresEngine
@@ -59,13 +59,13 @@ def test_a_unit_made_from_an_old_catalog_fails_and_the_next_one_knows_the_new(
 ) -> None:
     first, second = both(opened)
     make(first, "a")
-    changes: list[dict[str, bytes]] = []
+    changes: list[CatalogChange] = []
     second.nodes.on_change = changes.append
     with pytest.raises(CatalogChanged):
         make(second, "b")
     assert second.idents() == []
     make(second, "b")
-    assert changes == [{}]
+    assert changes == [CatalogChange({"a": None}, ["a"])]
     assert sorted(second.idents()) == ["a", "b"] and dict(second.catalog_entries()) == {"a": b"entry", "b": b"entry"}
     insert(second, "a", b"of second")
     with pytest.raises(CatalogChanged):
@@ -149,3 +149,91 @@ def test_a_place_that_was_cleared_away_is_taken_again(
     assert second.idents() == ["a"]
     assert [node.number for node in first.nodes.all()] == [first.nodes.number, second.nodes.number]
     assert second.nodes.is_valid
+
+
+def rows(connection: Connection, select: str) -> list[tuple[object, ...]]:
+    return connection.run_one(Statement(f"rows_{hash(select)}", select).with_()).rows()
+
+
+def test_only_what_has_changed_is_read(
+    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    make(first, "b")
+    second.reload()
+    connection = connect_to(settings=SessionSettings(schema))
+    connection.run_one(Statement("spoil", "UPDATE catalog SET value = 'spoiled'").with_())
+    make(first, "c")
+    with first.unit_of_work() as unit:
+        first.put_catalog_entry("b", b"changed")
+        unit.commit()
+    changes: list[CatalogChange] = []
+    second.nodes.on_change = changes.append
+    second.reload()
+    assert dict(second.catalog_entries()) == {"a": b"entry", "b": b"changed", "c": b"entry"}
+    assert changes == [CatalogChange({"b": b"entry", "c": None}, ["c"])]
+
+
+def test_deleted_entries_are_forgotten_when_all_know_it(
+    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    make(first, "b")
+    second.reload()
+    with first.unit_of_work() as unit:
+        first.delete_catalog_entry("a")
+        first.drop_ident("a")
+        unit.commit()
+    connection = connect_to(settings=SessionSettings(schema))
+    for attended, kept in ((first, [(b"a",), (b"b",)]), (second, [(b"b",)])):
+        attended.nodes.attend()
+        first.nodes.clear_up()
+        assert rows(connection, "SELECT key FROM catalog ORDER BY key") == kept
+    assert dict(second.catalog_entries()) == {"b": b"entry"} and second.idents() == ["b"]
+    make(first, "a")
+    second.reload()
+    assert dict(second.catalog_entries()) == {"a": b"entry", "b": b"entry"}
+
+
+def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhile(
+    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    make(first, "b")
+    second.reload()
+    connection = connect_to(settings=SessionSettings(schema))
+    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
+    first.nodes.clear_up()
+    first.reload()
+    with first.unit_of_work() as unit:
+        first.delete_catalog_entry("a")
+        first.drop_ident("a")
+        unit.commit()
+    first.nodes.attend()
+    first.nodes.clear_up()
+    while first.drop_some(10):
+        pass
+    assert rows(connection, "SELECT key FROM catalog") == [(b"b",)]
+    second.nodes.attend()
+    assert dict(second.catalog_entries()) == {"b": b"entry"} and second.idents() == ["b"]
+
+
+def test_stores_of_servers_without_a_place_are_known(opened: Callable[..., PostgresEngine]) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    second.reload()
+    make(second, "b")
+    second.close()
+    first.reload()
+    assert first.nodes.left_of(["a", "b"]) == ["b"]
+    assert first.nodes.left_of(["a"]) == []
+
+
+def test_servers_that_make_other_keys_are_refused(opened: Callable[..., PostgresEngine]) -> None:
+    opened(NodeFacts("sharded", may_share=True, keys="72.1"))
+    with pytest.raises(DataDirectoryError, match=r"another version of ICU, 72.1 instead of none: process [0-9]+"):
+        opened()
+    opened(NodeFacts("sharded", may_share=True, keys="72.1"))

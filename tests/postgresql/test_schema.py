@@ -122,6 +122,7 @@ def test_an_older_format_is_refused(admin: Connection, schema: str) -> None:
         (2, "DROP TABLE {0}.parts"),
         (3, "ALTER TABLE {0}.nodes DROP COLUMN address"),
         (4, "ALTER TABLE {0}.nodes DROP COLUMN since_ms"),
+        (5, "ALTER TABLE {0}.stores DROP COLUMN epoch"),
     ],
 )
 def test_a_schema_of_an_older_format_gets_what_it_does_not_have(
@@ -133,6 +134,7 @@ def test_a_schema_of_an_older_format_gets_what_it_does_not_have(
     row = admin.run_one(Statement("upgraded", f"SELECT format, epoch FROM {schema}.meta").with_()).row()
     assert row == (FORMAT, 7)
     do(admin, f"SELECT xid, number, form FROM {schema}.parts", f"SELECT address, since_ms FROM {schema}.nodes")
+    do(admin, f"SELECT node, epoch FROM {schema}.stores")
     assert not prepare_schema(admin, schema)
 
 

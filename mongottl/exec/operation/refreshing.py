@@ -5,17 +5,35 @@ go on as beside a command of this server that had changed the same. Transactions
 are aborted: what they have written was made for the old one. Their clients begin them again.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.entries import is_collection_key
 from mongottl.clock import VirtualClock
 from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.transaction_unit import abort
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import take_clock
-from mongottl.storage.interface import WriteConflict
+from mongottl.storage.interface import CatalogChanged, StorageEngine, WriteConflict
+from mongottl.storage.nodes import CatalogChange, StoreNodes
 from mongottl.ttl.policy import NO_TTL
+
+T = TypeVar("T")
+
+
+def carry_out(engine: StorageEngine, step: Callable[[], T]) -> T:
+    """What a step of the start returns, which reads and changes the catalog before there are operations: it is carried
+    out again where other servers have changed that meanwhile, by commands or at their own start. EngineUnavailable."""
+    while True:
+        try:
+            return step()
+        except CatalogChanged:
+            nodes = engine.nodes
+            assert nodes is not None
+            nodes.catch_up()
 
 
 def follow_others(service: ServiceContext) -> None:
@@ -25,30 +43,35 @@ def follow_others(service: ServiceContext) -> None:
         nodes.on_change = partial(refresh, service)
 
 
-def refresh(service: ServiceContext, before: dict[str, bytes]) -> None:
-    """before: the engine's catalog entries until now."""
-    refreshed = service.catalog.refresh(before)
+def refresh(service: ServiceContext, change: CatalogChange) -> None:
+    refreshed = service.catalog.refresh(change)
     for collection in refreshed.gone:
         service.metrics.usage.remove(collection.namespace)
     for collection in refreshed.changed:
         if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes:
             service.expiry.unarmed.add(collection.number)
     _abort_users(service, [*refreshed.gone, *refreshed.changed])
+    if all(is_collection_key(key) for key in change.before):
+        return
     service.accounts.invalidate()
     service.cluster_parameters.reload()
     service.write_block.reload()
     service.databases.reload()
     if isinstance(service.clock, VirtualClock):
-        take_clock(service.engine, service.clock, before)
+        take_clock(service.engine, service.clock, change.before)
     service.note_clock_change()
 
 
 def clear_up(service: ServiceContext) -> None:
-    """Drops the indexes that servers have been building which are taken for dead. What fails is tried again by the next
-    call; to be called now and then by the server that does so for all (`StoreNodes.has_duties`). EngineUnavailable."""
+    """Drops what servers have left which are taken for dead: indexes that they have been building, and stores of
+    transactions. What fails is tried again by the next call; to be called now and then by the server that does so for
+    all (`StoreNodes.has_duties`). EngineUnavailable."""
     nodes = service.engine.nodes
     if nodes is None or not nodes.has_duties:
         return
+    nodes.clear_up()
+    if nodes.has_left:
+        _drop_left(service, nodes)
     building = [
         (collection, index)
         for collection in service.catalog.all_collections()
@@ -63,6 +86,16 @@ def clear_up(service: ServiceContext) -> None:
             with suppress(WriteConflict), Undivided():
                 if index in collection.indexes and not index.ready and not collection.dropped:
                     service.catalog.remove_indexes(collection, [index])
+
+
+def _drop_left(service: ServiceContext, nodes: StoreNodes) -> None:
+    """Drops the stores that are in no collection, of servers that have ended: nobody puts them in one any more."""
+    left = nodes.left_of(service.catalog.unowned_idents())
+    with suppress(WriteConflict):
+        if left:
+            # If it is made from an old catalog nothing is dropped.
+            service.catalog.drop_unowned(left)
+        nodes.has_left = False
 
 
 def _abort_users(service: ServiceContext, changed: list[Collection]) -> None:

@@ -4,6 +4,7 @@ Only if the engine keeps its data. Without test commands the clock is the machin
 was ahead have their `_ts` in its future: then they expire `ahead_s` later than they should.
 """
 
+from collections.abc import Container
 from typing import Final
 
 from mongottl.clock import Clock, VirtualClock
@@ -37,9 +38,9 @@ def resume_clock(engine: StorageEngine, clock: VirtualClock) -> None:
         clock.resume(*state)
 
 
-def take_clock(engine: StorageEngine, clock: VirtualClock, before: dict[str, bytes]) -> None:
-    """Sets a clock as another server has, if one has moved its own. before: the engine's catalog entries until then."""
-    if engine.catalog_entry(_ENTRY) != before.get(_ENTRY):
+def take_clock(engine: StorageEngine, clock: VirtualClock, changed: Container[str]) -> None:
+    """Sets a clock as another server has, if one has moved its own. changed: the keys of entries that have changed."""
+    if _ENTRY in changed:
         resume_clock(engine, clock)
 
 

@@ -4,7 +4,7 @@ What the tables of stores and of catalog entries have is in memory as well. Thei
 (`meta.epoch`): each unit of work that is committed by one who knows an older one is refused by PostgreSQL.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -24,7 +24,7 @@ from mongottl.storage.interface import (
     StorageEngine,
     WriteUnitOfWork,
 )
-from mongottl.storage.nodes import LONE_NODE, NodeFacts
+from mongottl.storage.nodes import LONE_NODE, CatalogChange, NodeFacts
 from mongottl.storage.opening import store_engine
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
@@ -54,7 +54,7 @@ from mongottl.storage.postgresql.statements import (
     int8_array,
 )
 from mongottl.storage.postgresql.turns import Turns
-from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, Row, engine_error
+from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, Row, engine_error
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
@@ -62,9 +62,18 @@ _SCHEMA: Final = "mongottl"
 _LOCK_TIMEOUT_MS: Final = 1000
 # Seconds within which a database answers that is there.
 _PING_S: Final = 1.0
-_STORES: Final = Statement("stores", "SELECT id, ident, kind, dropped, next_id FROM stores")
-_CATALOG: Final = Statement("catalog", "SELECT key, value FROM catalog")
-_NEW_STORE: Final = Statement("new_store", "INSERT INTO stores VALUES ($1, $2, $3, false, 1)", (INT4, BYTEA, INT4))
+# What has changed since a version of the catalog; of transactions always (`UNKNOWN_EPOCH`).
+_STORES: Final = Statement(
+    "stores", "SELECT id, ident, kind, dropped, next_id FROM stores WHERE epoch > $1 ORDER BY id", (INT8,)
+)
+_CATALOG: Final = Statement(
+    "catalog",
+    f"SELECT key, value, state <> 'gone', epoch < {UNKNOWN_EPOCH} FROM catalog WHERE epoch > $1",
+    (INT8,),
+)
+_NEW_STORE: Final = Statement(
+    "new_store", "INSERT INTO stores VALUES ($1, $2, $3, false, 1, $4, $5)", (INT4, BYTEA, INT4, INT4, INT8)
+)
 _SETTLE: Final = Statement("settle_ids", "UPDATE stores SET next_id = $2 WHERE id = $1", (INT4, INT8))
 _LEASE: Final = Statement(
     "lease_ids", "UPDATE stores SET next_id = next_id + $2 WHERE id = $1 RETURNING next_id - $2", (INT4, INT8)
@@ -75,7 +84,7 @@ _GIVE_BACK: Final = Statement(
     " WHERE s.id = u.id AND s.next_id = u.leased",
     (INT4_ARRAY, INT8_ARRAY, INT8_ARRAY),
 )
-_DROP_STORE: Final = Statement("drop_store", "UPDATE stores SET dropped = true WHERE id = $1", (INT4,))
+_DROP_STORE: Final = Statement("drop_store", "UPDATE stores SET dropped = true, epoch = $2 WHERE id = $1", (INT4, INT8))
 _FORGET_STORE: Final = Statement(
     "forget_store",
     "WITH t AS (DELETE FROM totals WHERE store = $1) DELETE FROM stores WHERE id = $1 AND dropped",
@@ -83,11 +92,15 @@ _FORGET_STORE: Final = Statement(
 )
 _PUT: Final = Statement(
     "put_catalog",
-    "INSERT INTO catalog (key, state, value, epoch) VALUES ($1, 'ready', $2, 1)"
-    " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-    (BYTEA, BYTEA),
+    "INSERT INTO catalog (key, state, value, epoch) VALUES ($1, 'ready', $2, $3)"
+    " ON CONFLICT (key) DO UPDATE SET state = excluded.state, value = excluded.value, epoch = excluded.epoch",
+    (BYTEA, BYTEA, INT8),
 )
 _DELETE: Final = Statement("delete_catalog", "DELETE FROM catalog WHERE key = $1", (BYTEA,))
+# Where others have to hear of it.
+_BURY: Final = Statement(
+    "bury_catalog", "UPDATE catalog SET state = 'gone', value = '', epoch = $2 WHERE key = $1", (BYTEA, INT8)
+)
 # Whether a commit is acknowledged only when a standby has it.
 _STANDBYS: Final = Statement(
     "standbys",
@@ -98,7 +111,16 @@ _EPOCH: Final = Statement("epoch", "SELECT epoch FROM meta")
 # What belongs together is read at one snapshot, since others may change it.
 _BEGIN_LOAD: Final = Statement("begin_load", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _END_LOAD: Final = Statement("end_load", "COMMIT")
-_LOAD: Final[list[Call]] = [(_BEGIN_LOAD, ()), (_EPOCH, ()), (_STORES, ()), (_CATALOG, ()), (_END_LOAD, ())]
+# Below each version of the catalog.
+_NO_EPOCH: Final = -1
+
+
+def _load_after(epoch: int) -> list[Call]:
+    """What reads all that has changed since a version of the catalog."""
+    since = int8(epoch)
+    return [(_BEGIN_LOAD, ()), (_EPOCH, ()), (_STORES, (since,)), (_CATALOG, (since,)), (_END_LOAD, ())]
+
+
 _SIZE: Final = Statement(
     "size",
     "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
@@ -113,6 +135,7 @@ _FREE: Final = {
     )
     for table in ("records", "entries", "unique_entries")
 }
+_NO_COUNTS: Final[dict[int, tuple[int, int]]] = {}
 _TABLE_OF: Final = {RECORDS: "records", LOG: "records", SORTED: "entries", SORTED_UNIQUE: "unique_entries"}
 
 
@@ -205,9 +228,9 @@ class PostgresEngine(StorageEngine, Access):
     def _open(self) -> None:
         self._nodes.open(lambda connection: prepare_schema(connection, self._schema))
         try:
-            [_, epoch, stores, catalog, _] = self._pool.read(_LOAD)
+            [_, epoch, stores, catalog, _] = self._pool.read(_load_after(_NO_EPOCH))
             self._log.load(epoch.value(), self._nodes.number)
-            self._take(stores.rows(), catalog.rows())
+            self._take(stores.rows(), catalog.rows(), {} if self._is_shared else self._log.counts())
             self._waits_for_standby = bool(self._pool.read([(_STANDBYS, ())])[0].value())
         except BaseException:
             self._nodes.close(_PING_S)
@@ -234,51 +257,70 @@ class PostgresEngine(StorageEngine, Access):
     def _present(self) -> object:
         return self._present_of()
 
-    def _take(self, stores: list[Row], catalog: list[Row]) -> None:
-        """Makes what is in memory of stores and catalog what the database has. Stores that are there keep their
-        objects."""
-        counts = self._log.counts()
-        found: set[str] = set()
-        self._dropped.clear()
+    def _take(
+        self, stores: list[Row], catalog: list[Row], counts: Mapping[int, tuple[int, int]] = _NO_COUNTS
+    ) -> CatalogChange:
+        """Takes over rows of stores and of the catalog, all or those that have changed. Stores that are there keep
+        their objects."""
+        made: list[str] = []
         for store, name, kind, dropped, next_id in stores:
             ident = decode_text(name)
             self._last_store = max(self._last_store, store)
+            is_records = kind in (RECORDS, LOG)
+            known = self._records.get(ident) if is_records else self._sorted.get(ident)
             if dropped:
-                self._dropped.append((store, kind))
-                continue
-            found.add(ident)
-            if kind in (RECORDS, LOG):
-                known = self._records.get(ident)
-                if known is None or known.store_id != store:
+                if (store, kind) not in self._dropped:
+                    self._dropped.append((store, kind))
+                if known is not None and known.store_id == store:
+                    self._forget(ident)
+            elif known is None or known.store_id != store:
+                made.append(ident)
+                if is_records:
                     counters = Counters(store, *counts.get(store, (0, 0)))
                     ids = RecordIds(next_id, next_id, partial(self._lease, store))
                     self._records[ident] = PostgresRecordStore(self, ident, counters, ids, kind == LOG)
-            else:
-                data = self._sorted.get(ident)
-                if data is None or data.store_id != store:
+                else:
                     self._sorted[ident] = PostgresSortedData(self, ident, store, kind == SORTED_UNIQUE)
-        for ident in self._records.keys() - found:
-            del self._records[ident]
-        for ident in self._sorted.keys() - found:
-            del self._sorted[ident]
-        self._catalog = {decode_text(key): value for key, value in catalog}
+        before: dict[str, bytes | None] = {}
+        for name, value, is_there, is_new in catalog:
+            key = decode_text(name)
+            old = self._catalog.get(key)
+            if is_there and (is_new or value != old):
+                before[key] = old
+                self._catalog[key] = value
+            elif not is_there and old is not None:
+                before[key] = old
+                del self._catalog[key]
+        return CatalogChange(before, made)
 
-    def reload(self) -> None:
-        """Reads the catalog anew, which others have changed, when no unit is open that was made from the old one.
-        EngineUnavailable."""
+    def reload(self, everything: bool = False) -> None:
+        """Reads what others have changed of the catalog, when no unit is open that was made from the old one.
+        everything: where others may have forgotten since what they have deleted. EngineUnavailable."""
         self._turns.hold()
         try:
-            [_, epoch, stores, catalog, _] = self._pool.read(_LOAD)
-            if epoch.value() != self._log.epoch:
-                before = self._catalog
-                self._take(stores.rows(), catalog.rows())
+            since = _NO_EPOCH if everything else self._log.epoch
+            [_, epoch, stores, catalog, _] = self._pool.read(_load_after(since))
+            if everything or epoch.value() != self._log.epoch:
                 self._log.epoch = epoch.value()
-                self._nodes.on_change(before)
+                changed = stores.rows(), catalog.rows()
+                if everything:
+                    self._forget_others(*changed)
+                self._nodes.on_change(self._take(*changed))
             self.units.is_stale = False
         except StoreFailure as failure:
             raise engine_error(failure) from failure
         finally:
             self._turns.let_go()
+
+    def _forget_others(self, stores: list[Row], catalog: list[Row]) -> None:
+        """Forgets the stores that are not among these rows, and adds rows for entries that are not."""
+        there = {row[0] for row in stores}
+        for ident in [ident for ident, store in self._records.items() if store.store_id not in there]:
+            del self._records[ident]
+        for ident in [ident for ident, data in self._sorted.items() if data.store_id not in there]:
+            del self._sorted[ident]
+        known = {row[0] for row in catalog}
+        catalog += [(name, b"", False, True) for name in map(encode_text, self._catalog) if name not in known]
 
     # Reading
 
@@ -406,7 +448,8 @@ class PostgresEngine(StorageEngine, Access):
             raise ValueError(f"{ident} exists")
         unit.change_catalog()
         self._last_store += 1
-        unit.write(_NEW_STORE, int4(self._last_store), encode_text(ident), int4(kind))
+        number, epoch = int4(self._last_store), int8(unit.catalog_epoch)
+        unit.write(_NEW_STORE, number, encode_text(ident), int4(kind), int4(self._nodes.number), epoch)
         return self._last_store
 
     def _lease(self, store: int, count: int) -> int:
@@ -442,7 +485,7 @@ class PostgresEngine(StorageEngine, Access):
             data = self._sorted.pop(ident)
             unit.undo.append(partial(self._sorted.__setitem__, ident, data))
             dropped = (data.store_id, SORTED_UNIQUE if data.unique else SORTED)
-        unit.write(_DROP_STORE, int4(dropped[0]))
+        unit.write(_DROP_STORE, int4(dropped[0]), int8(unit.catalog_epoch))
         unit.after_commit.append(partial(self._dropped.append, dropped))
 
     def drop_some(self, limit: int) -> bool:
@@ -479,7 +522,7 @@ class PostgresEngine(StorageEngine, Access):
         unit.change_catalog()
         self._undo_catalog(unit, key)
         self._catalog[key] = value
-        unit.write(_PUT, encode_text(key), value)
+        unit.write(_PUT, encode_text(key), value, int8(unit.catalog_epoch))
 
     def delete_catalog_entry(self, key: str) -> None:
         unit = self.units.require()
@@ -487,7 +530,10 @@ class PostgresEngine(StorageEngine, Access):
             unit.change_catalog()
             self._undo_catalog(unit, key)
             del self._catalog[key]
-            unit.write(_DELETE, encode_text(key))
+            if self._is_shared:
+                unit.write(_BURY, encode_text(key), int8(unit.catalog_epoch))
+            else:
+                unit.write(_DELETE, encode_text(key))
 
     def _undo_catalog(self, unit: PostgresUnit, key: str) -> None:
         before = self._catalog.get(key)

@@ -21,15 +21,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, final
 
+from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.storage.interface import EngineUnavailable, StoreUnreachable
 from mongottl.storage.nodes import LEASE_S, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
-from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, UNEXPECTED, StoreFailure
+from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure
 from mongottl.storage.postgresql.log import PostgresLog
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
 from mongottl.storage.postgresql.statements import (
     BOOL,
+    BYTEA_ARRAY,
     INT4,
     INT8,
     TEXT,
@@ -38,12 +40,13 @@ from mongottl.storage.postgresql.statements import (
     Call,
     Statement,
     boolean,
+    bytea_array,
     int4,
     int8,
     text,
     text_array,
 )
-from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, engine_error
+from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, engine_error
 from mongottl.storage.waiting import Waiter
 
 # How long an opening waits for the place of another server, in seconds: longer than a lease.
@@ -65,7 +68,7 @@ _LOCKS: Final = {
 _ALL: Final = Statement(
     "nodes",
     "SELECT nodes.node, topology, address, pid, shares, nodes.epoch, nodes.epoch = meta.epoch, since_ms,"
-    f" nodes.until_ms, nodes.until_ms - {_NOW_MS}, coalesce(duties.until_ms > {_NOW_MS}, false)"
+    f" nodes.until_ms, nodes.until_ms - {_NOW_MS}, coalesce(duties.until_ms > {_NOW_MS}, false), keys"
     " FROM nodes CROSS JOIN meta LEFT JOIN leases duties ON duties.name = 'duties' AND duties.node = nodes.node"
     " ORDER BY nodes.node",
 )
@@ -74,19 +77,19 @@ _CLEAR: Final = Statement(
     "clear_nodes", f"DELETE FROM nodes WHERE NOT $1 OR NOT shares OR until_ms <= {_NOW_MS}", (BOOL,)
 )
 _COUNT: Final = Statement("count_nodes", "SELECT count(*) FROM nodes")
-_VALUES: Final = f"{_NOW_MS} + {_LEASE_MS}, {_NOW_MS}, $1, $2, $3, $4, $5"
-_COLUMNS: Final = "(node, epoch, until_ms, since_ms, topology, address, pid, shares, session)"
+_VALUES: Final = f"{_NOW_MS} + {_LEASE_MS}, {_NOW_MS}, $1, $2, $3, $4, $5, $6"
+_COLUMNS: Final = "(node, epoch, until_ms, since_ms, topology, address, pid, shares, session, keys)"
 _ENTER: Final = Statement(
     "enter_node",
     "WITH m AS (UPDATE meta SET epoch = epoch + 1 RETURNING epoch)"
     f" INSERT INTO nodes {_COLUMNS} SELECT epoch, epoch, {_VALUES} FROM m RETURNING node",
-    (TEXT, TEXT, INT4, BOOL, TEXT),
+    (TEXT, TEXT, INT4, BOOL, TEXT, TEXT),
 )
 # Once more, after others have cleared it away: nothing that it knows is sure.
 _REENTER: Final = Statement(
     "reenter_node",
-    f"INSERT INTO nodes {_COLUMNS} VALUES ($6, 0, {_VALUES}) ON CONFLICT (node) DO NOTHING",
-    (TEXT, TEXT, INT4, BOOL, TEXT, INT4),
+    f"INSERT INTO nodes {_COLUMNS} VALUES ($7, 0, {_VALUES}) ON CONFLICT (node) DO NOTHING",
+    (TEXT, TEXT, INT4, BOOL, TEXT, TEXT, INT4),
 )
 _RENEW: Final = Statement(
     "renew_node",
@@ -113,7 +116,34 @@ _LATE: Final = Statement(
     f"SELECT node, until_ms > {_NOW_MS}, session FROM nodes WHERE node <> $1 AND epoch < $2",
     (INT4, INT8),
 )
-_CLEAR_ONE: Final = Statement("clear_node", f"DELETE FROM nodes WHERE node = $1 AND until_ms <= {_NOW_MS}", (INT4,))
+# Raises the version of the catalog, as a transaction may have done in vain that the server has committed at last.
+_CLEAR_ONE: Final = Statement(
+    "clear_node",
+    f"WITH d AS (DELETE FROM nodes WHERE node = $1 AND until_ms <= {_NOW_MS} RETURNING 1)"
+    " UPDATE meta SET epoch = epoch + 1 WHERE EXISTS (SELECT FROM d)",
+    (INT4,),
+)
+# Deleted entries that all servers know to be deleted.
+_FORGET_GONE: Final = Statement(
+    "forget_gone", "DELETE FROM catalog WHERE state = 'gone' AND epoch <= (SELECT min(epoch) FROM nodes)"
+)
+# Gives what transactions have changed a version of the catalog, once that is much to be read again and again.
+_DATE_CHANGES: Final = Statement(
+    "date_changes",
+    "WITH m AS (UPDATE meta SET epoch = epoch + 1 WHERE (SELECT count(*) FROM catalog WHERE epoch = $1) +"
+    " (SELECT count(*) FROM stores WHERE epoch = $1) >= $2 RETURNING epoch),"
+    " s AS (UPDATE stores SET epoch = m.epoch FROM m WHERE stores.epoch = $1)"
+    " UPDATE catalog SET epoch = m.epoch FROM m WHERE catalog.epoch = $1",
+    (INT8, INT8),
+)
+_MOST_UNDATED: Final = 64
+# Above each version of the catalog.
+_EACH_EPOCH: Final = (1 << 63) - 1
+_LEFT_OF: Final = Statement(
+    "left_of",
+    "SELECT ident FROM stores WHERE ident = ANY ($1) AND NOT dropped AND node NOT IN (SELECT node FROM nodes)",
+    (BYTEA_ARRAY,),
+)
 _SESSIONS: Final = "(starts_with(application_name, $1) OR starts_with(application_name, $2))"
 _END_OTHERS: Final = Statement(
     "end_others",
@@ -144,7 +174,7 @@ class PostgresNodes(StoreNodes):
         connect: Callable[[], Connection],
         sessions: tuple[str, str],
         session: str,
-        reload: Callable[[], None],
+        reload: Callable[[bool], None],
     ) -> None:
         super().__init__()
         self.is_shared = facts.may_share
@@ -196,6 +226,8 @@ class PostgresNodes(StoreNodes):
         while True:
             is_locked = is_locked or self._try_lock(connection)
             rows = _rows(connection)
+            if is_locked and self.is_shared:
+                self._require_same_keys(rows)
             if is_locked:
                 # Of a server that shares the lock, the session may have been lost alone.
                 rows = [] if self.is_shared else [row for row in rows if _node(row).is_live and row[4]]
@@ -207,6 +239,17 @@ class PostgresNodes(StoreNodes):
                 raise self._refusal([_node(row) for row in rows])
             leases = found
             waiter.sleep(LOOK_EVERY_S)
+
+    def _require_same_keys(self, rows: "list[_Row]") -> None:
+        """StoreFailure, REFUSED, if keys that this server makes cannot be compared with those of others that live."""
+        keys = self._facts.keys
+        for row in rows:
+            if _node(row).is_live and row[11] != keys:
+                raise StoreFailure(
+                    REFUSED,
+                    f"the schema {self._schema} is in use by a server with another version of ICU, {row[11] or 'none'}"
+                    f" instead of {keys or 'none'}: {_shown(_node(row))}",
+                )
 
     def _try_lock(self, connection: Connection) -> bool:
         """Whether a session has the lock from now on, and listens where it is shared. StoreFailure."""
@@ -242,6 +285,7 @@ class PostgresNodes(StoreNodes):
             int4(os.getpid()),
             boolean(facts.may_share),
             text(self._session),
+            text(facts.keys),
         )
 
     def _look_after_lock(self) -> None:
@@ -298,13 +342,15 @@ class PostgresNodes(StoreNodes):
                 return
             if not self._enter_again():
                 return
-            self._units.is_stale = True
+            # It may have missed what has been deleted meanwhile.
+            self._reload(True)
         elif renewed.value() == self._log.epoch:
             self._until_s = max(self._until_s, sent_s + LEASE_S - _MARGIN_S)
             return
         elif not self.is_shared:
             return
-        self._reload()
+        else:
+            self._reload(False)
         # Only now others may count on this server's knowing it, and clients on what it says.
         sent_s = waiter.monotonic_s()
         if self._send_renewal(sent_s).changed:
@@ -314,7 +360,9 @@ class PostgresNodes(StoreNodes):
         renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
         first: Call = (_TAKE_DUTIES, (int4(self.number),)) if self.is_shared else (_UNSYNCED, ())
         [taken, renewed, places] = self._pool.write([first, renewal, (_ALL, ())], now_s + RENEW_S)
-        self.has_duties = self.is_shared and taken.changed > 0
+        has_duties = self.is_shared and taken.changed > 0
+        self.has_left |= has_duties and not self.has_duties
+        self.has_duties = has_duties
         self.latest = [_node(row) for row in places.rows()]
         return renewed
 
@@ -349,6 +397,26 @@ class PostgresNodes(StoreNodes):
         if made is not None:
             self._made[unit.owner] = self._log.epoch if unit.changes_catalog else max(made, 0)
 
+    def clear_up(self) -> None:
+        try:
+            if self._clear_dead(_EACH_EPOCH):
+                self.has_left = True
+            self._pool.write([(_FORGET_GONE, ()), (_DATE_CHANGES, (int8(UNKNOWN_EPOCH), int8(_MOST_UNDATED)))])
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+        self._reload(False)
+
+    def left_of(self, idents: list[str]) -> list[str]:
+        named = bytea_array([encode_text(ident) for ident in idents])
+        try:
+            return [decode_text(name) for (name,) in self._pool.read([(_LEFT_OF, (named,))])[0].rows()]
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+
+    def catch_up(self) -> None:
+        self._reload(False)
+        self.found_others = len(self.all()) > 1
+
     def begin(self) -> None:
         waiter = self._waiter
         until_s = waiter.monotonic_s() + self._pool.timeout_s
@@ -357,7 +425,7 @@ class PostgresNodes(StoreNodes):
                 raise StoreUnreachable("this server has lost its place among those of its store")
             waiter.sleep(_LONGEST_PAUSE_S)
         if self._units.is_stale:
-            self._reload()
+            self._reload(False)
         self._made[self._units.turns.present()] = -1
 
     @property
@@ -390,15 +458,26 @@ class PostgresNodes(StoreNodes):
             raise engine_error(failure) from failure
 
     def _know(self, epoch: int) -> bool:
-        """Whether all others that live know a version of the catalog. Those that do not live are cleared away, after
-        their sessions have ended. StoreFailure."""
-        late = self._pool.read([(_LATE, (int4(self.number), int8(epoch)))])[0].rows()
-        for number, is_live, session in late:
-            if not is_live:
-                ended = self._pool.read([(_END_THESE, (*self._sessions, text_array([session])))])[0]
-                if not ended.changed:
-                    self._pool.write([(_CLEAR_ONE, (int4(number),))])
+        """Whether all others that live know a version of the catalog. StoreFailure."""
+        late = self._late(epoch)
+        if any(not is_live for _, is_live, _ in late):
+            self._clear_dead(epoch)
         return not late
+
+    def _late(self, epoch: int) -> list[tuple[int, bool, str]]:
+        return self._pool.read([(_LATE, (int4(self.number), int8(epoch)))])[0].rows()
+
+    def _clear_dead(self, epoch: int) -> bool:
+        """Clears away those that do not know a version of the catalog and do not live, after their sessions have ended:
+        whether there were any. StoreFailure."""
+        found = False
+        for number, is_live, session in self._late(epoch):
+            if not is_live:
+                found = True
+                while self._pool.read([(_END_THESE, (*self._sessions, text_array([session])))])[0].changed:
+                    self._waiter.sleep(_LONGEST_PAUSE_S)
+                self._pool.write([(_CLEAR_ONE, (int4(number),))])
+        return found
 
     def all_know(self) -> bool:
         """Whether no other server can have an older catalog than this one. StoreFailure."""
@@ -406,7 +485,7 @@ class PostgresNodes(StoreNodes):
         return not late.changed
 
 
-_Row = tuple[int, str, str, int, bool, int, bool, int, int, int, bool]
+_Row = tuple[int, str, str, int, bool, int, bool, int, int, int, bool, str]
 
 
 def _rows(connection: Connection) -> list[_Row]:
@@ -420,7 +499,7 @@ def _rows(connection: Connection) -> list[_Row]:
 
 
 def _node(row: _Row) -> Node:
-    number, topology, address, pid, _, version, is_current, since_ms, _, lease_ms, has_duties = row
+    number, topology, address, pid, _, version, is_current, since_ms, _, lease_ms, has_duties, _ = row
     return Node(number, topology, address, pid, version, is_current, since_ms, lease_ms, has_duties)
 
 

@@ -2,9 +2,11 @@
 
     meta            one row: the format; the epoch, which each server raises that opens the database; the positions up
                     to which rows of the oplog are counted in `totals`, and were dropped; how many it has, their bytes
-    catalog         what `StorageEngine.catalog_entries` returns; of a namespace one at most that is not being dropped
+    catalog         what `StorageEngine.catalog_entries` returns, each with the epoch of its last change; the keys of
+                    those that were deleted, until all servers know it (`state` 'gone')
     fences          the version of each store in which units write
-    stores          the numbers of record stores and sorted data, by ident; which record ids are not leased yet
+    stores          the numbers of record stores and sorted data, by ident; which record ids are not leased yet; the
+                    server that has made it, and the epoch of its making or drop
     records         documents, with the facts of their expiry, and two indexes over these
     entries         keys of indexes that are not unique; unique_entries: of those that are
     oplog           what units have changed, in the order of `pos`, and which statements of sessions they were (`log`)
@@ -30,7 +32,7 @@ from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailur
 from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
 
 # Raised when an older mongottl could not read what a newer one writes.
-FORMAT: Final = 5
+FORMAT: Final = 6
 HEAD_BYTES: Final = 2000
 
 # Kinds of stores.
@@ -50,7 +52,8 @@ _TABLES: Final = {
     ),
     "nodes": (
         "node int PRIMARY KEY, epoch bigint NOT NULL, until_ms bigint NOT NULL, since_ms bigint NOT NULL, "
-        "topology text NOT NULL, address text NOT NULL, pid int NOT NULL, shares bool NOT NULL, session text NOT NULL"
+        "topology text NOT NULL, address text NOT NULL, pid int NOT NULL, shares bool NOT NULL, session text NOT NULL, "
+        "keys text NOT NULL"
     ),
     "leases": "name text PRIMARY KEY, node int NOT NULL, until_ms bigint NOT NULL",
     "snapshots": "time bigint PRIMARY KEY, name text NOT NULL, node int NOT NULL, until_ms bigint NOT NULL",
@@ -61,7 +64,8 @@ _TABLES: Final = {
         "place int NOT NULL, store int NOT NULL, n bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (store, place)"
     ),
     "stores": (
-        "id int PRIMARY KEY, ident bytea NOT NULL, kind int NOT NULL, dropped bool NOT NULL, next_id bigint NOT NULL"
+        "id int PRIMARY KEY, ident bytea NOT NULL, kind int NOT NULL, dropped bool NOT NULL, next_id bigint NOT NULL, "
+        "node int NOT NULL DEFAULT 0, epoch bigint NOT NULL DEFAULT 0"
     ),
     "records": (
         "place int NOT NULL, store int NOT NULL, rid bigint NOT NULL, ts bigint NOT NULL, ttl int NOT NULL, "
@@ -108,7 +112,12 @@ _INDEXES: Final = (
 
 # The tables that an opening makes anew where the format is an older one, by that: nothing was in them. The others are
 # kept as they are.
-_UPGRADES: Final = {2: ("nodes", "parts"), 3: ("nodes",), 4: ("nodes",)}
+_UPGRADES: Final = {2: ("nodes", "parts"), 3: ("nodes",), 4: ("nodes",), 5: ("nodes",)}
+# Columns that tables of the oldest of these formats do not have.
+_NEW_COLUMNS: Final = (
+    "ALTER TABLE {}.stores ADD COLUMN IF NOT EXISTS node int NOT NULL DEFAULT 0,"
+    " ADD COLUMN IF NOT EXISTS epoch bigint NOT NULL DEFAULT 0"
+)
 
 # Takes positions that follow each other, and returns the first of them: others take some at the same time.
 _TAKE_POSITIONS: Final = (
@@ -306,6 +315,7 @@ def _upgrade(schema: str, found: int) -> list[Call]:
     made: list[str] = []
     for table in _UPGRADES[found]:
         made += [f"DROP TABLE IF EXISTS {name}.{table}", *_table(name, table)]
+    made.append(_NEW_COLUMNS.format(name))
     made.append(f"UPDATE {name}.meta SET format = {FORMAT}")
     return [Statement(f"upgrade_{number}", sql).with_() for number, sql in enumerate(made)]
 

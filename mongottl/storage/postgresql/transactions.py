@@ -43,7 +43,7 @@ from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.snapshots import SnapshotStores
 from mongottl.storage.postgresql.sorted_data import STRICT, PostgresSortedData
 from mongottl.storage.postgresql.statements import TEXT, Answer, Call, Parameter, Statement, text
-from mongottl.storage.postgresql.units import AWAY, PostgresUnit, PostgresUnits, Row
+from mongottl.storage.postgresql.units import AWAY, UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, Row
 from mongottl.storage.waiting import Waiter
 
 # How long the first statement of a transaction waits for one of the connections, in seconds.
@@ -118,7 +118,9 @@ class CommitUnit(PostgresUnit):
     """The unit that commits a transaction, with its own writes.
 
     A transaction cannot raise the version of the catalog itself, which others may have raised since its snapshot: that
-    would be a conflict. Another connection raises it first, and commits that right after the transaction.
+    would be a conflict. Another connection raises it first, and commits that right after the transaction. If the server
+    is killed between these, whoever clears its place away raises it. Which version the changes got is not certain for
+    that, so other servers always read them again.
     """
 
     def __init__(self, units: PostgresUnits, alone: bool, transaction: "PostgresTransaction") -> None:
@@ -164,6 +166,10 @@ class CommitUnit(PostgresUnit):
         units.end(self)  # nothing was written
         for action in self.commit_actions:
             action()
+
+    @property
+    def catalog_epoch(self) -> int:
+        return UNKNOWN_EPOCH
 
     def _raise_epoch(self) -> None:
         self.before_commit.append(self._begin_raise)

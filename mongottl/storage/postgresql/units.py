@@ -74,6 +74,9 @@ _TAKE_IDS: Final = Statement(
 _MOST_KEPT_BYTES: Final = 1 << 20
 _MOST_KEPT: Final = 1000
 
+# The version of the catalog that what a transaction has changed there has at first: later than all others.
+UNKNOWN_EPOCH: Final = 1 << 62
+
 # States of a unit.
 _NEW: Final = 0
 _OPEN: Final = 1
@@ -190,6 +193,11 @@ class PostgresUnit(WriteUnitOfWork):
                 raise RuntimeError("the catalog is changed beside other units of work")
             self.changes_catalog = True
             self._raise_epoch()
+
+    @property
+    def catalog_epoch(self) -> int:
+        """The version of the catalog that its changes get."""
+        return self._units.log.epoch + 1
 
     def _raise_epoch(self) -> None:
         # First, so that two that change the catalog wait for each other before they have locked anything else.

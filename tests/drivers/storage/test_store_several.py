@@ -5,6 +5,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def clients(store: str) -> Iterator[tuple[Client, Client]]:
         Client(second.uri) as other,
     ):
         yield client, other
+
+
+def test_servers_start_at_once_with_an_empty_schema(store: str) -> None:
+    login: dict[str, Any] = {"auth": True, "user": "root", "password": "secret"}
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as threads:
+        starts = [threads.submit(mongottl.start_server, store=store, topology="sharded", **login) for _ in range(4)]
+        servers = [stack.enter_context(start.result()) for start in starts]
+        for number, server in enumerate(servers):
+            with Client(server.uri, username="root", password="secret") as client:
+                client.shop.carts.insert_one({"_id": number})
+                assert client.shop.carts.count_documents({}) == number + 1
 
 
 def test_collections_are_made_and_dropped_for_all(clients: tuple[Client, Client]) -> None:
@@ -426,6 +438,31 @@ def test_an_index_of_a_server_that_was_killed_is_built_by_another(
         one.shop.carts.create_index("n")
         assert one.shop.carts.count_documents({"n": {"$gte": 2000}}) == 2000
         assert one.shop.command("validate", "carts", full=True)["valid"]
+
+
+def test_stores_of_a_transaction_are_dropped_when_its_server_was_killed(
+    store: str, processes: tuple[Process, Process]
+) -> None:
+    first, second = processes
+    with Client(first.uri) as one, Client(second.uri) as two:
+        one.shop.create_collection("carts")
+        before = stores(store)
+        session = two.start_session()
+        session.start_transaction()
+        two.shop.made.insert_one({"_id": 1}, session=session)
+        assert stores(store) > before
+        second.popen.kill()
+        until(lambda: stores(store) == before)
+        one.shop.made.insert_one({"_id": 2})
+        assert one.shop.made.count_documents({}) == 1
+
+
+def stores(store: str) -> int:
+    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    with psycopg.connect(place.rstrip("?&")) as connection:
+        found = connection.execute(f'SELECT count(*) FROM "{schema}".stores WHERE NOT dropped').fetchone()
+        assert found is not None
+        return int(found[0])
 
 
 def create_until_killed(client: Client) -> None:
