@@ -68,6 +68,7 @@ class ErrorCode(IntEnum):
     ImmutableField = 66
     CannotCreateIndex = 67
     IndexAlreadyExists = 68
+    ShardNotFound = 70
     InvalidOptions = 72
     InvalidNamespace = 73
     UnknownReplWriteConcern = 79

@@ -12,6 +12,7 @@ where it shows: the store refuses to execute a statement twice, or the write doe
 is carried out again, and passes over what is known of it now.
 """
 
+from functools import partial
 from typing import Any
 
 from mongottl.commands import CommandSpec, Reply
@@ -21,6 +22,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.node_messages import obey
 from mongottl.exec.operation.refreshing import follow_others
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.session_ids import session_key
@@ -38,6 +40,7 @@ class NodeDispatcher(Dispatcher):
         super().__init__(service, log)
         self._nodes = nodes
         follow_others(service)
+        nodes.on_message = partial(obey, service)
 
     def _carry_out(
         self,

@@ -204,6 +204,7 @@ class StackWaiter(Waiter):
         """Lets others run until the wait is over. Raises what ends the operation, unless it `must_end`."""
         operation = stack.operation
         state = operation if isinstance(operation, OperationState) and not must_end else None
+        awaited = None if state is None else state.waits_for
         if state is not None:
             state.waits_for = step.signal
         try:
@@ -213,6 +214,6 @@ class StackWaiter(Waiter):
                 raise  # else the thread waits for the end
         finally:
             if state is not None:
-                state.waits_for = None
+                state.waits_for = awaited  # of a getMore that reads, and then waits for documents again
         if operation is not None and not must_end and not operation.was_ended:
             operation.check_interrupt()

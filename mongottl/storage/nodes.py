@@ -24,7 +24,8 @@ from mypy_extensions import mypyc_attr
 # For how long a place lasts after it was taken or renewed, in seconds, and how often it is renewed.
 LEASE_S: Final = 3.0
 RENEW_S: Final = 1.0
-
+# The longest message of a server to the others.
+MAX_MESSAGE_BYTES: Final = 5_000
 
 # The default of the setting `store_timeout`, in seconds.
 STORE_TIMEOUT_S: Final = 5.0
@@ -95,12 +96,17 @@ def _nothing(change: CatalogChange) -> None:
     return None
 
 
+def _ignore(message: bytes) -> None:
+    return None
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StoreNodes(ABC):
     """The nodes of one store, as one of them sees them. number: its own.
 
     is_shared: whether others may have a place at the same time. found_others: whether some had one when it was opened.
     has_duties: whether this server does what one of them does for all; another takes that over when it is dead.
+    on_message: called, as an operation that may wait, with what another one has sent by `send`.
     latest: all places, as of the latest renewal.
     has_left: whether dead servers may have left stores in no collection; known to the server that has duties.
     on_change: called when the engine has read what others have changed of the catalog; no unit of work is open.
@@ -113,6 +119,7 @@ class StoreNodes(ABC):
         self.has_duties = False
         self.latest: list[Node] = []
         self.has_left = False
+        self.on_message: Callable[[bytes], None] = _ignore
         self.on_change: Callable[[CatalogChange], None] = _nothing
 
     @abstractmethod
@@ -125,6 +132,12 @@ class StoreNodes(ABC):
         """Renews the place of this server, reads what others have changed, and waits about RENEW_S, or until they
         change something. To be called again and again, within an operation; what fails is tried again by the next
         call."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def send(self, message: bytes) -> None:
+        """Sends a message of at most MAX_MESSAGE_BYTES to all others; does nothing where it is not shared. Those that
+        are cut off at the moment do not get it. EngineUnavailable."""
         raise NotImplementedError
 
     @abstractmethod

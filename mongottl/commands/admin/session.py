@@ -7,7 +7,6 @@ Source: MongoDB's manual, "Session Commands"; the driver specification "Driver S
 """
 
 import os
-from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import ANYONE, USERS, cluster_needs, needing
@@ -19,9 +18,10 @@ from mongottl.document.types import NULL, BinData, Value
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.exec.operation.node_messages import end_session, kill_sessions_elsewhere, matching_sessions
 from mongottl.exec.running.client import UUID_SUBTYPE
 from mongottl.exec.sessions.session_ids import digest_of, read_digest, read_user, session_key
+from mongottl.exec.sessions.session_patterns import SessionPatterns
 from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.security.names import NOBODY
 from mongottl.security.privileges import Need
@@ -141,10 +141,13 @@ def refresh_sessions(op: OperationContext, request: RefreshSessionsRequest) -> R
 def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
     """`{killSessions: [{id: <UUID>}, …]}`."""
     keys = _keys(op, "killSessions.killSessions", request.sessions)
+    patterns = SessionPatterns()
     if not is_empty(request.sessions):
+        patterns.add_keys(keys)
+        kill_sessions_elsewhere(op.service, patterns)
         return _end(op, keys, kills=True)
-    own = _own_digest(op)
-    return _kill_where(op, lambda key: digest_of(key) == own)
+    patterns.add_digests([_own_digest(op)])
+    return _kill_where(op, patterns)
 
 
 def _kill_all_needs(op: OperationContext, request: KillAllSessionsRequest) -> list[Need]:
@@ -179,7 +182,9 @@ def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> 
         for index, user in enumerate(request.users)
         if user is not None
     }
-    return _kill_where(op, lambda key: not request.users or digest_of(key) in digests)
+    patterns = SessionPatterns(everything=not request.users)
+    patterns.add_digests(digests)
+    return _kill_where(op, patterns)
 
 
 @command(
@@ -194,52 +199,58 @@ def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsB
 
     A pattern of several fields matches what each of them matches.
     """
-    patterns = [
-        _pattern(f"killAllSessionsByPattern.killAllSessionsByPattern.{index}", pattern)
-        for index, pattern in enumerate(request.patterns)
-        if pattern is not None
-    ]
-    return _kill_where(op, lambda key: not request.patterns or any(matches(key) for matches in patterns))
+    patterns = SessionPatterns(everything=not request.patterns)
+    for index, pattern in enumerate(request.patterns):
+        if pattern is not None:
+            _add_pattern(patterns, f"killAllSessionsByPattern.killAllSessionsByPattern.{index}", pattern)
+    return _kill_where(op, patterns)
 
 
-def _pattern(name: str, pattern: Value) -> Callable[[bytes], bool]:
-    """Whether a session matches, by its key. TypeMismatch (14), 40415 for an unknown field."""
+def _add_pattern(patterns: SessionPatterns, name: str, pattern: Value) -> None:
+    """Adds the sessions that match all fields of a pattern. TypeMismatch (14), 40415 for an unknown field."""
     if not isinstance(pattern, bytes):
         raise wrong_type(name, pattern, "object")
-    tests: list[Callable[[bytes], bool]] = []
+    identifier = b""
+    # None without a field that names users.
+    digests: set[bytes] | None = None
     for field, value in fields(pattern):
         path = f"{name}.{field}"
         if field == "lsid":
-            tests.append(_lsid_pattern(path, value))
+            identifier, named = _lsid_pattern(path, value)
         elif field == "uid":
-            tests.append(_digest_pattern({read_digest(path, value)}))
+            named = {read_digest(path, value)}
         elif field == "users":
             if not isinstance(value, list):
                 raise wrong_type(path, value, "array")
-            tests.append(_digest_pattern({read_user(f"{path}.{i}", user).digest for i, user in enumerate(value)}))
+            named = {read_user(f"{path}.{index}", user).digest for index, user in enumerate(value)}
         elif field == "roles":
             raise CommandError(ErrorCode.CommandNotSupported, "Patterns with roles are not supported")
         else:
             raise unknown_field(path)
-    return lambda key: all(matches(key) for matches in tests)
+        if named is not None:
+            digests = named if digests is None else digests & named
+    if digests is None and not identifier:
+        patterns.everything = True
+    elif digests is None:
+        patterns.add_identifier(identifier)
+    elif identifier:
+        patterns.add_keys(identifier + digest for digest in digests)
+    else:
+        patterns.add_digests(digests)
 
 
-def _digest_pattern(digests: set[bytes]) -> Callable[[bytes], bool]:
-    return lambda key: digest_of(key) in digests
-
-
-def _lsid_pattern(name: str, lsid: Value) -> Callable[[bytes], bool]:
-    """`{id}` means the sessions of this UUID of all users, `{id, uid}` that of one."""
+def _lsid_pattern(name: str, lsid: Value) -> tuple[bytes, set[bytes] | None]:
+    """The UUID and the user's digest of `{id, uid}`; None in the place of this for `{id}`, which means all users."""
     if not isinstance(lsid, bytes):
         raise wrong_type(name, lsid, "object")
-    key_of_uid = session_key(lsid, None, name)
-    identifier = key_of_uid[:16]
-    uid = digest_of(key_of_uid) if find_field(lsid, b"uid")[0] else None
-    return lambda key: key[:16] == identifier and (uid is None or digest_of(key) == uid)
+    key = session_key(lsid, None, name)
+    return key[:16], {digest_of(key)} if find_field(lsid, b"uid")[0] else None
 
 
-def _kill_where(op: OperationContext, matches: Callable[[bytes], bool]) -> Reply:
-    return _end(op, [session.key for session in op.service.sessions.all() if matches(session.key)], kills=True)
+def _kill_where(op: OperationContext, patterns: SessionPatterns) -> Reply:
+    """Ends the sessions that match, here and on the other servers of the store, and their operations."""
+    kill_sessions_elsewhere(op.service, patterns)
+    return _end(op, list(matching_sessions(op.service, patterns)), kills=True)
 
 
 def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Reply:
@@ -249,15 +260,7 @@ def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Reply:
     for number, key in enumerate(others):
         if number % ENDED_AT_ONCE == 0 and number:
             op.give_way()
-        _end_session(op, key, kills)
+        end_session(op.service, key, kills)
     if len(others) < len(keys) and own is not None:
-        _end_session(op, own, kills)
+        end_session(op.service, own, kills)
     return {}
-
-
-def _end_session(op: OperationContext, key: bytes, kills: bool) -> None:
-    if kills:
-        op.service.operations.kill_of_session(key)
-    abort_open(op.service, key)
-    op.service.sessions.end(key)
-    op.service.cursors.close_where_session(key)

@@ -9,5 +9,6 @@ profile            what the profiler, the log and `top` read at its end
 transaction_unit   units of work in a transaction
 snapshot_reads     reads of one point in time
 current_op         operations as `$currentOp` describes them
+node_messages      what the servers of a store ask each other to do
 restoring          saving the state of a server and restoring it
 """

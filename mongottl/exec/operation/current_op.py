@@ -120,7 +120,7 @@ def _described_operation(
     described = _described_client(op.client, host, active=True)
     described.append(("currentOpTime", f"{iso_date(service.clock.now_ms())}+00:00"))
     described.append(("threaded", True))
-    described.append(("opid", running.opid))
+    described.append(("opid", _shown_opid(service, running.opid)))
     session = None if op.session_key is None else service.sessions.find(op.session_key)
     if session is not None:
         described.append(("lsid", session.lsid))
@@ -139,6 +139,12 @@ def _described_operation(
     described.append(("locks", encode_fields([])))
     described.append(("waitingForLock", False))
     return described
+
+
+def _shown_opid(service: ServiceContext, opid: int) -> Value:
+    """`node:opid` where several servers have the same store, in the form of mongos, which names shards so."""
+    nodes = service.engine.nodes
+    return opid if nodes is None or not nodes.is_shared else f"{nodes.number}:{opid}"
 
 
 def _described_transaction(service: ServiceContext, transaction: Transaction) -> Described:

@@ -32,6 +32,9 @@ def await_page(op: OperationContext, cursor: ClientCursor, tail: Tail, wanted: i
     op.waits_for = signal
     registry.add_waiting(tail.source, signal)
     try:
+        # A kill may have come while the first page was read, when there was no signal.
+        cursor.check_alive()
+        op.check_interrupt()
         while (left_s := until_s - clock.monotonic_s()) > 0:
             op.wait(left_s, signal)
             cursor.check_alive()

@@ -135,23 +135,23 @@ class Connection:
                 return False
         return True
 
-    def hear(self, until_s: float) -> bool:
-        """Waits for a notification of a channel that it listens to, until a time: True, or False if the connection is
-        lost. It is used for nothing else meanwhile."""
+    def hear(self, until_s: float) -> list[str] | None:
+        """Waits for notifications of a channel that it listens to, until a time: their texts, or None if the connection
+        is lost. It is used for nothing else meanwhile."""
         pg = self._pg
         waiter = self._waiter
         try:
             while True:
                 pg.consume_input()
-                heard = False
-                while pg.notifies() is not None:
-                    heard = True
+                heard: list[str] = []
+                while (notification := pg.notifies()) is not None:
+                    heard.append(decode_text(notification.extra))
                 if heard or waiter.monotonic_s() >= until_s:
-                    return True
+                    return heard
                 waiter.wait_socket(self._fd, READABLE, until_s)
         except PsycopgError:
             self._pipeline.mark_lost()
-            return False
+            return None
 
     def settle(self, rollback: Call) -> bool:
         """Makes it ready after an exchange that was ended in the middle: cancels, drains, ends the transaction.

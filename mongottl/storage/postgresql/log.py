@@ -118,7 +118,7 @@ _RAISE_EPOCH: Final = Statement(
 )
 RAISE_AGAIN: Final = Statement("raise_epoch_again", "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
 # Has all servers hear of it when the unit is committed, where there may be several.
-_NOTIFY: Final = Statement("notify", "SELECT pg_notify($1, '')", (TEXT,))
+NOTIFY: Final = Statement("notify", "SELECT pg_notify($1, $2)", (TEXT, TEXT))
 _RAISE_LOCK: Final = Statement("raise_lock", "SELECT pg_advisory_xact_lock($1)", (INT8,))
 # A near value is passed by far: others may take positions meanwhile, and the sequence must not go back.
 _RAISE: Final = Statement(
@@ -366,7 +366,7 @@ class PostgresLog(StoreLog):
         """What has to come before a change of the catalog, in the same unit. Its commit calls `note_raise`."""
         calls: list[Call] = [(_RAISE_EPOCH, (int8(self.epoch),))]
         if self.channel:
-            calls.append((_NOTIFY, (text(self.channel),)))
+            calls.append((NOTIFY, (text(self.channel), b"")))
         return calls
 
     def note_raise(self) -> None:

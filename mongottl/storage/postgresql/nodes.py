@@ -11,22 +11,24 @@ the server shows that it lives by renewing its row; at most PATIENCE_S.
 The number is one of `meta.epoch`, which each opening raises. So nobody ever gets it again, and units that have it in
 their tokens are never taken for those of others.
 
-Where the lock is shared, the session with it listens for changes of the catalog. A server that knows one says so in its
-row only when no unit of it is open that was made from an older catalog: who waits for all rows waits for these units,
-too. Those of a server that is taken for dead are ended with their sessions.
+Where the lock is shared, the session with it listens for changes of the catalog, and for messages. A server that knows
+a change says so in its row only when no unit of it is open that was made from an older catalog: who waits for all rows
+waits for these units, too. Those of a server that is taken for dead are ended with their sessions.
 """
 
 import os
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, final
 
 from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.storage.interface import EngineUnavailable, StoreUnreachable
-from mongottl.storage.nodes import LEASE_S, RENEW_S, Node, NodeFacts, StoreNodes
+from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure
-from mongottl.storage.postgresql.log import PostgresLog
+from mongottl.storage.postgresql.log import NOTIFY, PostgresLog
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
 from mongottl.storage.postgresql.statements import (
@@ -328,8 +330,29 @@ class PostgresNodes(StoreNodes):
         connection = self._connection
         if not self.is_shared:
             waiter.sleep(RENEW_S)
-        elif connection is None or not connection.hear(waiter.monotonic_s() + RENEW_S):
-            waiter.sleep(LOOK_EVERY_S)
+        else:
+            heard = None if connection is None else connection.hear(waiter.monotonic_s() + RENEW_S)
+            if heard is None:
+                waiter.sleep(LOOK_EVERY_S)
+            else:
+                self._deliver(heard)
+
+    def _deliver(self, heard: list[str]) -> None:
+        """Has done what others have sent. Notifications without a text are of changes of the catalog."""
+        for each in heard:
+            sender, _, message = each.partition(" ")
+            if message and int(sender) != self.number:
+                self._waiter.run_aside(partial(self.on_message, b64decode(message)))
+
+    def send(self, message: bytes) -> None:
+        if not self.is_shared:
+            return
+        assert len(message) <= MAX_MESSAGE_BYTES
+        notification = f"{self.number} {decode_text(b64encode(message))}"
+        try:
+            self._pool.write([(NOTIFY, (text(self._log.channel), text(notification)))])
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
 
     def _renew(self) -> None:
         """StoreFailure."""

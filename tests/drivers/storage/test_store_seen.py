@@ -1,20 +1,24 @@
 """What one of several servers with one store says of itself and of the others, and what it does to their operations."""
 
 import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import bson
 import pymongo
 import pytest
+from pymongo.client_session import ClientSession
+from pymongo.errors import OperationFailure
 
 import mongottl
 from tests import postgres
 from tests.drivers.process.test_process import Process
 from tests.drivers.web.requests import ask
 from tests.on_store import PREFIX, with_schema
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -87,10 +91,14 @@ def test_a_node_that_does_not_renew_its_place_is_lost(
     try:
         wait_for_nodes(clients[0], lambda nodes: len(nodes) == 3 and nodes[2]["port"] == frozen.port)
         frozen.popen.send_signal(signal.SIGSTOP)
-        lost = wait_for_nodes(clients[0], lambda nodes: len(nodes) == 3 and nodes[2]["state"] == "lost")
-        assert lost[2]["pid"] == frozen.popen.pid and lost[2]["expiresInMillis"] <= 0
-        samples = ask(servers[0], "/metrics").body
-        assert 'mongottl_nodes{state="lost"} 1.0' in samples and 'mongottl_nodes{state="current"} 2.0' in samples
+        # As long as it is shown it is lost; another server clears its place away.
+        for nodes in iter(lambda: own(clients[0])["nodes"], None):
+            if len(nodes) == 2:
+                break
+            [place] = [node for node in nodes if node["pid"] == frozen.popen.pid]
+            assert (place["expiresInMillis"] <= 0) == (place["state"] == "lost")
+        until(lambda: 'mongottl_nodes{state="current"} 2.0' in ask(servers[0], "/metrics").body)
+        assert 'mongottl_nodes{state="lost"} 0.0' in ask(servers[0], "/metrics").body
         frozen.popen.send_signal(signal.SIGCONT)
         wait_for_nodes(clients[0], lambda nodes: [node["state"] for node in nodes] == ["current"] * 3)
     finally:
@@ -114,3 +122,146 @@ def test_one_server_without_others_is_shown(store: str) -> None:
         assert (node["node"], node["state"], node["topology"]) == (own(client)["node"], "current", "replicaSet")
     with mongottl.start_server(web_port=0) as server:
         assert 'mongottl_nodes{state="current"} 1.0' in ask(server, "/metrics").body
+
+
+# Operations and sessions
+
+
+class Waiting:
+    """A getMore of a change stream that waits. error: how it has ended."""
+
+    def __init__(self, client: Client, session: ClientSession | None = None) -> None:
+        self.error: OperationFailure | None = None
+        self._client = client
+        self._session = session
+        pipeline: list[dict[str, Any]] = [{"$changeStream": {}}]
+        opened = client.shop.command("aggregate", 1, pipeline=pipeline, cursor={}, session=session)
+        self._cursor_id = bson.Int64(opened["cursor"]["id"])
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
+
+    def _wait(self) -> None:
+        try:
+            self._client.shop.command(
+                "getMore", self._cursor_id, collection="$cmd.aggregate", maxTimeMS=600_000, session=self._session
+            )
+        except OperationFailure as error:
+            self.error = error
+
+    def end(self) -> OperationFailure:
+        self._thread.join(PATIENCE_S)
+        assert self.error is not None
+        return self.error
+
+
+def opid_of_stream(client: Client) -> str:
+    """The operation that waits for a change stream."""
+    found: list[dict[str, Any]] = []
+
+    def is_there() -> bool:
+        pipeline: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": {"op": "getmore"}}]
+        found[:] = client.admin.aggregate(pipeline)
+        return len(found) == 1
+
+    until(is_there)
+    opid = found[0]["opid"]
+    assert isinstance(opid, str)
+    return opid
+
+
+def test_an_operation_is_named_with_its_node(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    waiting = Waiting(two)
+    opid = opid_of_stream(two)
+    node, _, number = opid.partition(":")
+    assert int(node) == own(two)["node"]
+    # Each server shows its own operations.
+    assert one.admin.command("currentOp", op="getmore")["inprog"] == []
+    [shown] = two.admin.command("currentOp", op="getmore")["inprog"]
+    assert shown["opid"] == opid and shown["host"] == f"127.0.0.1:{two.address[1]}"  # type: ignore[index]
+    assert two.admin.command("killOp", op=int(number))["info"] == "attempting to kill op"
+    assert waiting.end().code == 11601
+
+
+def test_an_operation_is_killed_by_another_server(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    for killer in (one, two):
+        waiting = Waiting(two)
+        assert killer.admin.command("killOp", op=opid_of_stream(two))["info"] == "attempting to kill op"
+        assert waiting.end().code == 11601
+    waiting = Waiting(two)
+    node, _, number = opid_of_stream(two).partition(":")
+    # The same number on another server is another operation.
+    one.admin.command("killOp", op=int(number))
+    one.admin.command("killOp", op=f"{own(one)['node']}:{number}")
+    for text, code in [("7", 28625), (":7", 28625), ("x:7", 28625), (f"{node}:", 28625), (f"{node}:4294967296", 26823)]:
+        with pytest.raises(OperationFailure) as refused:
+            one.admin.command("killOp", op=text)
+        assert refused.value.code == code
+    with pytest.raises(OperationFailure, match="Shard 999999 not found") as refused:
+        one.admin.command("killOp", op=f"999999:{number}")
+    assert refused.value.code == 70
+    assert opid_of_stream(two) == f"{node}:{number}" and waiting.error is None
+    one.admin.command("killOp", op=f"{node}:{number}")
+    waiting.end()
+
+
+def test_only_who_may_kills_on_another_server(store: str) -> None:
+    options: dict[str, Any] = {"store": store, "topology": "sharded", "auth": True}
+    with (
+        mongottl.start_server(**options, user="root", password="secret") as first,
+        mongottl.start_server(**options) as second,
+        Client(first.uri, username="root", password="secret") as one,
+    ):
+        one.admin.command("createUser", "ann", pwd="ann", roles=["readAnyDatabase"])
+        with (
+            Client(second.uri, username="ann", password="ann") as two,
+            Client(first.uri, username="ann", password="ann") as other,
+        ):
+            waiting = Waiting(two)
+            until(lambda: two.admin.command({"currentOp": 1, "$ownOps": True, "op": "getmore"})["inprog"])
+            [shown] = two.admin.command({"currentOp": 1, "$ownOps": True, "op": "getmore"})["inprog"]
+            with pytest.raises(OperationFailure, match="not authorized"):
+                other.admin.command("killOp", op=shown["opid"])
+            assert waiting.error is None
+            two.admin.command("killOp", op=shown["opid"])
+            waiting.end()
+
+
+@pytest.mark.parametrize("way", ["killSessions", "killAllSessions", "killAllSessionsByPattern"])
+def test_sessions_are_killed_on_all_servers(way: str, clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    two.shop.carts.insert_many([{"_id": number} for number in range(5)])
+    with two.start_session() as session, two.start_session() as transaction:
+        lsids = [dict(each.session_id) for each in (session, transaction)]
+        cursor = two.shop.carts.find(session=session, batch_size=2)
+        next(cursor)
+        waiting = Waiting(two, session)
+        opid_of_stream(two)
+        transaction.start_transaction()
+        two.shop.carts.insert_one({"_id": 5}, session=transaction)
+        if way == "killSessions":
+            one.admin.command(way, lsids)
+        elif way == "killAllSessions":
+            one.admin.command(way, [])
+        else:
+            one.admin.command(way, [{"lsid": lsid} for lsid in lsids])
+        assert waiting.end().code in (237, 11601)
+        with pytest.raises(OperationFailure) as refused:
+            list(cursor)
+        assert refused.value.code == 43
+        with pytest.raises(OperationFailure) as refused:
+            transaction.commit_transaction()
+        assert refused.value.code == 251
+    assert one.shop.carts.count_documents({}) == 5
+
+
+def test_cursors_are_those_of_one_server_as_with_mongos(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    two.shop.carts.insert_many([{"_id": number} for number in range(5)])
+    cursor = two.shop.carts.find(batch_size=2)
+    next(cursor)
+    assert cursor.cursor_id is not None
+    reply = one.shop.command("killCursors", "carts", cursors=[bson.Int64(cursor.cursor_id)])
+    assert reply["cursorsNotFound"] == [cursor.cursor_id] and reply["cursorsKilled"] == []
+    assert len(list(cursor)) == 4

@@ -1,0 +1,65 @@
+"""What a server of a store asks the others to do: to end operations and sessions, which each of them has of its own.
+
+    {killOp: <opid>, node: <number>}      the operation of one of them
+    {killSessions: <BinData>}             sessions, as `SessionPatterns.in_parts` names them
+
+Whoever asks has checked that its client may. There is no answer: what has ended meanwhile is not missed.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from mongottl.document.build import encode
+from mongottl.document.types import BinData, Int64
+from mongottl.document.walk import get_value
+from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.sessions.session_patterns import SessionPatterns, from_part
+from mongottl.storage.nodes import MAX_MESSAGE_BYTES
+
+# Beside the patterns in a message.
+_FRAME_BYTES: Final = 100
+
+
+def kill_elsewhere(service: ServiceContext, node: int, opid: int) -> bool:
+    """Has another server kill an operation; False if there is none of this number. EngineUnavailable."""
+    nodes = service.engine.nodes
+    if nodes is None or node not in [each.number for each in nodes.all()]:
+        return False
+    nodes.send(encode({"killOp": opid, "node": Int64(node)}))
+    return True
+
+
+def kill_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns) -> None:
+    """Has the other servers of the store kill sessions; does nothing where there are none. EngineUnavailable."""
+    nodes = service.engine.nodes
+    if nodes is not None and nodes.is_shared:
+        for part in patterns.in_parts(MAX_MESSAGE_BYTES - _FRAME_BYTES):
+            nodes.send(encode({"killSessions": BinData(part, 0)}))
+
+
+def obey(service: ServiceContext, message: bytes) -> None:
+    """Does what another server asks. It may wait."""
+    nodes = service.engine.nodes
+    opid = get_value(message, "killOp")
+    if isinstance(opid, int) and nodes is not None and get_value(message, "node") == nodes.number:
+        service.operations.kill(opid)
+    part = get_value(message, "killSessions")
+    if isinstance(part, BinData):
+        patterns = from_part(part.data)
+        for key in matching_sessions(service, patterns):
+            end_session(service, key, kills=True)
+
+
+def matching_sessions(service: ServiceContext, patterns: SessionPatterns) -> Iterable[bytes]:
+    """The keys of the sessions of this server that match."""
+    return [session.key for session in service.sessions.all() if patterns.matches(session.key)]
+
+
+def end_session(service: ServiceContext, key: bytes, kills: bool) -> None:
+    """Ends a session; with `kills` its operations, too."""
+    if kills:
+        service.operations.kill_of_session(key)
+    abort_open(service, key)
+    service.sessions.end(key)
+    service.cursors.close_where_session(key)
