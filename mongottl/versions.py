@@ -146,12 +146,13 @@ _TABLES: Final[dict[str, dict[str, str]]] = {
     # Reference: "Change Events".
     EVENT_FIELD: {"6.0": "wallTime", "6.1": "disambiguatedPaths"},
     # Reference: "hello", and the driver specifications' "Authentication", "MongoDB Handshake", "Server Discovery and
-    # Monitoring" and "Connection Monitoring and Pooling". `hello` itself and `helloOk` came with 5.0, and with patches
-    # of all older versions.
+    # Monitoring", "Connection Monitoring and Pooling" and "Load Balancer Support". `hello` itself and `helloOk` came
+    # with 5.0, and with patches of all older versions.
     HELLO_FIELD: {
         "4.0": "saslSupportedMechs",
         "4.2": "connectionId",
         "4.4": "speculativeAuthenticate topologyVersion",
+        "5.0": "loadBalanced serviceId",
     },
     # Reference: "serverStatus", and MongoDB's tickets SERVER-38408 (4.0.7), SERVER-50420 (4.9; before, the field is
     # `ismaster`) and DOCS-14506 (5.0).

@@ -1,6 +1,6 @@
 """hello and its older names, ping, whatsmyuri, _isSelf: commands of the driver handshake.
 
-Source: the driver specifications' "MongoDB Handshake" and "Server Discovery and Monitoring".
+Source: the driver specifications' "MongoDB Handshake", "Server Discovery and Monitoring" and "Load Balancer Support".
 """
 
 from typing import Annotated, Final, NamedTuple
@@ -46,6 +46,7 @@ class HelloRequest(NamedTuple):
     topology_version: Annotated[bytes | None, Field("topologyVersion", DOCUMENT_FIELD)] = None
     max_await_time_ms: Annotated[int | None, Field("maxAwaitTimeMS", WHOLE)] = None
     hello_ok: Annotated[bool, Field("helloOk", BOOL_FIELD)] = False
+    load_balanced: Annotated[bool, Field("loadBalanced", BOOL_FIELD)] = False
     sasl_user: Annotated[Value, Field("saslSupportedMechs", ANY)] = MISSING
     speculative: Annotated[bytes | None, Field("speculativeAuthenticate", DOCUMENT_FIELD)] = None
 
@@ -251,6 +252,9 @@ def _describe(op: OperationContext, request: HelloRequest, primary_field: str) -
             "readOnly": False,
         }
     )
+    if request.load_balanced and config.is_sharded:
+        # By it drivers know the servers apart that they reach by one address. Without it they refuse the server.
+        reply["serviceId"] = service.process_id
     if request.compression is not None:
         offered = [name for name in request.compression if isinstance(name, str)]
         if service.features is not None:
