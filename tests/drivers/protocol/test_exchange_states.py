@@ -47,6 +47,7 @@ from mongottl.wire.messages import (
     NeedData,
     OpMsg,
 )
+from tests.on_store import is_wanted
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="without epoll commands that wait do not pause")
@@ -470,6 +471,11 @@ def context(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
+# A request that has asked a store goes on in its connection's task, and whether it had to ask depends on time.
+in_memory: Final = pytest.mark.skipif(is_wanted(), reason="with a store, requests may wait in their connection's task")
+
+
+@in_memory
 def test_an_exchange_is_where_its_client_thinks_it_is(
     servers: dict[bool, Inside], context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,6 +521,7 @@ def test_an_impossible_move_ends_its_connection_alone() -> None:
             peer.leave(False)
 
 
+@in_memory
 def test_a_pause_does_not_outlive_its_connection() -> None:
     """Also where the server stops and does not wait for the client."""
     with Inside(ServerConfig(port=0)) as inside:
