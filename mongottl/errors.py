@@ -139,6 +139,7 @@ class ErrorCode(IntEnum):
     APIStrictError = 323
     MechanismUnavailable = 334
     UnsupportedOpQueryCommand = 352
+    LoadBalancerSupportMismatch = 354
     CannotConvertIndexToUnique = 359
     CollectionUUIDMismatch = 361
     UserWritesBlocked = 371

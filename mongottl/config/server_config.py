@@ -351,7 +351,7 @@ class ServerConfig:
         1,
         "network",
         "number",
-        "Processes that serve on one port with one --store, to use several cores; together they are a mongos.",
+        "Processes that serve on one port with one --store; together they are a mongos for loadBalanced=true.",
         minimum=1,
         maximum=256,
     )

@@ -182,6 +182,8 @@ class Server:
                 options.append("tls=true")
             if self._tls.ca_file is not None:
                 options.append("tlsCAFile=" + quote(os.path.abspath(self._tls.ca_file), safe="/"))
+        if self.config.workers > 1:
+            options.append("loadBalanced=true")
         return f"mongodb://{login}{reachable(self.config.host)}:{self.port}/{'?' if options else ''}{'&'.join(options)}"
 
     def listen(self) -> None:

@@ -110,6 +110,14 @@ def is_master(op: OperationContext, request: HelloRequest) -> Reply:
 
 
 def _answer(op: OperationContext, request: HelloRequest, primary_field: str) -> Reply:
+    if op.service.config.workers > 1 and not request.load_balanced and not op.client.is_greeted:
+        # Its next connection may come to another worker, which does not know its cursors and transactions.
+        raise CommandError(
+            ErrorCode.LoadBalancerSupportMismatch,
+            "The server is being accessed through a load balancer, but this driver does not have load balancing"
+            " enabled: with --workers the URI needs loadBalanced=true",
+        )
+    op.client.is_greeted = True
     if request.client is not None:
         _take_metadata(op, request.client)
     user = None if request.sasl_user is MISSING else _user_name(request.sasl_user)

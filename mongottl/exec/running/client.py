@@ -46,8 +46,9 @@ NO_ERROR: Final = LastError(None, 0, 0, None, MISSING)
 class ClientInfo:
     """One connection. local, remote: "host:port" of its two ends. metadata: raw `client` document of its `hello`.
 
-    subject: the distinguished name in the verified certificate that the client has presented, else empty.
-    login: its user, or None. conversation: the login that has begun (`commands.security.login.Conversation`), or None.
+    is_greeted: whether a `hello` was answered. subject: the distinguished name in the verified certificate that
+    the client has presented, else empty. login: its user, or None. conversation: the login that has begun
+    (`commands.security.login.Conversation`), or None.
     """
 
     def __init__(self, connection_id: int, local: str, remote: str) -> None:
@@ -57,6 +58,7 @@ class ClientInfo:
         self.uuid = BinData(new_uuid(), UUID_SUBTYPE)
         self.metadata: bytes | None = None
         self.app_name = ""
+        self.is_greeted = False
         self.subject = ""
         self.login: Login | None = None
         self.conversation: object = None

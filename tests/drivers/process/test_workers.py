@@ -75,7 +75,7 @@ def connections_to_all(process: Process, workers: int) -> dict[int, Client]:
     found: dict[int, Client] = {}
 
     def all_are_found() -> bool:
-        client = Client("127.0.0.1", process.port, maxPoolSize=1)
+        client = Client("127.0.0.1", process.port, maxPoolSize=1, loadBalanced=True)
         pid = client.admin.command("serverStatus")["pid"]
         if pid in found:
             client.close()
@@ -112,6 +112,30 @@ def test_a_signal_to_the_parent_ends_all(start: Starter, number: signal.Signals)
     process = start("--workers", "2")
     process.stop(number)
     assert not any(map(is_running, pids_of(process)))
+
+
+def test_a_client_that_does_not_know_of_workers_is_refused(start: Starter) -> None:
+    """Its next connection would come to another worker, with a cursor or transaction that this one has not got."""
+    process = start("--workers", "2")
+    assert process.uri.endswith("/?loadBalanced=true")
+    with (
+        Client("127.0.0.1", process.port, serverSelectionTimeoutMS=500) as plain,
+        pytest.raises(pymongo.errors.ServerSelectionTimeoutError, match="needs loadBalanced=true"),
+    ):
+        plain.admin.command("ping")
+    with Client(process.uri, maxPoolSize=8) as client:
+        client.shop.carts.insert_many([{"_id": number} for number in range(40)])
+        cursors = [client.shop.carts.find(batch_size=2) for _ in range(8)]
+        for cursor in cursors:
+            next(cursor)
+        for cursor in cursors:
+            assert len(cursor.to_list()) == 39
+        assert client.admin.command("hello")["msg"] == "isdbgrid"
+        with client.start_session() as session, session.start_transaction():
+            client.shop.carts.delete_one({"_id": 0}, session=session)
+            assert client.shop.carts.find_one({"_id": 0}, session=session) is None
+        assert client.shop.carts.count_documents({}) == 39
+    process.stop()
 
 
 def test_a_container_has_workers(start: Starter) -> None:
