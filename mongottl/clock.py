@@ -22,6 +22,8 @@ from typing import Final
 # Wall clocks stay within what a 64-bit date and Python's `datetime` can both name: 1970-01-01 to the end of year 9999.
 MIN_WALL_MS: Final = 0
 MAX_WALL_MS: Final = 253_402_300_799_999
+# Of Linux; elsewhere one that may stand still while the machine is suspended.
+_BOOT_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 # In a setting: it stood still where it was first used, which had not happened yet.
 _AT_FIRST_USE: Final = -1
 
@@ -61,6 +63,11 @@ class SystemClock(Clock):
 
     def elapsed_reader(self) -> Callable[[], float]:
         return time.perf_counter
+
+
+def awake_or_not_s() -> float:
+    """Elapsed time in seconds that goes on while the machine is suspended, where the system has such a clock."""
+    return time.clock_gettime(_BOOT_CLOCK)
 
 
 class VirtualClock(Clock):

@@ -77,7 +77,7 @@ class Admission:
     def _may_delay_writes(self) -> bool:
         """Whether there are locks, or a default write concern, for which writes may have to wait."""
         service = self._service
-        return len(service.exclusive) > 0 or service.fsync_locks > 0 or service.concern_defaults.write is not None
+        return len(service.exclusive) > 0 or service.fsync_locks > 0 or service.settings.concerns.write is not None
 
     def check(
         self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext
@@ -147,7 +147,7 @@ class Admission:
     def _write_concern(self, spec: CommandSpec, generic: GenericArguments, op: OperationContext) -> WriteConcern | None:
         """The write concern of a command, or the default one; None if it neither delays nor changes the reply."""
         given = generic.write_concern
-        default = self._service.concern_defaults.write
+        default = self._service.settings.concerns.write
         if given is None and default is not None and spec.is_write(op.command.body):
             given = default
         if given is None:

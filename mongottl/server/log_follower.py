@@ -11,7 +11,9 @@ from typing import Final
 
 import trio
 
+from mongottl.catalog.change_kinds import INSERT
 from mongottl.exec.service.service import ServiceContext
+from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.positioned import PositionedOplog
 from mongottl.storage.interface import EngineUnavailable, WriteConflict
 
@@ -34,6 +36,9 @@ class LogFollower:
         self._has_new = False
         # What was found is before this number.
         self._seen = self._oplog.end
+        nodes = service.engine.nodes
+        # Where other servers may have the same store; else None.
+        self._nodes: Final = nodes if nodes is not None and nodes.is_shared else None
         # The position up to which the log was tidied.
         self._tidied = 0
         self._tidy_due_s = 0.0
@@ -75,14 +80,28 @@ class LogFollower:
             return True
         number = self._seen
         while number < oplog.end and (number := oplog.seek(number)) < oplog.end:
-            self._service.commit_log.notify(oplog.entry(number).change)
+            change = oplog.entry(number).change
+            self._service.commit_log.notify(change)
+            if self._nodes is not None:
+                self._wake_tailing(change)
             number += 1
         self._seen = max(self._seen, number)
         return True
 
+    def _wake_tailing(self, change: LoggedChange) -> None:
+        """Wakes the cursors at the end of a capped collection into which another server may have inserted."""
+        if change.kind == INSERT:
+            collection = self._service.catalog.stored_collection(change.database, change.collection)
+            if collection is not None and collection.options.capped:
+                self._service.cursors.notify_inserted(collection.number)
+
     def _tidy(self) -> bool:
         oplog = self._oplog
         log = oplog.log
+        if self._nodes is not None:
+            if not self._nodes.has_duties:
+                return True
+            log.measure()
         if log.position > self._tidied:
             oplog.refresh()
             log.count_up()

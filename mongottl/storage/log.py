@@ -93,6 +93,11 @@ class StoreLog(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def measure(self) -> None:
+        """Finds out how many forms there are, and their bytes, where other servers write and drop some, too."""
+        raise NotImplementedError
+
+    @abstractmethod
     def trim(self, through: int, limit: int) -> int:
         """Drops the oldest forms, at most `limit`, up to a position at or before the horizon; how many they were."""
         raise NotImplementedError

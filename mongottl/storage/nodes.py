@@ -108,6 +108,7 @@ class StoreNodes(ABC):
     has_duties: whether this server does what one of them does for all; another takes that over when it is dead.
     on_message: called, as an operation that may wait, with what another one has sent by `send`.
     latest: all places, as of the latest renewal.
+    shares: into how many parts a budget of all nodes is divided, of which this one may use one; 0: none.
     has_left: whether dead servers may have left stores in no collection; known to the server that has duties.
     on_change: called when the engine has read what others have changed of the catalog; no unit of work is open.
     """
@@ -120,6 +121,7 @@ class StoreNodes(ABC):
         self.latest: list[Node] = []
         self.has_left = False
         self.on_message: Callable[[bytes], None] = _ignore
+        self.shares = 1
         self.on_change: Callable[[CatalogChange], None] = _nothing
 
     @abstractmethod
@@ -183,9 +185,13 @@ class StoreNodes(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def settle(self) -> None:
+    def settle(self, is_held: bool = False) -> None:
         """Waits until all nodes know the changes of the catalog that the present operation has committed since `begin`.
-        To be called where they have to before it goes on. EngineUnavailable."""
+        To be called where they have to before it goes on. EngineUnavailable.
+
+        is_held: whether the operation holds off others of this server, which so cannot take over changes either. Of two
+        servers that wait for each other then, the one with the higher number gives up: CatalogChanged.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mongottl.storage.interface import CatalogChanged, DataDirectoryError
-from mongottl.storage.nodes import CatalogChange, NodeFacts
+from mongottl.storage.log import LogForm
+from mongottl.storage.nodes import LEASE_S, CatalogChange, NodeFacts
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.local_cluster import LocalCluster
+from mongottl.storage.postgresql.nodes import PostgresNodes
 from mongottl.storage.postgresql.statements import Statement
 
 ONE_OF_SEVERAL = NodeFacts("sharded", may_share=True)
@@ -237,3 +239,68 @@ def test_servers_that_make_other_keys_are_refused(opened: Callable[..., Postgres
     with pytest.raises(DataDirectoryError, match=r"another version of ICU, 72.1 instead of none: process [0-9]+"):
         opened()
     opened(NodeFacts("sharded", may_share=True, keys="72.1"))
+
+
+def test_a_place_is_lost_while_the_machine_is_suspended(opened: Callable[..., PostgresEngine]) -> None:
+    engine = opened()
+    real = engine.nodes.lease_clock_s
+    found = [engine.nodes.is_valid]
+    engine.nodes.lease_clock_s = lambda: real() + LEASE_S
+    found.append(engine.nodes.is_valid)
+    engine.nodes.attend()
+    assert [*found, engine.nodes.is_valid] == [True, False, True]
+
+
+def test_forms_that_another_server_has_dropped_are_known_to_be_missing(opened: Callable[..., PostgresEngine]) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    second.reload()
+    for number in range(5):
+        with first.concurrent_unit_of_work() as unit:
+            first.record_store("a").insert_record(b"%d" % number, 1, 0)
+            unit.log(LogForm(b"form", 0))
+            unit.commit()
+    for engine in (first, second):
+        for _ in range(3):
+            engine.log.refresh()
+    floor = second.log.floor
+    rows = first.log.read(0, first.log.horizon, 10, 1000)
+    assert len(rows) == 5
+    first.log.trim(rows[2][0], 100)
+    assert second.log.floor == floor
+    assert second.log.read(rows[1][0], second.log.horizon, 10, 1000) == rows[3:]
+    assert second.log.floor == rows[2][0]
+
+
+def test_all_parts_of_a_budget_are_never_more_than_the_whole(
+    opened: Callable[..., PostgresEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.RENEW_S", 0.01)
+    first = opened()
+    nodes = [first.nodes]
+    shares = [first.nodes.shares]
+    later_s = 0.0
+
+    def attend(node: PostgresNodes) -> None:
+        node.lease_clock_s = lambda: later_s
+        node.attend()  # which waits for a moment
+        assert sum(1 / each.shares for each in nodes if each.shares) <= 1.001
+
+    attend(first.nodes)
+    assert [*shares, first.nodes.shares] == [0, 1]
+    for _ in range(2):
+        new = opened()
+        nodes.append(new.nodes)
+        for node in (new.nodes, *nodes, new.nodes):
+            attend(node)
+        assert new.nodes.shares == 0
+        later_s += 1.0
+        attend(new.nodes)
+        assert [node.shares for node in nodes] == [len(nodes)] * len(nodes)
+    gone = nodes.pop()
+    gone.close(1.0)
+    for _ in range(3):
+        attend(first.nodes)
+        assert first.nodes.shares == 3
+    attend(first.nodes)
+    assert first.nodes.shares == 2

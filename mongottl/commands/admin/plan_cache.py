@@ -93,6 +93,7 @@ def plan_cache_set_filter(op: OperationContext, request: PlanCacheSetFilterReque
     memory = collection.plan_memory
     memory.filters[shape.text] = IndexFilter(shape.query, shape.sort, shape.projection, shape.collation, indexes)
     memory.forget_plans(shape.text)
+    op.service.settings.save()
     return {}
 
 
@@ -135,6 +136,7 @@ def plan_cache_clear_filters(op: OperationContext, request: PlanCacheClearFilter
     else:
         memory.filters.pop(shape.text, None)
         memory.forget_plans(shape.text)
+    op.service.settings.save()
     return {}
 
 

@@ -70,7 +70,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
             ErrorCode.BadValue,
             'At least one of the "defaultReadConcern" or "defaultWriteConcern" fields must be present',
         )
-    defaults = op.service.concern_defaults
+    defaults = op.service.settings.concerns
     read = defaults.read
     if request.read is not None:
         read = _checked_read(request.read)
@@ -81,6 +81,7 @@ def set_default_rw_concern(op: OperationContext, request: SetDefaultRWConcernReq
     defaults.write = write
     defaults.updated_ms = op.now_ms
     defaults.updated_at = op.service.cluster_clock.tick(op.now_ms).timestamp
+    op.service.settings.save()
     return described_defaults(op)
 
 
@@ -130,7 +131,7 @@ def _check_mode(members: Value) -> None:
 
 
 def described_defaults(op: OperationContext) -> dict[str, Value]:
-    defaults = op.service.concern_defaults
+    defaults = op.service.settings.concerns
     reply: dict[str, Value] = {
         "defaultReadConcern": defaults.read or _IMPLICIT_READ,
         "defaultWriteConcern": defaults.write or _IMPLICIT_WRITE,

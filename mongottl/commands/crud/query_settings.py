@@ -64,7 +64,7 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
     parts, shape_hash, query = _target(op, request.query, "setQuerySettings")
     if is_empty(request.settings):
         raise CommandError(EMPTY_SETTINGS, "settings field in setQuerySettings command cannot be empty")
-    known = op.service.query_settings.get(shape_hash)
+    known = op.service.settings.query_settings.get(shape_hash)
     settings = QuerySettings(shape_hash, known.query if query is None and known is not None else query)
     if query is not None:
         settings.shape = described_shape(parts[0].partition(".")[0], first_field_name(query), fields(query))
@@ -77,7 +77,8 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
     _take(settings, request.settings)
     if settings.is_default():
         raise CommandError(ONLY_DEFAULTS, "the resulting settings cannot be empty or contain only default values")
-    op.service.query_settings[shape_hash] = settings
+    op.service.settings.query_settings[shape_hash] = settings
+    op.service.settings.save()
     return settings.entry()
 
 
@@ -91,7 +92,8 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
 def remove_query_settings(op: OperationContext, request: RemoveQuerySettingsRequest) -> Reply:
     """Removes the settings of a shape; succeeds if there are none."""
     _, shape_hash, _ = _target(op, request.query, "removeQuerySettings")
-    op.service.query_settings.pop(shape_hash, None)
+    op.service.settings.query_settings.pop(shape_hash, None)
+    op.service.settings.save()
     return {}
 
 

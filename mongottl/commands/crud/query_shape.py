@@ -112,9 +112,9 @@ QUERY_SHAPES: Final[dict[str, Callable[[str, Any], list[str]]]] = {
 
 def check_settings(op: OperationContext, command: str, request: Any, collection: str) -> list[Value] | None:
     """The indexes that query settings allow this query, None for all. QueryRejectedBySettings (411)."""
-    if not op.service.query_settings:
+    if not op.service.settings.query_settings:
         return None
-    settings = op.service.query_settings.get(query_shape_hash(QUERY_SHAPES[command](op.database, request)))
+    settings = op.service.settings.query_settings.get(query_shape_hash(QUERY_SHAPES[command](op.database, request)))
     if settings is None:
         return None
     if settings.reject:

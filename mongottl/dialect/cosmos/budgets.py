@@ -53,9 +53,11 @@ class Budgets:
         before = known[1] if known is not None and known[0] == second else 0
         self._spent[holder] = (second, before + hundredths)
 
-    def wait_ms(self, holder: str, units_per_s: int, now_ms: int) -> int:
-        """Milliseconds until there is something left of a budget: 0 for now."""
-        known = self._spent.get(holder)
-        if known is None or known[0] != now_ms // _MS_PER_S or known[1] < units_per_s * HUNDREDTHS:
-            return 0
+    def wait_ms(self, holder: str, units_per_s: int, now_ms: int, shares: int = 1) -> int:
+        """Milliseconds until there is something left of a budget: 0 for now. shares: among how many servers it is
+        divided, of which this is one; 0 for none that has anything of it (`StoreNodes.shares`)."""
+        if shares:
+            known = self._spent.get(holder)
+            if known is None or known[0] != now_ms // _MS_PER_S or known[1] * shares < units_per_s * HUNDREDTHS:
+                return 0
         return _MS_PER_S - now_ms % _MS_PER_S

@@ -64,7 +64,10 @@ class RequestBudget:
         if self._account.throughput != ENFORCED:
             return 0
         budget = self._budget()
-        return self._budgets.wait_ms(budget.holder, budget.throughput.units_per_s, self._op.service.clock.now_ms())
+        service = self._op.service
+        nodes = service.engine.nodes
+        shares = 1 if nodes is None else nodes.shares
+        return self._budgets.wait_ms(budget.holder, budget.throughput.units_per_s, service.clock.now_ms(), shares)
 
     def wait(self) -> int:
         """Waits until the request can go on, or as long as it does not have to be refused: then the milliseconds until

@@ -57,6 +57,7 @@ def refresh(service: ServiceContext, change: CatalogChange) -> None:
     service.cluster_parameters.reload()
     service.write_block.reload()
     service.databases.reload()
+    service.settings.reload()
     if isinstance(service.clock, VirtualClock):
         take_clock(service.engine, service.clock, change.before)
     service.note_clock_change()

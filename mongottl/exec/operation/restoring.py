@@ -58,7 +58,6 @@ RESTORED: Final = frozenset(
         "catalog",
         "clock",
         "cluster_parameters",
-        "concern_defaults",
         "connection_rate",
         "databases",
         "bounds",  # of the dialect
@@ -69,7 +68,7 @@ RESTORED: Final = frozenset(
         "limits",
         "log_settings",
         "profiler",
-        "query_settings",
+        "settings",
         "scripts",  # their limit; the processes go on
         "write_block",
     }
@@ -259,10 +258,10 @@ def _settings(service: ServiceContext) -> ServerSettings:
         replace(service.limits),
         service.fail_points.setting(),
         service.profiler.copied(),
-        dict(service.query_settings),
+        dict(service.settings.query_settings),
     )
     log = service.log_settings
-    concerns = service.concern_defaults
+    concerns = service.settings.concerns
     settings.index_filters = service.catalog.index_filters()
     settings.log = (log.quiet, log.verbosity, dict(log.components))
     settings.concerns = (concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at)
@@ -280,12 +279,12 @@ def _restore_settings(service: ServiceContext, settings: ServerSettings) -> None
     service.limits = replace(settings.limits)
     service.fail_points.restore(settings.fail_points)
     service.profiler = settings.profiler.copied()
-    service.query_settings = dict(settings.query_settings)
+    service.settings.query_settings = dict(settings.query_settings)
     service.catalog.set_index_filters(settings.index_filters)
     log = service.log_settings
     log.quiet, log.verbosity = settings.log[0], settings.log[1]
     log.components = dict(settings.log[2])
-    concerns = service.concern_defaults
+    concerns = service.settings.concerns
     concerns.read, concerns.write, concerns.updated_ms, concerns.updated_at = settings.concerns
     service.connection_rate.restore(settings.connection_rate)
     service.accounts.iterations = dict(settings.scram_iterations)

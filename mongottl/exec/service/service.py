@@ -36,10 +36,10 @@ from mongottl.exec.state.object_ids import ObjectIdGenerator
 from mongottl.exec.state.observation import Observation
 from mongottl.exec.state.profiler import Profiler
 from mongottl.exec.state.provisioned import ProvisionedDatabases
-from mongottl.exec.state.query_settings import QuerySettings
 from mongottl.exec.state.query_stats import STORE_SHARE
 from mongottl.exec.state.request_units import RequestUnits
 from mongottl.exec.state.saved_states import SavedStates
+from mongottl.exec.state.shared_settings import SharedSettings
 from mongottl.exec.state.temporary_files import TemporaryFiles
 from mongottl.exec.state.write_block import UserWriteBlock
 from mongottl.oplog.change import no_operation
@@ -64,19 +64,8 @@ _OPERATION_SHARE: Final = 4
 # The same of the documents that the storage engine keeps.
 _CACHE_SHARE: Final = 8
 _MS_PER_HOUR: Final = 3_600_000
-
-
-class ConcernDefaults:
-    """The defaults set by setDefaultRWConcern, as raw documents; None where not set.
-
-    updated_ms, updated_at: wall time and cluster time of the last change; 0 and None for never.
-    """
-
-    def __init__(self) -> None:
-        self.read: bytes | None = None
-        self.write: bytes | None = None
-        self.updated_ms = 0
-        self.updated_at: Timestamp | None = None
+# How long the log keeps at least what retries need that another server of the same store may get.
+RETRIED_MS: Final = 300_000
 
 
 class ServiceContext:
@@ -135,11 +124,9 @@ class ServiceContext:
             # As in MongoDB, so that there is a first cluster time to read from.
             self.commit_log.log_alone(no_operation(encode({"msg": "initiating set"})))
         self.catalog.change_listener = self.commit_log.log_catalog_change
-        # By queryShapeHash.
-        self.query_settings: dict[str, QuerySettings] = {}
+        self.settings = SharedSettings(self.catalog)
         self.limits = MemoryLimits()
         self.log_settings = LogSettings(config.quiet, config.verbosity)
-        self.concern_defaults = ConcernDefaults()
         self.cluster_parameters = ClusterParameters(self.catalog)
         self.write_block = UserWriteBlock(self.catalog)
         self.compaction = Compaction(engine, clock, config.compact_free_percent)
@@ -216,11 +203,14 @@ class ServiceContext:
         config = self.config
         max_bytes = max(config.oplog_size_mb, 1) << 20
         retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
-        oplog = PositionedOplog(log, max_bytes, retention_ms)
+        nodes = self.engine.nodes
+        is_shared = nodes is not None and nodes.is_shared
+        oplog = PositionedOplog(log, max_bytes, max(retention_ms, RETRIED_MS) if is_shared else retention_ms)
         if log.position > 1:
             self.cluster_clock.note_write(ClusterTime(*time_of(log.position)), self.started_ms)
-        self.sessions.store_in(StoredSessions(self.catalog, oplog), self.started_monotonic_s)
-        oplog.before_trim = self.save_sessions
+        if not is_shared:  # else retries find in the log what was done, on all servers
+            self.sessions.store_in(StoredSessions(self.catalog, oplog), self.started_monotonic_s)
+            oplog.before_trim = self.save_sessions
         self.commit_log = StoreCommitLog(
             self.clock,
             self.catalog,

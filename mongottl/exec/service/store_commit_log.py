@@ -98,7 +98,7 @@ class StoreCommitLog(CommitLog):
             self._hooks.wake_log_follower()
         for committed in changes:
             self.carry_on(committed)
-        if self._oplog.is_full:
+        if self._oplog.is_full and not self._is_shared:  # else one server does it for all
             self._oplog.trim(now_ms)
 
     def log(self, work: WriteUnitOfWork, change: LoggedChange) -> None:

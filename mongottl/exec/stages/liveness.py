@@ -46,7 +46,9 @@ class ReadMark:
         self._now_s: int = op.now_s
         self._writes: int = collection.writes
         self._generation: int = collection.generation
-        self._has_stored_ttl: bool = just_read and collection.default_ttl_s != NO_TTL
+        # Of writes of other servers nothing is known here.
+        is_known = just_read and not op.service.settings.is_shared
+        self._has_stored_ttl: bool = is_known and collection.default_ttl_s != NO_TTL
 
     def is_current(self, op: OperationContext) -> bool:
         """Whether records that were stored and not expired when they were read are so now for certain."""

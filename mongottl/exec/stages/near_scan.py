@@ -185,7 +185,7 @@ class NearStage(PlanStage):
             again = stored.get(found[1])
             if again is None:
                 continue
-            if self._writes != collection.writes:
+            if self._writes != collection.writes or op.service.settings.is_shared:
                 if match is not None and not match.matches(again[1]):
                     continue
                 distance, point = self._measured(again[1])

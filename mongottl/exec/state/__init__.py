@@ -4,7 +4,8 @@ cluster_clock   `$clusterTime` and the times of the oplog's entries; object_ids:
 metrics         the counters of serverStatus; usage: of `$collStats` and `top`; observation: what the page shows
 profiler        the settings of profiling; query_stats: what `$queryStats` returns
 failpoints      errors on purpose; fail_mode, dialect_fail_point: parts of them
-cluster_parameters, query_settings, write_block: what commands have set for all operations
+cluster_parameters, query_settings, write_block: what commands have set for all operations; shared_settings: for all
+                servers of a store, too
 index_builds    progress of index builds
 provisioned     databases that exist without collections
 meter, request_units: what operations cost, in dialects that charge them

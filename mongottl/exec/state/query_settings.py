@@ -1,6 +1,6 @@
 """Query settings that an administrator has set for a query shape (setQuerySettings), by `queryShapeHash`.
 
-    settings = op.service.query_settings.get(hash)     None if there are none for this shape
+    settings = op.service.settings.query_settings.get(hash)     None if there are none for this shape
     settings.reject                                    queries of this shape fail: QueryRejectedBySettings (411)
     settings.allowed_indexes("db", "coll")             names and key patterns, or None if not restricted
 

@@ -101,8 +101,7 @@ class RecoveryUnit:
         return work
 
     def _publish_marks(self, collection: Collection) -> None:
-        """Has all servers of the store know what the next write adds to what is known of its indexes; those that an
-        undivided block holds off hear of it, but are not waited for."""
+        """Has all servers of the store know what the next write adds to what is known of its indexes."""
         nodes = self._service.engine.nodes
         assert nodes is not None
         is_held = in_undivided()
@@ -112,8 +111,7 @@ class RecoveryUnit:
             except CatalogChanged:
                 if is_held:
                     raise
-        if not is_held:
-            nodes.settle()
+        nodes.settle(is_held)
 
     def _lone_work(self, collection: Collection) -> WriteUnitOfWork:
         engine = self._service.engine

@@ -162,13 +162,20 @@ def _reap_everywhere(service: ServiceContext) -> int:
 def reap_after_clock_change(service: ServiceContext) -> int:
     """Keeps where the clock stands after it was moved, aborts the transactions that have outlived their time, purges
     everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
+    nodes = service.engine.nodes
+    is_shared = nodes is not None and nodes.is_shared
+    before = service.metrics.ttl_deleted_documents
+    if is_shared:
+        # Before others know it, who would purge the same and count it there.
+        reap_due(service, everywhere=True)
+        _reap_dates(service)
     keep_clock(service)
     abort_expired(service)
     while service.expiry.arming and service.stacks.present is not None:
         service.stacks.wait(Wait(_PURGE_POLL_S))  # until the wheel has all that may be due
-    before = service.metrics.ttl_deleted_documents
-    nodes = service.engine.nodes
-    reap_due(service, everywhere=nodes is not None and nodes.is_shared)
+    if not is_shared:
+        before = service.metrics.ttl_deleted_documents
+    reap_due(service, everywhere=is_shared)
     _reap_dates(service)
     service.note_clock_change()
     return service.metrics.ttl_deleted_documents - before

@@ -596,23 +596,17 @@ class PostgresEngine(StorageEngine, Access):
 @store_engine("postgresql")
 def open_postgresql(address: str, node: NodeFacts) -> PostgresEngine:
     """Opens the database of a libpq URI without its scheme. `schema` among its parameters names another schema than
-    `mongottl`. DataDirectoryError.
-
-    A server may share it only if `nodes` is `several`: for tests, as long as not all is right that servers do together.
-    """
+    `mongottl`. DataDirectoryError."""
     before, mark, query = address.partition("?")
     schema = _SCHEMA
-    may_share = False
     kept = []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name == "schema":
             schema = value
-        elif name == "nodes":
-            may_share = node.may_share and value == "several"
         else:
             kept.append((name, value))
     uri = f"postgresql:{before}{mark if kept else ''}{urlencode(kept, quote_via=quote)}"
-    return PostgresEngine(Address(uri), schema, node._replace(may_share=may_share))
+    return PostgresEngine(Address(uri), schema, node)
 
 
 @store_engine("local-postgresql")

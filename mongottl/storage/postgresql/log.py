@@ -313,6 +313,11 @@ class PostgresLog(StoreLog):
         [(self.count, self.size_bytes, self.first_position)] = size.rows()
         self.refresh()
 
+    def measure(self) -> None:
+        facts, size = self._read([(_FACTS, ()), (_SIZE, ())])
+        [(self.floor, self._counted)] = facts.rows()
+        [(self.count, self.size_bytes, self.first_position)] = size.rows()
+
     def counts(self) -> dict[int, tuple[int, int]]:
         """The number and the bytes of the records of each store. StoreFailure."""
         return {store: (count, size) for store, count, size in self._pool.read([(_COUNTS, ())])[0].rows()}
@@ -452,7 +457,13 @@ class PostgresLog(StoreLog):
                 self.horizon = last
 
     def read(self, begin: int, end: int, limit: int, max_bytes: int, forward: bool = True) -> list[tuple[int, bytes]]:
-        return self._read([(_READ[forward], (int8(begin), int8(end), int8(limit), int8(max_bytes)))])[0].rows()
+        calls: list[Call] = [(_READ[forward], (int8(begin), int8(end), int8(limit), int8(max_bytes)))]
+        if not self.channel:
+            return self._read(calls)[0].rows()
+        # Others may have dropped forms: who reads knows it by then.
+        found, facts = self._read([*calls, (_FACTS, ())])
+        self.floor = max(self.floor, facts.rows()[0][0])
+        return found.rows()
 
     def read_statements(self, begin: int, limit: int) -> list[tuple[int, bytes]]:
         return self._read([(_STATEMENTS, (int8(begin), int8(limit)))])[0].rows()

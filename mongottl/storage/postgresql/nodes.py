@@ -18,13 +18,15 @@ waits for these units, too. Those of a server that is taken for dead are ended w
 
 import os
 from base64 import b64decode, b64encode
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final, final
 
+from mongottl.clock import awake_or_not_s
 from mongottl.document.utf8 import decode_text, encode_text
-from mongottl.storage.interface import EngineUnavailable, StoreUnreachable
+from mongottl.storage.interface import CatalogChanged, EngineUnavailable, StoreUnreachable
 from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure
@@ -58,9 +60,13 @@ LOOK_EVERY_S: Final = 0.1
 _LEASE_MS: Final = round(LEASE_S * 1000)
 # By how much sooner a server takes its own place for lost than others do, in seconds.
 _MARGIN_S: Final = 0.25
+# Of how many renewals it is remembered how many nodes there were: of two seconds at least.
+_COUNTED: Final = 4
 # Seconds between two looks whether other servers know a change.
 _FIRST_PAUSE_S: Final = 0.002
 _LONGEST_PAUSE_S: Final = 0.005
+# How long who holds off others of its server waits for those with lower numbers, in seconds.
+_YIELD_S: Final = 0.05
 
 _NOW_MS: Final = "(extract(epoch FROM clock_timestamp()) * 1000)::int8"
 _LOCKS: Final = {
@@ -115,7 +121,7 @@ _LEAVE: Final = Statement("leave_node", "DELETE FROM nodes WHERE node = $1", (IN
 # Who does not know a version of the catalog, or whose place is gone: whether it is taken for living.
 _LATE: Final = Statement(
     "late_nodes",
-    f"SELECT node, until_ms > {_NOW_MS}, session FROM nodes WHERE node <> $1 AND epoch < $2",
+    f"SELECT node, until_ms > {_NOW_MS}, session FROM nodes WHERE node <> $1 AND epoch < $2 ORDER BY node",
     (INT4, INT8),
 )
 # Raises the version of the catalog, as a transaction may have done in vain that the server has committed at last.
@@ -180,6 +186,7 @@ class PostgresNodes(StoreNodes):
     ) -> None:
         super().__init__()
         self.is_shared = facts.may_share
+        self.shares = 0 if facts.may_share else 1
         self._schema: Final = schema
         self._facts: Final = facts
         self._units: Final = units
@@ -196,11 +203,17 @@ class PostgresNodes(StoreNodes):
         # The session with the lock, which listens.
         self._connection: Connection | None = None
         self._is_closed = False
-        # Until when the place is valid, in the waiter's time.
+        # Until when the place is valid, by this clock: others take it for lost also while the machine is suspended.
+        self.lease_clock_s: Callable[[], float] = awake_or_not_s
         self._until_s = 0.0
         # Of each operation between `begin` and `end`: the latest version of the catalog that it has made; 0 if it
         # has committed something else, -1 if nothing.
         self._made: dict[object, int] = {}
+        # How many nodes there were at the latest renewals; of the first one, PostgreSQL's time; and from when on, by
+        # the clock of the place, this one has a part of what all have together. None: it is not known yet.
+        self._counts: deque[int] = deque(maxlen=_COUNTED)
+        self._entered_ms = 0
+        self._divides_s: float | None = None
         if self.is_shared:
             units.on_commit = self._note_commit
 
@@ -270,7 +283,7 @@ class PostgresNodes(StoreNodes):
     def _enter(self, connection: Connection) -> None:
         """Takes a place. Units of servers that have none are refused from then
         on; those that are under way end before it returns."""
-        sent_s = self._waiter.monotonic_s()
+        sent_s = self.lease_clock_s()
         calls = [(_CLEAR, (boolean(self.is_shared),)), (_COUNT, ()), (_ENTER, self._values())]
         [_, others, entered] = connection.run(calls, must_end=True)
         self.number = int(entered.value())
@@ -356,9 +369,8 @@ class PostgresNodes(StoreNodes):
 
     def _renew(self) -> None:
         """StoreFailure."""
-        waiter = self._waiter
-        sent_s = waiter.monotonic_s()
-        renewed = self._send_renewal(sent_s)
+        sent_s = self.lease_clock_s()
+        renewed = self._send_renewal()
         if not renewed.changed:
             if not self.is_shared:
                 self._units.refuse_for_good()
@@ -375,19 +387,36 @@ class PostgresNodes(StoreNodes):
         else:
             self._reload(False)
         # Only now others may count on this server's knowing it, and clients on what it says.
-        sent_s = waiter.monotonic_s()
-        if self._send_renewal(sent_s).changed:
+        sent_s = self.lease_clock_s()
+        if self._send_renewal().changed:
             self._until_s = max(self._until_s, sent_s + LEASE_S - _MARGIN_S)
 
-    def _send_renewal(self, now_s: float) -> Answer:
+    def _send_renewal(self) -> Answer:
+        now_s = self._waiter.monotonic_s()
         renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
         first: Call = (_TAKE_DUTIES, (int4(self.number),)) if self.is_shared else (_UNSYNCED, ())
         [taken, renewed, places] = self._pool.write([first, renewal, (_ALL, ())], now_s + RENEW_S)
         has_duties = self.is_shared and taken.changed > 0
         self.has_left |= has_duties and not self.has_duties
         self.has_duties = has_duties
-        self.latest = [_node(row) for row in places.rows()]
+        rows: list[_Row] = places.rows()
+        self.latest = [_node(row) for row in rows]
+        if self.is_shared:
+            self.shares = self._divide(rows)
         return renewed
+
+    def _divide(self, rows: "list[_Row]") -> int:
+        """Into how many parts a budget for each second is divided: the most nodes that there were lately. A new one has
+        none of it until all others have seen its place, and the second is over in which they had."""
+        self._counts.append(len(rows))
+        now_s = self.lease_clock_s()
+        if self._divides_s is None:
+            ends = {row[0]: row[8] for row in rows}
+            if not self._entered_ms:
+                self._entered_ms = ends.get(self.number, 0) - _LEASE_MS
+            if all(end - _LEASE_MS > self._entered_ms for number, end in ends.items() if number != self.number):
+                self._divides_s = now_s + (1.0 if len(rows) > 1 else 0.0)
+        return 0 if self._divides_s is None or now_s < self._divides_s else max(self._counts)
 
     def _enter_again(self) -> bool:
         """Takes the place again that others have cleared away. Only by the session that shares the lock: without it
@@ -396,6 +425,8 @@ class PostgresNodes(StoreNodes):
         if connection is None:
             return False
         connection.run_one((_REENTER, (*self._values(), int4(self.number))))
+        self._entered_ms = 0
+        self._divides_s = None
         return True
 
     def all(self) -> list[Node]:
@@ -453,7 +484,7 @@ class PostgresNodes(StoreNodes):
 
     @property
     def is_valid(self) -> bool:
-        return self._waiter.monotonic_s() < self._until_s
+        return self.lease_clock_s() < self._until_s
 
     @property
     def has_committed(self) -> bool:
@@ -465,7 +496,7 @@ class PostgresNodes(StoreNodes):
         finally:
             self._made.pop(self._units.turns.present(), None)
 
-    def settle(self) -> None:
+    def settle(self, is_held: bool = False) -> None:
         owner = self._units.turns.present()
         epoch = self._made.get(owner, -1)
         if epoch <= 0:
@@ -473,12 +504,19 @@ class PostgresNodes(StoreNodes):
         self._made[owner] = 0
         waiter = self._waiter
         pause_s = _FIRST_PAUSE_S
+        yields_s = waiter.monotonic_s() + _YIELD_S
         try:
             while not self._know(epoch):
+                if is_held and waiter.monotonic_s() >= yields_s and self._awaits_lower(epoch):
+                    raise CatalogChanged("two servers may wait for each other")
                 waiter.sleep(pause_s)
                 pause_s = _LONGEST_PAUSE_S
         except StoreFailure as failure:
             raise engine_error(failure) from failure
+
+    def _awaits_lower(self, epoch: int) -> bool:
+        """Whether one with a lower number does not know a version of the catalog. StoreFailure."""
+        return any(number < self.number for number, _, _ in self._late(epoch))
 
     def _know(self, epoch: int) -> bool:
         """Whether all others that live know a version of the catalog. StoreFailure."""

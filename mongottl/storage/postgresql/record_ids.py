@@ -2,6 +2,10 @@
 
 A server leases ids of a record store in blocks, which get longer with their number: each by a transaction of its own,
 so that no unit of work holds others up. What it has not given when it ends is given back, unless it was killed.
+
+So ids of several servers do not ascend in the order of the inserts, and natural order is none, as in a collection of
+several shards. Where it is promised, in capped collections, who inserts holds other servers off and takes ids that
+follow all others (`PostgresUnit.take_ids`).
 """
 
 from collections.abc import Callable

@@ -31,7 +31,7 @@ Starter = Callable[..., Process]
 @pytest.fixture
 def store() -> str:
     """The URI of a schema of the test's own, for several servers."""
-    return with_schema(PREFIX + uuid.uuid4().hex[:12]) + "&nodes=several"
+    return with_schema(PREFIX + uuid.uuid4().hex[:12])
 
 
 @pytest.fixture

@@ -34,8 +34,9 @@ def nodes_of(store: str) -> list[tuple[Any, ...]]:
         return connection.execute(rows).fetchall()
 
 
-@pytest.mark.parametrize("second", ["replicaSet", "sharded"])
-@pytest.mark.parametrize("first", ["replicaSet", "sharded"])
+@pytest.mark.parametrize(
+    ("first", "second"), [("replicaSet", "replicaSet"), ("replicaSet", "sharded"), ("sharded", "replicaSet")]
+)
 def test_a_second_server_is_refused_in_one_line(first: str, second: str, store: str) -> None:
     with mongottl.start_server(store=store, topology=first) as server:
         port = server.uri.rstrip("/").rpartition(":")[2]

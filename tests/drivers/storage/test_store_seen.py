@@ -29,7 +29,7 @@ Node = dict[str, Any]
 @pytest.fixture
 def store() -> str:
     """The URI of a schema of the test's own, for several servers."""
-    return with_schema(PREFIX + uuid.uuid4().hex[:12]) + "&nodes=several"
+    return with_schema(PREFIX + uuid.uuid4().hex[:12])
 
 
 @pytest.fixture
@@ -116,8 +116,7 @@ def test_metrics_name_the_node(servers: list[mongottl.RunningServer], clients: t
 
 
 def test_one_server_without_others_is_shown(store: str) -> None:
-    alone = store.removesuffix("&nodes=several")
-    with mongottl.start_server(store=alone, web_port=0) as server, Client(server.uri) as client:
+    with mongottl.start_server(store=store, web_port=0) as server, Client(server.uri) as client:
         [node] = wait_for_nodes(client, lambda nodes: [node["port"] for node in nodes] == [server.port])
         assert (node["node"], node["state"], node["topology"]) == (own(client)["node"], "current", "replicaSet")
     with mongottl.start_server(web_port=0) as server:

@@ -31,7 +31,7 @@ Client = pymongo.MongoClient[dict[str, Any]]
 @pytest.fixture
 def store() -> str:
     """The URI of a schema of the test's own, for several servers."""
-    return with_schema(PREFIX + uuid.uuid4().hex[:12]) + "&nodes=several"
+    return with_schema(PREFIX + uuid.uuid4().hex[:12])
 
 
 @pytest.fixture
@@ -270,6 +270,78 @@ def test_settings_of_the_cluster_are_those_of_all(clients: tuple[Client, Client]
     two.shop.carts.insert_one({"_id": 1})
 
 
+def test_defaults_query_settings_and_index_filters_are_those_of_all(store: str, clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.admin.command("setDefaultRWConcern", defaultReadConcern={"level": "available"})
+    two.admin.command("setDefaultRWConcern", defaultWriteConcern={"w": 1, "j": True})
+    query = {"find": "carts", "filter": {"n": 1}, "$db": "shop"}
+    one.admin.command({"setQuerySettings": query, "settings": {"reject": True, "comment": "no"}})
+    one.shop.carts.create_indexes([pymongo.IndexModel("n"), pymongo.IndexModel([("n", 1), ("m", 1)])])
+    two.shop.command({"planCacheSetFilter": "carts", "query": {"n": 1, "m": 2}, "indexes": ["n_1"]})
+    with mongottl.start_server(store=store, topology="sharded") as third, Client(third.uri) as late:
+        for client in (one, two, late):
+            found = client.admin.command("getDefaultRWConcern")
+            assert (found["defaultReadConcern"], found["defaultWriteConcern"]["j"]) == ({"level": "available"}, True)
+            with pytest.raises(OperationFailure) as refused:
+                client.shop.carts.find({"n": 5}).to_list()
+            assert refused.value.code == 411
+            [shown] = client.admin.aggregate([{"$querySettings": {}}]).to_list()
+            assert shown["settings"] == {"reject": True, "comment": "no"}
+            plan = client.shop.carts.find({"n": 1, "m": 2}).explain()["queryPlanner"]
+            assert plan["indexFilterSet"] and plan["winningPlan"]["inputStage"]["indexName"] == "n_1"
+        late.admin.command({"removeQuerySettings": query})
+        late.shop.command({"planCacheClearFilters": "carts"})
+        for client in (one, two):
+            assert client.shop.carts.find({"n": 5}).to_list() == []
+            assert client.shop.command({"planCacheListFilters": "carts"})["filters"] == []
+
+
+def test_a_tailing_cursor_waits_for_inserts_of_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.create_collection("log", capped=True, size=100_000)
+    one.shop.log.insert_one({"_id": 0})
+    # Longer than what is waited for here.
+    cursor = one.shop.log.find(cursor_type=pymongo.CursorType.TAILABLE_AWAIT).max_await_time_ms(300_000)
+    found: list[int] = []
+
+    def follow() -> None:
+        while len(found) < 4:
+            found.append(cursor.next()["_id"])
+
+    following = threading.Thread(target=follow)
+    following.start()
+    for number in range(1, 4):
+        until(lambda: len(found) == number)  # noqa: B023
+        two.shop.log.insert_one({"_id": number})
+    following.join()
+    assert found == [0, 1, 2, 3]
+    cursor.close()
+
+
+def test_a_transaction_goes_on_beside_changes_of_other_collections(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.carts.create_index("n")
+    one.shop.carts.insert_one({"_id": 0})
+    one.shop.other.insert_one({"_id": 0, "n": 1})
+    with two.start_session() as session:
+        session.start_transaction()
+        two.shop.carts.insert_one({"_id": 1, "n": 1}, session=session)
+        one.shop.create_collection("new")
+        one.shop.other.create_index("n")
+        one.shop.command("collMod", "other", validationLevel="strict")
+        one.shop.carts.insert_one({"_id": 2, "n": [1, 2]})  # with which the index becomes multikey
+        one.shop.new.drop()
+        two.shop.carts.insert_one({"_id": 3, "n": 1}, session=session)
+        session.commit_transaction()
+        assert one.shop.carts.count_documents({"n": 1}) == 3
+        session.start_transaction()
+        two.shop.carts.insert_one({"_id": 4}, session=session)
+        one.shop.command("collMod", "carts", validationLevel="strict")
+        with pytest.raises(OperationFailure) as refused:
+            two.shop.carts.insert_one({"_id": 5}, session=session)
+        assert refused.value.has_error_label("TransientTransactionError")
+
+
 def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) -> None:
     acknowledged: list[str] = []
     errors: list[Exception] = []
@@ -303,7 +375,7 @@ def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) 
 
 def live_nodes(store: str) -> int:
     """How many servers have a place."""
-    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    place, _, schema = store.rpartition("schema=")
     with psycopg.connect(place.rstrip("?&")) as connection:
         found = connection.execute(f'SELECT count(*) FROM "{schema}".nodes').fetchone()
         assert found is not None
@@ -458,7 +530,7 @@ def test_stores_of_a_transaction_are_dropped_when_its_server_was_killed(
 
 
 def stores(store: str) -> int:
-    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    place, _, schema = store.rpartition("schema=")
     with psycopg.connect(place.rstrip("?&")) as connection:
         found = connection.execute(f'SELECT count(*) FROM "{schema}".stores WHERE NOT dropped').fetchone()
         assert found is not None
@@ -471,7 +543,7 @@ def create_until_killed(client: Client) -> None:
 
 
 def indexes_being_built(store: str) -> int:
-    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    place, _, schema = store.rpartition("schema=")
     with psycopg.connect(place.rstrip("?&")) as connection:
         rows = f"SELECT count(*) FROM \"{schema}\".catalog WHERE position('builder'::bytea in value) > 0"
         found = connection.execute(rows).fetchone()
@@ -481,7 +553,7 @@ def indexes_being_built(store: str) -> int:
 
 def stored_records(store: str) -> int:
     """How many documents are stored with a time to live, their own or that of their collection."""
-    place, _, schema = store.removesuffix("&nodes=several").rpartition("schema=")
+    place, _, schema = store.rpartition("schema=")
     with psycopg.connect(place.rstrip("?&")) as connection:
         rows = f'SELECT count(*) FROM "{schema}".records WHERE ttl >= 0 AND octet_length(doc) < 40'
         found = connection.execute(rows).fetchone()
