@@ -91,10 +91,9 @@ class PositionedOplog(Oplog):
         self.log.refresh()
 
     def seek(self, number: int) -> int:
-        end = self.end
-        while number < end:
+        while number < self.end:  # which others may move on while this one reads
             if not self._from <= number < self._to:
-                self._read(number, end)
+                self._read(number, self.end)
             place = bisect_left(self._positions, number)
             if place < len(self._positions):
                 return self._positions[place]
