@@ -50,8 +50,8 @@ class LeastEngine(StorageEngine):
         kept = self._kept.record_store(ident)
         return self._records.setdefault(id(kept), LeastRecords(kept))
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
-        self._kept.create_sorted_data(ident, unique)
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
+        self._kept.create_sorted_data(ident, unique, beside)
         return self.sorted_data(ident, unique)
 
     def sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:

@@ -48,6 +48,18 @@ def store() -> str:
     return f"postgresql://{USER}@/{DATABASE}?host={quote(cluster.run_folder)}"
 
 
+@cache
+def is_citus() -> bool:
+    """Whether the run was given a coordinator of Citus."""
+    if not os.environ.get("MONGOTTL_TEST_STORE", "").startswith("postgres"):
+        return False
+    import psycopg
+
+    with psycopg.connect(store(), autocommit=True) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_extension WHERE extname = 'citus'").fetchone()
+    return bool(found and found[0])
+
+
 def with_schema(schema: str) -> str:
     """The URI of a schema of the store."""
     return f"{store()}{'&' if '?' in store() else '?'}schema={schema}"

@@ -160,8 +160,8 @@ class SuspendingEngine(ForwardingEngine):
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         return self._wrapped_records(self.inner.create_record_store(ident, is_log))
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
-        return self._wrapped_data(self.inner.create_sorted_data(ident, unique))
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
+        return self._wrapped_data(self.inner.create_sorted_data(ident, unique, beside))
 
 
 class SuspendingRecordStore(ForwardingRecords):

@@ -531,12 +531,12 @@ class Catalog:
         store = self.engine.create_record_store(record_store_ident(number))
         collection = Collection(database, name, number, uuid or new_uuid(), options, store)
         if collection.time_series is None:
-            data = self.engine.create_sorted_data(ident, collection.has_unique_ids)
+            data = self.engine.create_sorted_data(ident, collection.has_unique_ids, store.ident)
             clustered = options.clustered_index is not None
             spec = clustered_index_spec(options) if clustered else id_index_spec(collection.collation)
             indexes = [CollectionIndex(IndexDescriptor(spec), ident, data, True)]
             if collection.shard_key is not None:
-                indexes += [self._empty_index(spec) for spec in collection.shard_key.first_index_specs()]
+                indexes += [self._empty_index(spec, store.ident) for spec in collection.shard_key.first_index_specs()]
             collection.set_indexes(indexes)
         else:
             self._make_time_series_indexes(collection, ident)
@@ -544,11 +544,12 @@ class Catalog:
             index.since_ms = self._now_ms()
         return collection
 
-    def _empty_index(self, spec: bytes) -> CollectionIndex:
-        """A new index of a new collection. Inside a unit of work."""
+    def _empty_index(self, spec: bytes, beside: str) -> CollectionIndex:
+        """A new index of a new collection. Inside a unit of work. beside: the ident of its records."""
         descriptor = IndexDescriptor(spec)
         ident = index_ident(self._next_number())
-        return CollectionIndex(descriptor, ident, self.engine.create_sorted_data(ident, descriptor.unique), True)
+        data = self.engine.create_sorted_data(ident, descriptor.unique, beside)
+        return CollectionIndex(descriptor, ident, data, True)
 
     def _make_time_series_indexes(self, collection: Collection, ident: str) -> None:
         """Makes the index on meta field and time, and the one for expiry, if the options ask for them. Inside a unit of
@@ -556,16 +557,17 @@ class Catalog:
         series = collection.time_series
         assert series is not None
         made: list[CollectionIndex] = []
+        beside = collection.store.ident
         meta = series.meta_index_spec(collection.options.collation)
         if meta is not None:
-            made.append(
-                CollectionIndex(IndexDescriptor(meta), ident, self.engine.create_sorted_data(ident, False), True)
-            )
+            data = self.engine.create_sorted_data(ident, False, beside)
+            made.append(CollectionIndex(IndexDescriptor(meta), ident, data, True))
         seconds = collection.options.expire_after_seconds
         if seconds is not None:
             expiry = index_ident(self._next_number())
             descriptor = IndexDescriptor(series.expiry_index_spec(seconds))
-            made.append(CollectionIndex(descriptor, expiry, self.engine.create_sorted_data(expiry, False), True))
+            data = self.engine.create_sorted_data(expiry, False, beside)
+            made.append(CollectionIndex(descriptor, expiry, data, True))
         collection.set_indexes(made)
 
     def drop_collection(self, collection: Collection) -> None:
@@ -615,7 +617,7 @@ class Catalog:
         if not descriptor.is_ttl_setting:
             with self.engine.unit_of_work() as work:
                 self.engine.require_room()
-                index.data = self.engine.create_sorted_data(ident, descriptor.unique)
+                index.data = self.engine.create_sorted_data(ident, descriptor.unique, collection.store.ident)
                 if builder and not collection.pending:
                     index.announce(builder)
                     stored = [known for known in collection.indexes if known.is_stored]

@@ -17,7 +17,7 @@ def rekey(engine: StorageEngine, collection: Collection, index: CollectionIndex,
 
     DataDirectoryError if two records have the same key in a unique index under this version.
     """
-    data = engine.create_sorted_data(ident, index.sorted_data.unique)
+    data = engine.create_sorted_data(ident, index.sorted_data.unique, collection.store.ident)
     after = 0
     more = True
     while more:

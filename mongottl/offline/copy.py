@@ -133,7 +133,7 @@ def _copy_entries(
     collection: Collection, index: CollectionIndex, source: SortedDataInterface, ids: _RecordIds, target: StorageEngine
 ) -> None:
     with target.unit_of_work() as work:
-        data = target.create_sorted_data(index.ident, source.unique)
+        data = target.create_sorted_data(index.ident, source.unique, record_store_ident(collection.number))
         work.commit()
     copied = 0
     after: KeyEntry | None = None

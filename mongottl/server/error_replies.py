@@ -20,6 +20,7 @@ from mongottl.server import transactions
 from mongottl.storage.interface import (
     DiskFull,
     EngineUnavailable,
+    SeveralPlaces,
     SnapshotConflict,
     SnapshotTooOld,
     StoreUnreachable,
@@ -45,6 +46,9 @@ def command_error(error: Exception) -> CommandError | None:
         return CommandError(ErrorCode.OperationFailed, f"storage engine: {error}")
     if isinstance(error, SnapshotTooOld):
         return CommandError(ErrorCode.SnapshotTooOld, str(error))
+    if isinstance(error, SeveralPlaces):
+        code = ErrorCode.OperationNotSupportedInTransaction if error.in_transaction else ErrorCode.IllegalOperation
+        return CommandError(code, str(error))
     if isinstance(error, TransactionTooLarge):
         return CommandError(ErrorCode.TransactionTooLarge, str(error))
     if isinstance(error, WRITE_CONFLICTS):

@@ -249,8 +249,8 @@ class ForwardingEngine(StorageEngine):
     def record_store(self, ident: str) -> RecordStore:
         return self.inner.record_store(ident)
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
-        return self.inner.create_sorted_data(ident, unique)
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
+        return self.inner.create_sorted_data(ident, unique, beside)
 
     def sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
         return self.inner.sorted_data(ident, unique)

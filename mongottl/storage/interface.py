@@ -219,6 +219,15 @@ class SnapshotTooOld(StorageError):
     """A snapshot is read that the engine has given up, or that was closed."""
 
 
+class SeveralPlaces(StorageError):
+    """A transaction reaches rows at another place than those that it has reached before, or reads of one snapshot do,
+    and the engine has no snapshot of both. in_transaction: which of the two."""
+
+    def __init__(self, message: str, in_transaction: bool) -> None:
+        super().__init__(message)
+        self.in_transaction = in_transaction
+
+
 class TransactionTooLarge(StorageError):
     """A transaction has written more than the engine keeps for one."""
 
@@ -966,8 +975,12 @@ class StorageEngine(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
-        """A new, empty sorted data. `ident` must not exist. Inside a unit of work."""
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
+        """A new, empty sorted data. `ident` must not exist. Inside a unit of work.
+
+        beside: the ident of the record store whose records its entries are of, for an engine that keeps both at one
+        place; empty if there is none.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -84,12 +84,12 @@ class ContractEngine(ContractCalls, ForwardingEngine):
             self._records[ident] = store
         return store
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
         self.require_unit("create_sorted_data")
         check_name(ident)
         assert ident not in self.inner.idents(), f"create_sorted_data: {ident} exists"
         with Allowed("create_sorted_data"):
-            inner = self.inner.create_sorted_data(ident, unique)
+            inner = self.inner.create_sorted_data(ident, unique, beside)
         assert inner.ident == ident and inner.unique == unique
         assert self.inner.sorted_data(ident, unique) is inner, "sorted_data: another object than was created"
         data = self.sorted_data(ident, unique)

@@ -72,7 +72,7 @@ class MemoryEngine(StorageEngine):
     def record_store(self, ident: str) -> RecordStore:
         return self._records[ident]
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
         self._check_new(ident)
         data = MemorySortedData(self._units, ident, unique)
         self._units.log(_UndoIdent(self, ident, None, None))

@@ -55,6 +55,10 @@ _PLANNING: Final = (
 )
 
 
+# Citus plans joins for the values of parameters only. What a transaction sets holds on all machines.
+_DISTRIBUTED: Final = "SET plan_cache_mode = auto; SET citus.propagate_set_commands = 'local';"
+
+
 class SessionSettings:
     """What each connection sets. schema: where our tables are. name: what `pg_stat_activity` shows.
 
@@ -74,13 +78,15 @@ class SessionSettings:
         self.lock_timeout_ms = lock_timeout_ms
         self.isolation = isolation
         self.statement_s = statement_s
+        # Whether tables are distributed.
+        self.is_distributed = False
 
     def statements(self) -> str:
         return (
             f"SET application_name = {literal(self.name)};"
             f"SET search_path = {identifier(self.schema)};"
             "SET client_encoding = 'UTF8'; SET standard_conforming_strings = on;"
-            f"{_PLANNING}"
+            f"{_PLANNING}{_DISTRIBUTED if self.is_distributed else ''}"
             f"SET statement_timeout = '{self.statement_s}s'; SET lock_timeout = '{self.lock_timeout_ms}ms';"
             "SET idle_in_transaction_session_timeout = 0;"
             f"SET default_transaction_isolation = {literal(self.isolation)}"

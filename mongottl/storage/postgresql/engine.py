@@ -26,10 +26,11 @@ from mongottl.storage.interface import (
 )
 from mongottl.storage.nodes import LONE_NODE, CatalogChange, NodeFacts
 from mongottl.storage.opening import store_engine
+from mongottl.storage.postgresql import citus
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
-from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.failures import REFUSED, StoreFailure
 from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
 from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters, PostgresLog
@@ -52,6 +53,7 @@ from mongottl.storage.postgresql.statements import (
     int4_array,
     int8,
     int8_array,
+    placed,
 )
 from mongottl.storage.postgresql.turns import Turns
 from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, Row, engine_error
@@ -84,6 +86,20 @@ _GIVE_BACK: Final = Statement(
     " WHERE s.id = u.id AND s.next_id = u.leased",
     (INT4_ARRAY, INT8_ARRAY, INT8_ARRAY),
 )
+# Where tables are distributed: with the place of their rows.
+_PLACED_STORES: Final = Statement("placed_stores", _STORES.sql.replace("next_id", "next_id, place"), _STORES.types)
+_NEW_PLACED_STORE: Final = Statement(
+    "new_placed_store",
+    "INSERT INTO stores (id, ident, kind, dropped, next_id, node, epoch, place)"
+    " VALUES ($1, $2, $3, false, 1, $4, $5, $6)",
+    (*_NEW_STORE.types, INT4),
+)
+_NEW_PLACE: Final = Statement("new_place", "INSERT INTO places VALUES ($1)", (INT4,))
+_DISTRIBUTED_SIZE: Final = Statement(
+    "distributed_size",
+    f"SELECT sum(citus_total_relation_size(name::regclass))::int8 FROM unnest(ARRAY{[*citus.DISTRIBUTED_TABLES]})"
+    " AS name",
+)
 _DROP_STORE: Final = Statement("drop_store", "UPDATE stores SET dropped = true, epoch = $2 WHERE id = $1", (INT4, INT8))
 _FORGET_STORE: Final = Statement(
     "forget_store",
@@ -113,21 +129,13 @@ _BEGIN_LOAD: Final = Statement("begin_load", "BEGIN ISOLATION LEVEL REPEATABLE R
 _END_LOAD: Final = Statement("end_load", "COMMIT")
 # Below each version of the catalog.
 _NO_EPOCH: Final = -1
-
-
-def _load_after(epoch: int) -> list[Call]:
-    """What reads all that has changed since a version of the catalog."""
-    since = int8(epoch)
-    return [(_BEGIN_LOAD, ()), (_EPOCH, ()), (_STORES, (since,)), (_CATALOG, (since,)), (_END_LOAD, ())]
-
-
 _SIZE: Final = Statement(
     "size",
     "SELECT sum(pg_total_relation_size(oid))::int8 FROM pg_class"
     " WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relkind = 'r'",
 )
 _FREE: Final = {
-    table: Statement(
+    table: placed(
         f"free_{table}",
         f"WITH done AS (DELETE FROM {table} WHERE ctid = ANY (ARRAY("
         f"SELECT ctid FROM {table} WHERE store = $1 LIMIT $2)) RETURNING 1) SELECT count(*) FROM done",
@@ -190,14 +198,17 @@ class PostgresEngine(StorageEngine, Access):
         self._units_of: Final = f"mongottl unit {place}"
         self._transactions_of: Final = f"mongottl txn {place}"
         session = f"{self._units_of} {token}"
-        settings = SessionSettings(schema, session, _LOCK_TIMEOUT_MS)
-        self._pool: Final = ConnectionPool(address, settings, self._waiter, MOST_CONNECTIONS, node.timeout_s)
+        self._settings: Final = SessionSettings(schema, session, _LOCK_TIMEOUT_MS)
+        # Over how many machines tables are distributed; 0 if they are not.
+        self._workers = 0
+        self._is_distributed = False
+        self._pool: Final = ConnectionPool(address, self._settings, self._waiter, MOST_CONNECTIONS, node.timeout_s)
         self._lock_settings: Final = SessionSettings(schema, lock_timeout_ms=0)
         self._records: dict[str, PostgresRecordStore] = {}
         self._sorted: dict[str, PostgresSortedData] = {}
         self._catalog: dict[str, bytes] = {}
-        # Numbers and kinds of dropped stores whose rows are still there.
-        self._dropped: list[tuple[int, int]] = []
+        # Numbers, kinds and places of dropped stores whose rows are still there.
+        self._dropped: list[tuple[int, int, int | None]] = []
         self._last_store = 0
         # What the tables took when they were last measured, and whether they are being measured aside.
         self._stored_bytes = 0
@@ -226,15 +237,33 @@ class PostgresEngine(StorageEngine, Access):
             raise DataDirectoryError(failure.message) from failure
 
     def _open(self) -> None:
-        self._nodes.open(lambda connection: prepare_schema(connection, self._schema))
+        self._nodes.open(self._prepare)
         try:
-            [_, epoch, stores, catalog, _] = self._pool.read(_load_after(_NO_EPOCH))
+            [_, epoch, stores, catalog, _] = self._pool.read(self._load_after(_NO_EPOCH))
             self._log.load(epoch.value(), self._nodes.number)
             self._take(stores.rows(), catalog.rows(), {} if self._is_shared else self._log.counts())
             self._waits_for_standby = bool(self._pool.read([(_STANDBYS, ())])[0].value())
         except BaseException:
             self._nodes.close(_PING_S)
             raise
+
+    def _prepare(self, connection: Connection) -> None:
+        """Makes the tables if there are none, and finds out whether they are distributed. StoreFailure."""
+        prepare_schema(connection, self._schema)
+        self._workers = citus.workers_of(connection)
+        if not self._workers:
+            return
+        if self._is_shared:
+            raise StoreFailure(REFUSED, f"several servers cannot share the schema {self._schema}, which Citus spreads")
+        self._is_distributed = self._log.is_distributed = self.units.is_distributed = True
+        self._settings.is_distributed = True
+        self._isolation.distribute()
+
+    def _load_after(self, epoch: int) -> list[Call]:
+        """What reads all that has changed since a version of the catalog."""
+        stores = _PLACED_STORES if self._is_distributed else _STORES
+        since = int8(epoch)
+        return [(_BEGIN_LOAD, ()), (_EPOCH, ()), (stores, (since,)), (_CATALOG, (since,)), (_END_LOAD, ())]
 
     def _connect_for_lock(self) -> Connection:
         return connect(self._address, self._lock_settings, self._waiter, self._in_time())
@@ -263,24 +292,25 @@ class PostgresEngine(StorageEngine, Access):
         """Takes over rows of stores and of the catalog, all or those that have changed. Stores that are there keep
         their objects."""
         made: list[str] = []
-        for store, name, kind, dropped, next_id in stores:
+        for store, name, kind, dropped, next_id, *places in stores:
+            place = places[0] if places else None
             ident = decode_text(name)
             self._last_store = max(self._last_store, store)
             is_records = kind in (RECORDS, LOG)
             known = self._records.get(ident) if is_records else self._sorted.get(ident)
             if dropped:
-                if (store, kind) not in self._dropped:
-                    self._dropped.append((store, kind))
+                if (store, kind, place) not in self._dropped:
+                    self._dropped.append((store, kind, place))
                 if known is not None and known.store_id == store:
                     self._forget(ident)
             elif known is None or known.store_id != store:
                 made.append(ident)
                 if is_records:
-                    counters = Counters(store, *counts.get(store, (0, 0)))
+                    counters = Counters(store, *counts.get(store, (0, 0)), place or 0)
                     ids = RecordIds(next_id, next_id, partial(self._lease, store))
-                    self._records[ident] = PostgresRecordStore(self, ident, counters, ids, kind == LOG)
+                    self._records[ident] = PostgresRecordStore(self.at(place), ident, counters, ids, kind == LOG)
                 else:
-                    self._sorted[ident] = PostgresSortedData(self, ident, store, kind == SORTED_UNIQUE)
+                    self._sorted[ident] = PostgresSortedData(self.at(place), ident, store, kind == SORTED_UNIQUE)
         before: dict[str, bytes | None] = {}
         for name, value, is_there, is_new in catalog:
             key = decode_text(name)
@@ -299,7 +329,7 @@ class PostgresEngine(StorageEngine, Access):
         self._turns.hold()
         try:
             since = _NO_EPOCH if everything else self._log.epoch
-            [_, epoch, stores, catalog, _] = self._pool.read(_load_after(since))
+            [_, epoch, stores, catalog, _] = self._pool.read(self._load_after(since))
             if everything or epoch.value() != self._log.epoch:
                 self._log.epoch = epoch.value()
                 changed = stores.rows(), catalog.rows()
@@ -336,6 +366,11 @@ class PostgresEngine(StorageEngine, Access):
 
     def require(self) -> PostgresUnit:
         return self.units.require()
+
+    def visit(self, place: int) -> None:
+        unit = self.units.own()
+        if unit is not None:
+            unit.visit(place)
 
     def counts(self, counters: Counters) -> tuple[int, int]:
         self._require_open()
@@ -421,7 +456,8 @@ class PostgresEngine(StorageEngine, Access):
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         number = self._new_store(ident, LOG if is_log else RECORDS)
         ids = RecordIds(1, NO_END, partial(self._lease, number))
-        store = PostgresRecordStore(self, ident, Counters(number, 0, 0), ids, is_log)
+        place = number if self._is_distributed else None
+        store = PostgresRecordStore(self.at(place), ident, Counters(number, 0, 0, place or 0), ids, is_log)
         self._records[ident] = store
         unit = self.units.require()
         unit.undo.append(partial(self._forget, ident))
@@ -431,9 +467,12 @@ class PostgresEngine(StorageEngine, Access):
     def record_store(self, ident: str) -> RecordStore:
         return self._records[ident]
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
-        number = self._new_store(ident, SORTED_UNIQUE if unique else SORTED)
-        data = PostgresSortedData(self, ident, number, unique)
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
+        place = self._records[beside].place if beside in self._records else None
+        number = self._new_store(ident, SORTED_UNIQUE if unique else SORTED, place)
+        if place is None and self._is_distributed:
+            place = number
+        data = PostgresSortedData(self.at(place), ident, number, unique)
         self._sorted[ident] = data
         self.units.require().undo.append(partial(self._forget, ident))
         return data
@@ -442,14 +481,21 @@ class PostgresEngine(StorageEngine, Access):
         self._records.pop(ident, None)
         self._sorted.pop(ident, None)
 
-    def _new_store(self, ident: str, kind: int) -> int:
+    def _new_store(self, ident: str, kind: int, place: int | None = None) -> int:
+        """place: that of its rows; None for one of its own, where tables are distributed."""
         unit = self.units.require()
         if ident in self._records or ident in self._sorted:
             raise ValueError(f"{ident} exists")
         unit.change_catalog()
         self._last_store += 1
-        number, epoch = int4(self._last_store), int8(unit.catalog_epoch)
-        unit.write(_NEW_STORE, number, encode_text(ident), int4(kind), int4(self._nodes.number), epoch)
+        values = (int4(self._last_store), encode_text(ident), int4(kind))
+        made = (*values, int4(self._nodes.number), int8(unit.catalog_epoch))
+        if self._is_distributed:
+            unit.write(_NEW_PLACED_STORE, *made, int4(self._last_store if place is None else place))
+            if place is None:
+                unit.write(_NEW_PLACE, int4(self._last_store))
+        else:
+            unit.write(_NEW_STORE, *made)
         return self._last_store
 
     def _lease(self, store: int, count: int) -> int:
@@ -480,11 +526,11 @@ class PostgresEngine(StorageEngine, Access):
         store = self._records.pop(ident, None)
         if store is not None:
             unit.undo.append(partial(self._records.__setitem__, ident, store))
-            dropped = (store.store_id, LOG if store.is_log else RECORDS)
+            dropped = (store.store_id, LOG if store.is_log else RECORDS, store.place)
         else:
             data = self._sorted.pop(ident)
             unit.undo.append(partial(self._sorted.__setitem__, ident, data))
-            dropped = (data.store_id, SORTED_UNIQUE if data.unique else SORTED)
+            dropped = (data.store_id, SORTED_UNIQUE if data.unique else SORTED, data.place)
         unit.write(_DROP_STORE, int4(dropped[0]), int8(unit.catalog_epoch))
         unit.after_commit.append(partial(self._dropped.append, dropped))
 
@@ -492,12 +538,12 @@ class PostgresEngine(StorageEngine, Access):
         self._require_open()
         if not self._dropped or not self._may_free():
             return False
-        store, kind = self._dropped[-1]
+        store, kind, place = self._dropped[-1]
         number = int4(store)
-        if self.read(_FREE[_TABLE_OF[kind]], number, int8(limit))[0][0] < limit:
+        if self.at(place).read(_FREE[_TABLE_OF[kind]], number, int8(limit))[0][0] < limit:
             self.read(_FORGET_STORE, number)
-            if (store, kind) in self._dropped:
-                self._dropped.remove((store, kind))
+            if (store, kind, place) in self._dropped:
+                self._dropped.remove((store, kind, place))
         return bool(self._dropped)
 
     def _may_free(self) -> bool:
@@ -564,6 +610,8 @@ class PostgresEngine(StorageEngine, Access):
 
     def _measure(self) -> None:
         self._stored_bytes = int(self.read(_SIZE)[0][0])
+        if self._is_distributed:
+            self._stored_bytes += int(self.read(_DISTRIBUTED_SIZE)[0][0])
 
     def _measure_aside(self) -> None:
         try:
@@ -577,6 +625,7 @@ class PostgresEngine(StorageEngine, Access):
             "commits": self.units.commit_count,
             "rollbacks": self.units.rollback_count,
             "database_bytes": self.stored_bytes,
+            **({"citus_workers": self._workers} if self._is_distributed else {}),
         }
 
     def close(self) -> None:

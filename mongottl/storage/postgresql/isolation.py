@@ -18,9 +18,9 @@ from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.pool import MOST_TRANSACTIONS, ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
-from mongottl.storage.postgresql.snapshots import PostgresSnapshot
+from mongottl.storage.postgresql.snapshots import PlacedSnapshot, PostgresSnapshot, SessionSnapshot
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
-from mongottl.storage.postgresql.statements import INT4, INT8_ARRAY, Statement, int4, int8_array
+from mongottl.storage.postgresql.statements import INT4, INT8_ARRAY, int4, int8_array, placed
 from mongottl.storage.postgresql.transactions import PAUSE_S, PostgresTransaction, SomeTransactions
 from mongottl.storage.postgresql.units import AWAY, PostgresUnits, engine_error
 from mongottl.storage.waiting import Waiter
@@ -31,7 +31,7 @@ MOST_SNAPSHOTS: Final = 8
 _MOST_OPENING: Final = 4
 # How long a statement of a transaction waits for a row or key of another one, in milliseconds. MongoDB's own limit.
 _LOCK_TIMEOUT_MS: Final = 5
-_UNLOCKED: Final = Statement(
+_UNLOCKED: Final = placed(
     "unlocked",
     "SELECT rid FROM records WHERE store = $1 AND rid = ANY ($2) FOR UPDATE SKIP LOCKED",
     (INT4, INT8_ARRAY),
@@ -65,10 +65,18 @@ class PostgresIsolation(Isolation):
         most = MOST_SNAPSHOTS + _MOST_OPENING
         self._holders: Final = ConnectionPool(address, holders, waiter, most, timeout_s)
         # The oldest first.
-        self._snapshots: list[PostgresSnapshot] = []
+        self._snapshots: list[SessionSnapshot] = []
+        self._is_distributed = False
+        self._settings: Final = (settings, holders)
         self._transactions: Final[set[PostgresTransaction]] = set()
         self._some = SomeTransactions()
         units.claimant = self.claimant
+
+    def distribute(self) -> None:
+        """Called before the first use where tables are distributed."""
+        self._is_distributed = True
+        for settings in self._settings:
+            settings.is_distributed = True
 
     def open_snapshot(self) -> OpenSnapshot:
         waiter = self._waiter
@@ -86,10 +94,12 @@ class PostgresIsolation(Isolation):
                 self._snapshots.pop(0).expire()
             return snapshot
 
-    def _export(self, holder: Connection) -> PostgresSnapshot:
+    def _export(self, holder: Connection) -> SessionSnapshot:
         """The snapshot that a connection takes now, and keeps. StoreFailure."""
         release = partial(self._holders.release, holder)
         try:
+            if self._is_distributed:
+                return PlacedSnapshot(self._records, self._sorted, holder, self._waiter, release, engine_error)
             return PostgresSnapshot(self._records, self._sorted, holder, self._units.pool, release, engine_error)
         except BaseException:
             release()
@@ -126,7 +136,8 @@ class PostgresIsolation(Isolation):
         if not records or not self.count_claimed(store.ident):
             return records
         ids = int8_array([record[0] for record in records])
-        found = self._engine.read(_UNLOCKED, int4(self._records[store.ident].store_id), ids)
+        stored = self._records[store.ident]
+        found = self._engine.at(stored.place).read(_UNLOCKED, int4(stored.store_id), ids)
         free = {rid for (rid,) in found}
         return [record for record in records if record[0] in free]
 

@@ -32,6 +32,7 @@ from typing import Final, final
 
 from mongottl.storage.interface import StorageError
 from mongottl.storage.log import ExecutedStatement, LogForm, StoreLog
+from mongottl.storage.postgresql import citus_log
 from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
@@ -53,6 +54,7 @@ from mongottl.storage.postgresql.statements import (
     int4_array,
     int8,
     int8_array,
+    placed,
     text,
 )
 from mongottl.storage.waiting import Waiter
@@ -170,12 +172,15 @@ _COUNTS: Final = Statement(
     " AS counts GROUP BY store",
 )
 # Of one store, as of the snapshot of who asks.
-COUNTS_OF_STORE: Final = Statement(
+COUNTS_OF_STORE: Final = placed(
     "counts_of_store",
     "SELECT coalesce(sum(n), 0)::int8, coalesce(sum(bytes), 0)::int8 FROM (SELECT store, n, bytes FROM totals"
     f" UNION ALL SELECT store, n, bytes FROM ({_CHANGED.format('(SELECT counted FROM meta)', '9223372036854775807')})"
     " AS c) AS counts WHERE store = $1",
     (INT4,),
+    "SELECT coalesce(sum(n), 0)::int8, coalesce(sum(bytes), 0)::int8 FROM (SELECT n, bytes FROM totals"
+    " WHERE $1 = totals.store UNION ALL SELECT dn, dbytes FROM oplog"
+    " WHERE store = $1 AND pos > (SELECT counted FROM meta)) AS counts",
 )
 _COUNT_UP: Final = Statement(
     "count_up",
@@ -235,13 +240,17 @@ _NO_STATEMENT: Final = ExecutedStatement(b"", 0, 0)
 
 @final
 class Counters:
-    """Of a record store: its number, how many records it has and their bytes, as committed."""
+    """Of a record store: its number, how many records it has and their bytes, as committed. place: where its rows are,
+    if tables are distributed."""
 
-    def __init__(self, store: int, count: int, size: int) -> None:
+    def __init__(self, store: int, count: int, size: int, place: int = 0) -> None:
         self.store: Final = store
+        self.place: Final = place
         self.count = count
         self.size = size
 
+
+_NO_STORE: Final = Counters(0, 0, 0)
 
 # By how many records and bytes stores are changed.
 Changes = dict[Counters, list[int]]
@@ -282,6 +291,7 @@ class PostgresLog(StoreLog):
         # Of connections whose sessions have the name `session` or `transactions`, too.
         self.more_pools: list[ConnectionPool] = []
         self._error_of: Final = error_of
+        self.is_distributed = False
         self._raise_lock: Final = int8(lock_number("mongottl oplog_pos"))
         self.epoch = 0
         self._node = 0
@@ -306,11 +316,14 @@ class PostgresLog(StoreLog):
         StoreFailure."""
         self.epoch = epoch
         self._node = node
-        facts, last, size = self._pool.read([(_FACTS, ()), (_LAST_VALUE, ()), (_SIZE, ())])
+        facts, last = self._pool.read([(_FACTS, ()), (_LAST_VALUE, ())])
         [(self.floor, self._counted)] = facts.rows()
         self.position = self._raised = last.value()
         self.horizon = self._counted
-        [(self.count, self.size_bytes, self.first_position)] = size.rows()
+        if self.is_distributed:
+            self._load_distributed()
+        else:
+            [(self.count, self.size_bytes, self.first_position)] = self._pool.read([(_SIZE, ())])[0].rows()
         self.refresh()
 
     def measure(self) -> None:
@@ -320,28 +333,65 @@ class PostgresLog(StoreLog):
 
     def counts(self) -> dict[int, tuple[int, int]]:
         """The number and the bytes of the records of each store. StoreFailure."""
+        if self.is_distributed:
+            return self._distributed_counts()
         return {store: (count, size) for store, count, size in self._pool.read([(_COUNTS, ())])[0].rows()}
+
+    def _load_distributed(self) -> None:
+        """Reads the size of the log, and raises the sequence to the last position: the workers may have committed more
+        than the coordinator if that was killed."""
+        after = (int8(self._counted), citus_log.END)
+        known, forms, first, last = self._pool.read(
+            [(citus_log.SIZE, ()), (citus_log.FORMS, after), (citus_log.FIRST_POSITION, ()), (_LAST_ROW, ())]
+        )
+        [(self.count, self.size_bytes)] = known.rows()
+        [(count, size)] = forms.rows()
+        self.count += count
+        self.size_bytes += size
+        self.first_position = first.value()
+        if last.value() > self.position:
+            self._pool.write([(_RAISE, (int8(last.value()),))])
+            self.position = self._raised = last.value()
+
+    def _distributed_counts(self) -> dict[int, tuple[int, int]]:
+        counts: dict[int, tuple[int, int]] = {}
+        changed = (citus_log.CHANGED, (int8(self._counted), citus_log.END))
+        for answer in self._pool.read([(citus_log.TOTALS, ()), changed]):
+            for store, count, size in answer.rows():
+                known = counts.get(store, (0, 0))
+                counts[store] = (known[0] + count, known[1] + size)
+        return counts
 
     # Writing
 
     def append_calls(
-        self, number: int, epoch: int, forms: list[LogForm], changed: Changes, ends: list[bytes] | None = None
+        self,
+        number: int,
+        epoch: int,
+        forms: list[LogForm],
+        changed: Changes,
+        ends: list[bytes] | None = None,
+        place: int = 0,
     ) -> list[Call]:
-        """The last statements of a unit, the last of which returns its position.
+        """The last statements of a unit, the last of which returns its position; where tables are distributed, those of
+        all its rows.
 
         number: of the unit. epoch: of the catalog that it knows, with its own changes. ends: what is appended to each
-        of the forms that its transaction has kept.
+        of the forms that its transaction has kept. place: of rows that no store is changed by.
         """
-        calls: list[Call] = []
-        not_before = max([form.not_before for form in forms], default=0)
-        if not_before > self._raised:
-            # Known to have been reached only if this unit commits; another one would raise it to the same.
-            calls = [(_RAISE_LOCK, (self._raise_lock,)), (_RAISE, (int8(not_before),))]
+        calls = self._raise_calls(forms)
         changes = [(counters.store, delta[0], delta[1]) for counters, delta in changed.items() if any(delta)]
         count = max(len(forms), len(changes), 1)
+        places: list[int] = []
+        if self.is_distributed:
+            places = [counters.place for counters, delta in changed.items() if any(delta)]
+            places += [place] * (count - len(places))
         if ends:
             rows = self._rows(number, epoch, count, len(ends), forms, changes)
-            calls.append((_APPEND_KEPT, (*rows, int4(count - len(forms)), bytea_array(ends))))
+            if self.is_distributed:
+                calls.append(citus_log.append_kept(rows, places, count - len(forms), bytea_array(ends), place))
+            else:
+                calls.append((_APPEND_KEPT, (*rows, int4(count - len(forms)), bytea_array(ends))))
             return calls
         if count > 1:
             calls.append((_APPEND_MANY, self._rows(number, epoch, count, 0, forms, changes)))
@@ -349,22 +399,50 @@ class PostgresLog(StoreLog):
         store, records, size = changes[0] if changes else (0, 0, 0)
         form = forms[0] if forms else _NO_FORM
         executed = form.executed
-        calls.append(
-            (
-                _APPEND,
-                (
-                    int8(epoch),
-                    int8(self._token(number)),
-                    int4(store),
-                    int4(records),
-                    int8(size),
-                    None if executed is None else executed.lsid,
-                    None if executed is None else int8(executed.txn_number),
-                    None if executed is None else int4(executed.statement),
-                    form.form,
-                ),
-            )
+        row = (
+            int8(self._token(number)),
+            int4(store),
+            int4(records),
+            int8(size),
+            None if executed is None else executed.lsid,
+            None if executed is None else int8(executed.txn_number),
+            None if executed is None else int4(executed.statement),
+            form.form,
         )
+        if self.is_distributed:
+            calls += citus_log.append_one(epoch, row, places[0])
+        else:
+            calls.append((_APPEND, (int8(epoch), *row)))
+        return calls
+
+    def _raise_calls(self, forms: list[LogForm]) -> list[Call]:
+        """What raises the sequence to a new second, if the forms have to be logged in one."""
+        not_before = max([form.not_before for form in forms], default=0)
+        if not_before <= self._raised:
+            return []
+        # Known to have been reached only if this unit commits; another one would raise it to the same.
+        return [(_RAISE_LOCK, (self._raise_lock,)), (_RAISE, (int8(not_before),))]
+
+    def position_calls(self, epoch: int, forms: list[LogForm], changed: Changes) -> list[Call]:
+        """Where tables are distributed: what takes positions for the rows of a unit, if there are several."""
+        count = max(len(forms), sum([any(delta) for delta in changed.values()]))
+        return [*self._raise_calls(forms), citus_log.take_positions(epoch, count)] if count > 1 else []
+
+    def placed_calls(
+        self, number: int, xid: str, first: int, forms: list[LogForm], changed: Changes, place: int
+    ) -> list[Call]:
+        """The last statements of a unit with several rows, after `position_calls`, which has returned xid and first."""
+        changes = [(counters, delta) for counters, delta in changed.items() if any(delta)]
+        count = max(len(forms), len(changes))
+        places = [counters.place for counters, _ in changes] + [place] * (count - len(changes))
+        changes += [(_NO_STORE, [0, 0])] * (count - len(changes))
+        forms = [_NO_FORM] * (count - len(forms)) + forms
+        calls: list[Call] = []
+        for of_place, numbers in citus_log.by_place(places):
+            some = [(changes[at][0].store, changes[at][1][0], changes[at][1][1]) for at in numbers]
+            rows = self._rows(number, 0, len(numbers), 0, [forms[at] for at in numbers], some)[3:]
+            positions = [first + at for at in numbers]
+            calls.append(citus_log.append_some(of_place, xid, self._token(number), positions, rows))
         return calls
 
     def raise_epoch(self) -> list[Call]:
@@ -425,16 +503,20 @@ class PostgresLog(StoreLog):
             live = int4_array([number for pool in (self._pool, *self.more_pools) for number in pool.backend_ids()])
             names = text(self.session), text(self._transactions)
             orphans = self._pool.read([(_ORPHANS, (*names, live))], until_s)[0]
-            if not orphans.changed:
+            if not orphans.changed and not self._has_orphans(until_s):
                 break
             waiter.sleep(_RESOLVE_EVERY_S)
         rows = self._pool.read([(_FIND_TOKEN, (int8(after), int8(self._token(number))))], until_s)[0].rows()
         return int(rows[0][0]) if rows else 0
 
+    def _has_orphans(self, until_s: float) -> bool:
+        """Whether a worker may still commit for a session that has ended. StoreFailure."""
+        return self.is_distributed and self._pool.read([(citus_log.ORPHANS, ())], until_s)[0].value() > 0
+
     # Reading
 
     def refresh(self) -> None:
-        running = (_RUNNING, (text(self._units_of),))
+        running = (citus_log.RUNNING if self.is_distributed else _RUNNING, (text(self._units_of),))
         self._asked += 1
         number = self._asked
         awaits = bool(self._running)
@@ -478,8 +560,11 @@ class PostgresLog(StoreLog):
             raise self._error_of(failure) from failure
 
     def _write(self, call: Call) -> Answer:
+        return self._write_all([call])[0]
+
+    def _write_all(self, calls: list[Call]) -> list[Answer]:
         try:
-            return self._pool.write([call])[0]
+            return self._pool.write(calls)
         except StoreFailure as failure:
             raise self._error_of(failure) from failure
 
@@ -489,16 +574,40 @@ class PostgresLog(StoreLog):
         """Adds what the rows up to the horizon say of counts to the totals."""
         horizon = self.horizon
         if horizon > self._counted:
+            if self.is_distributed:
+                part = (int8(self._counted), int8(horizon))
+                changes, forms = self._read([(citus_log.CHANGED, part), (citus_log.FORMS, part)])
+                self._write_all(citus_log.count_up(self._counted, horizon, changes, forms))
+                self._counted = horizon
+                return
             self._write((_COUNT_UP, (int8(horizon),)))
             self._counted = max(self._counted, horizon)
 
     def trim(self, through: int, limit: int) -> int:
         self.count_up()
         values = (int8(min(through, self.horizon, self._counted)), int8(limit))
-        [(rows, count, size, last)] = self._write((_TRIM, values)).rows()
+        if self.is_distributed:
+            rows, count, size, last = self._trim_distributed(values)
+        else:
+            [(rows, count, size, last)] = self._write((_TRIM, values)).rows()
         self.size_bytes -= size
         self.count -= count
         if last > self.floor:
             self.floor = last
             self.first_position = last + 1
         return int(rows)
+
+    def _trim_distributed(self, values: tuple[bytes, bytes]) -> tuple[int, int, int, int]:
+        """What the statement for one machine returns: rows, forms and their bytes that were dropped, and the last
+        position of these. Nothing else changes rows below the horizon."""
+        oldest: list[tuple[int, int]] = self._read([(citus_log.OLDEST, values)])[0].rows()
+        if not oldest:
+            return 0, 0, 0, 0
+        following = self._read([(citus_log.FOLLOWING, (int8(oldest[-1][0]),))])[0].rows()
+        rows = citus_log.whole_units(oldest, following[0][0] if following else -1)
+        if not rows:
+            return 0, 0, 0, 0
+        last = rows[-1][0]
+        [(count, size)] = self._read([(citus_log.FORMS, (int8(0), int8(last)))])[0].rows()
+        self._write_all(citus_log.drop(last, count, size))
+        return len(rows), count, size, last

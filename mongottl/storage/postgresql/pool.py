@@ -81,14 +81,14 @@ class ConnectionPool:
         """
         return self._run(calls, False, until_s)
 
-    def write(self, calls: Sequence[Call], until_s: float = 0.0) -> list[Answer]:
+    def write(self, calls: Sequence[Call], until_s: float = 0.0, commit: int = -2) -> list[Answer]:
         """The answers to a unit, which is committed. StoreFailure, which says whether it may be committed all the same.
 
-        It is not interrupted once it was sent.
+        It is not interrupted once it was sent. commit: the number of a call after whose failure it may be committed.
         """
-        return self._run(calls, True, until_s)
+        return self._run(calls, True, until_s, commit)
 
-    def _run(self, calls: Sequence[Call], writes: bool, until_s: float) -> list[Answer]:
+    def _run(self, calls: Sequence[Call], writes: bool, until_s: float, commit: int = -2) -> list[Answer]:
         waiter = self._waiter
         if not until_s:
             until_s = waiter.monotonic_s() + self.timeout_s
@@ -99,6 +99,8 @@ class ConnectionPool:
                 answers = connection.run(calls, writes)
             except StoreFailure as failure:
                 self.release(connection)
+                if failure.call == commit:
+                    failure.may_be_committed = True
                 if failure.kind == READ_ONLY:
                     self._close_idle()  # which are connected to the same server
                 if failure.kind not in _PASSING or (writes and failure.may_be_committed):

@@ -30,24 +30,25 @@ from mongottl.storage.postgresql.statements import (
     int4_array,
     int8,
     int8_array,
+    placed,
 )
 
 # Documents up to this length are compared as they are, longer ones by their SHA-256.
 _COMPARED_BYTES: Final = 8192
 
-_INSERT: Final = Statement(
+_INSERT: Final = placed(
     "insert_record",
     "INSERT INTO records (place, store, rid, ts, ttl, doc) VALUES (0, $1, $2, $3, $4, $5)",
     (INT4, INT8, INT8, INT4, BYTEA),
 )
-_INSERT_MANY: Final = Statement(
+_INSERT_MANY: Final = placed(
     "insert_records",
     "INSERT INTO records (place, store, rid, ts, ttl, doc) SELECT 0, $1, u.rid, u.ts, u.ttl, u.doc"
     " FROM unnest($2, $3, $4, $5) AS u (rid, ts, ttl, doc)",
     (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
 )
 # Of one second and one `ttl`, as most are. Each list that is a table costs half a microsecond for each record.
-_INSERT_ALIKE: Final = Statement(
+_INSERT_ALIKE: Final = placed(
     "insert_records_alike",
     "INSERT INTO records (place, store, rid, ts, ttl, doc) SELECT 0, $1, generate_series($2, $3), $4, $5, unnest($6)",
     (INT4, INT8, INT8, INT8, INT4, BYTEA_ARRAY),
@@ -60,41 +61,41 @@ _IS_THIS: Final = (
     "store = $1 AND rid = $2 AND ts = $3 AND ttl = $4"
     f" AND CASE WHEN octet_length(doc) > {_COMPARED_BYTES} THEN sha256(doc) ELSE doc END = $5"
 )
-_UPDATE: Final = Statement(
+_UPDATE: Final = placed(
     "update_record",
     f"UPDATE records SET ts = $6, ttl = $7, doc = $8 WHERE {_IS_THIS} RETURNING 1",
     (INT4, INT8, INT8, INT4, BYTEA, INT8, INT4, BYTEA),
 )
-_DELETE: Final = Statement(
+_DELETE: Final = placed(
     "delete_record", f"DELETE FROM records WHERE {_IS_THIS} RETURNING 1", (INT4, INT8, INT8, INT4, BYTEA)
 )
-_UPDATE_MANY: Final = Statement(
+_UPDATE_MANY: Final = placed(
     "update_records",
     "WITH done AS (UPDATE records r SET ts = o.new_ts, ttl = o.new_ttl, doc = o.new_doc"
     " FROM unnest($2, $3, $4, $5, $6, $7, $8) AS o (rid, ts, ttl, doc, new_ts, new_ttl, new_doc)"
     f" WHERE {_IS_STORED} RETURNING 1) SELECT count(*) FROM done",
     (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
 )
-_DELETE_MANY: Final = Statement(
+_DELETE_MANY: Final = placed(
     "delete_records",
     "WITH done AS (DELETE FROM records r USING unnest($2, $3, $4, $5) AS o (rid, ts, ttl, doc)"
     f" WHERE {_IS_STORED} RETURNING 1) SELECT count(*) FROM done",
     (INT4, INT8_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
 )
-_HOLD: Final = Statement(
+_HOLD: Final = placed(
     "hold_records",
     "WITH held AS (SELECT 1 FROM records r, unnest($2, $3, $4, $5) AS o (rid, ts, ttl, doc)"
     f" WHERE {_IS_STORED} FOR SHARE OF r) SELECT count(*) FROM held",
     _DELETE_MANY.types,
 )
-_FIND: Final = Statement(
+_FIND: Final = placed(
     "find_record", "SELECT rid, doc, ts, ttl FROM records WHERE store = $1 AND rid = $2", (INT4, INT8)
 )
-_FIND_MANY: Final = Statement(
+_FIND_MANY: Final = placed(
     "find_records", "SELECT rid, doc, ts, ttl FROM records WHERE store = $1 AND rid = ANY ($2)", (INT4, INT8_ARRAY)
 )
 # Those before which less than `$3` bytes are. The lengths of long documents are known without reading them.
-_FIND_WITHIN: Final = Statement(
+_FIND_WITHIN: Final = placed(
     "find_records_within",
     "SELECT rid, doc, ts, ttl FROM (SELECT r.rid, r.doc, r.ts, r.ttl, u.place, coalesce(sum(octet_length(r.doc))"
     " OVER (ORDER BY u.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size"
@@ -109,8 +110,8 @@ def _scan(name: str, forward: bool, bounded: bool) -> Statement:
     compared, order = (">", "ASC") if forward else ("<", "DESC")
     rows = f"FROM records WHERE store = $1 AND rid {compared} $2 ORDER BY rid {order} LIMIT $3"
     if not bounded:
-        return Statement(name, f"SELECT rid, doc, ts, ttl {rows}", (INT4, INT8, INT8))
-    return Statement(
+        return placed(name, f"SELECT rid, doc, ts, ttl {rows}", (INT4, INT8, INT8))
+    return placed(
         name,
         "SELECT rid, doc, ts, ttl FROM (SELECT rid, doc, ts, ttl, coalesce(sum(octet_length(doc))"
         f" OVER (ORDER BY rid {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS size"
@@ -130,7 +131,7 @@ _HELD: Final = {ExpiryIndex.BY_DEFAULT: "ttl = 0", ExpiryIndex.BY_OWN: "ttl > 0"
 
 def _due(name: str, index: ExpiryIndex, columns: str) -> Statement:
     second = _DUE_SECOND[index]
-    return Statement(
+    return placed(
         f"{name}_{index.value}",
         f"SELECT {columns} FROM records WHERE store = $1 AND {_HELD[index]} AND ({second}, rid) > ($2, $3)"
         f" AND {second} <= $4 ORDER BY {second}, rid LIMIT $5",
@@ -143,7 +144,7 @@ _DUE_ENTRIES: Final = {index: _due("due_entries", index, f"{_DUE_SECOND[index]},
 
 def _take(index: ExpiryIndex) -> Statement:
     second = _DUE_SECOND[index]
-    return Statement(
+    return placed(
         f"take_due_{index.value}",
         # By their places in the table, which is much faster than by their ids. Of more than `$6` bytes some are locked,
         # and not deleted.
@@ -161,7 +162,7 @@ _TAKE: Final = {index: _take(index) for index in ExpiryIndex}
 
 
 class PostgresRecordStore(RecordStore):
-    """counters: the committed ones. ids: of new records."""
+    """counters: the committed ones. ids: of new records. place: that of its rows, where tables are distributed."""
 
     def __init__(self, access: Access, ident: str, counters: Counters, ids: RecordIds, is_log: bool) -> None:
         self.ident = ident
@@ -172,6 +173,7 @@ class PostgresRecordStore(RecordStore):
         self.store_id: Final = counters.store
         self._access: Final = access
         self._store: Final = int4(counters.store)
+        self.place: Final = access.place
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         if len(records) == 1:

@@ -27,6 +27,7 @@ import hashlib
 from typing import Final
 
 from mongottl.document.utf8 import encode_text
+from mongottl.storage.postgresql.citus import DISTRIBUTED, distribution, has_workers
 from mongottl.storage.postgresql.connection import Connection, identifier, literal
 from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailure
 from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
@@ -167,11 +168,11 @@ def prepare_schema(connection: Connection, schema: str) -> bool:
         connection.run([_BEGIN.with_(), _PATIENT.with_(), _LOCK.with_(number)], must_end=True)
         place = Place(connection, schema)
         if place.has_tables:
-            upgrade = [] if place.check() else _upgrade(schema, place.format)
+            upgrade = [] if place.check() else _upgrade(schema, place.format, place.is_distributed)
             connection.run([*upgrade, _COMMIT.with_()], must_end=True)
             return False
         place.require_rights_to_create()
-        connection.run([*_creation(schema, place.has_schema), _COMMIT.with_()], must_end=True)
+        connection.run([*_creation(schema, place.has_schema, has_workers(connection)), _COMMIT.with_()], must_end=True)
     except StoreFailure:
         if not connection.is_lost and not connection.is_ready:
             connection.run([_ROLLBACK.with_()], must_end=True)
@@ -192,6 +193,7 @@ class Place:
         self._tables: list[str] = row[6]
         self._barred: list[str] = row[7]
         self.format = 0
+        self.is_distributed = 0
 
     @property
     def has_schema(self) -> bool:
@@ -214,7 +216,8 @@ class Place:
         rows = self._connection.run_one(meta.with_()).rows()
         if len(rows) != 1 or len(rows[0]) not in (4, 7) or not isinstance(rows[0][1], int):
             raise StoreFailure(REFUSED, f"{name} has a table meta that is not mongottl's; choose another schema")
-        found = self.format = rows[0][1]
+        self.is_distributed, found = divmod(rows[0][1], DISTRIBUTED)
+        self.format = found
         if found > FORMAT:
             raise StoreFailure(
                 REFUSED,
@@ -278,7 +281,7 @@ class Place:
         return StoreFailure(FORBIDDEN, f"user {self._user} {deed}: {grant} TO {self._user}")
 
 
-def _creation(schema: str, is_there: bool) -> list[Call]:
+def _creation(schema: str, is_there: bool, is_distributed: bool) -> list[Call]:
     """The statements that make all tables."""
     name = identifier(schema)
     made: list[str] = [] if is_there else [f"CREATE SCHEMA {name}"]
@@ -295,7 +298,10 @@ def _creation(schema: str, is_there: bool) -> list[Call]:
         f"COMMENT ON SCHEMA {name} IS {comment}" if not is_there else f"COMMENT ON TABLE {name}.meta IS {comment}"
     )
     made.append(f"INSERT INTO {name}.clock VALUES (1, 0, NULL)")
-    made.append(f"INSERT INTO {name}.meta VALUES (1, {FORMAT}, 1, 0, 0, 0, 0)")
+    number = FORMAT + DISTRIBUTED * is_distributed
+    made.append(f"INSERT INTO {name}.meta VALUES (1, {number}, 1, 0, 0, 0, 0)")
+    if is_distributed:
+        made += distribution(name)
     return [Statement(f"schema_{number}", sql).with_() for number, sql in enumerate(made)]
 
 
@@ -309,14 +315,14 @@ def _table(name: str, table: str) -> list[str]:
     return made
 
 
-def _upgrade(schema: str, found: int) -> list[Call]:
-    """The statements that raise the format of tables."""
+def _upgrade(schema: str, found: int, is_distributed: int) -> list[Call]:
+    """The statements that raise the format of tables. is_distributed: 1 if they are, else 0."""
     name = identifier(schema)
     made: list[str] = []
     for table in _UPGRADES[found]:
         made += [f"DROP TABLE IF EXISTS {name}.{table}", *_table(name, table)]
     made.append(_NEW_COLUMNS.format(name))
-    made.append(f"UPDATE {name}.meta SET format = {FORMAT}")
+    made.append(f"UPDATE {name}.meta SET format = {FORMAT + DISTRIBUTED * is_distributed}")
     return [Statement(f"upgrade_{number}", sql).with_() for number, sql in enumerate(made)]
 
 

@@ -11,7 +11,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mongottl.storage.interface import OpenSnapshot, RecordStore, SnapshotTooOld, SortedDataInterface, StorageError
+from mongottl.storage.interface import (
+    OpenSnapshot,
+    RecordStore,
+    SeveralPlaces,
+    SnapshotTooOld,
+    SortedDataInterface,
+    StorageError,
+)
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.connection import Connection, literal
 from mongottl.storage.postgresql.failures import StoreFailure
@@ -21,10 +28,14 @@ from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import Call, Parameter, Statement, int4
 from mongottl.storage.postgresql.units import PostgresUnit, Row
+from mongottl.storage.waiting import Turn, Waiter
 
 _BEGIN: Final = Statement("begin_snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _EXPORT: Final = Statement("export_snapshot", "SELECT pg_export_snapshot()")
+_TAKE: Final = Statement("take_snapshot", "SELECT 1")
 _COMMIT: Final = Statement("commit_snapshot", "COMMIT")
+# How long another read over the same session is waited for at once, in seconds.
+_LONGEST_READ_S: Final = 60.0
 # The session that has exported a snapshot has ended: invalid_parameter_value, or undefined_object since PostgreSQL 17.
 _UNKNOWN_SNAPSHOT: Final = frozenset({"22023", "42704"})
 
@@ -49,41 +60,34 @@ class SnapshotStores(Access):
     def counts(self, counters: Counters) -> tuple[int, int]:
         found = self._counts.get(counters.store)
         if found is None:
-            [(count, size)] = self.read(COUNTS_OF_STORE, int4(counters.store))
+            [(count, size)] = self.at(self._place_of(counters)).read(COUNTS_OF_STORE, int4(counters.store))
             found = self._counts[counters.store] = (count, size)
         return found
+
+    def _place_of(self, counters: Counters) -> int | None:
+        return counters.place or None
 
     def records_of(self, store: RecordStore) -> PostgresRecordStore:
         """A record store of the engine, or of what wraps it, as of then."""
         stored = self._all_records[store.ident]
-        return PostgresRecordStore(self, stored.ident, stored.counters, stored.ids, stored.is_log)
+        return PostgresRecordStore(self.at(stored.place), stored.ident, stored.counters, stored.ids, stored.is_log)
 
     def entries_of(self, data: SortedDataInterface) -> PostgresSortedData:
         stored = self._all_sorted[data.ident]
-        return PostgresSortedData(self, stored.ident, stored.store_id, stored.unique)
+        return PostgresSortedData(self.at(stored.place), stored.ident, stored.store_id, stored.unique)
 
 
-class PostgresSnapshot(OpenSnapshot, SnapshotStores):
-    """holder: the connection whose session keeps the snapshot. pool: of the connections that read it.
-
-    give_up: gives the holder back, without waiting. error_of: the contract's error for a failure.
-    """
+class SessionSnapshot(OpenSnapshot, SnapshotStores):
+    """One that a session keeps. give_up: gives its connection back, without waiting."""
 
     def __init__(
         self,
         records: Mapping[str, PostgresRecordStore],
         sorted_data: Mapping[str, PostgresSortedData],
-        holder: Connection,
-        pool: ConnectionPool,
         give_up: Callable[[], None],
-        error_of: Callable[[StoreFailure], StorageError],
     ) -> None:
         SnapshotStores.__init__(self, records, sorted_data)
-        name: str = holder.run([(_BEGIN, ()), (_EXPORT, ())])[-1].value()
-        self._import: Final = Statement("", f"SET TRANSACTION SNAPSHOT {literal(name)}")
-        self._pool: Final = pool
         self._give_up: Final = give_up
-        self._error_of: Final = error_of
         self._closed = False
         self._too_old = False
 
@@ -97,17 +101,9 @@ class PostgresSnapshot(OpenSnapshot, SnapshotStores):
     def entries_at(self, data: SortedDataInterface) -> SortedDataInterface:
         return self.entries_of(data)
 
-    def read(self, statement: Statement, *values: Parameter) -> list[Row]:
+    def require_open(self) -> None:
         if self._closed:
             raise SnapshotTooOld("the snapshot was given up, because it was not used for too long")
-        calls: list[Call] = [(_BEGIN, ()), (self._import, ()), (statement, values), (_COMMIT, ())]
-        try:
-            return self._pool.read(calls)[2].rows()
-        except StoreFailure as failure:
-            if failure.sqlstate in _UNKNOWN_SNAPSHOT and failure.call == 1:
-                self.expire()
-                raise SnapshotTooOld("the database has ended the session that has kept the snapshot") from failure
-            raise self._error_of(failure) from failure
 
     @property
     def is_closed(self) -> bool:
@@ -122,3 +118,91 @@ class PostgresSnapshot(OpenSnapshot, SnapshotStores):
         if not self._closed:
             self._closed = True
             self._give_up()
+
+
+class PostgresSnapshot(SessionSnapshot):
+    """holder: the connection whose session keeps the snapshot. pool: of the connections that read it.
+
+    error_of: the contract's error for a failure.
+    """
+
+    def __init__(
+        self,
+        records: Mapping[str, PostgresRecordStore],
+        sorted_data: Mapping[str, PostgresSortedData],
+        holder: Connection,
+        pool: ConnectionPool,
+        give_up: Callable[[], None],
+        error_of: Callable[[StoreFailure], StorageError],
+    ) -> None:
+        super().__init__(records, sorted_data, give_up)
+        name: str = holder.run([(_BEGIN, ()), (_EXPORT, ())])[-1].value()
+        self._import: Final = Statement("", f"SET TRANSACTION SNAPSHOT {literal(name)}")
+        self._pool: Final = pool
+        self._error_of: Final = error_of
+
+    def read(self, statement: Statement, *values: Parameter) -> list[Row]:
+        self.require_open()
+        calls: list[Call] = [(_BEGIN, ()), (self._import, ()), (statement, values), (_COMMIT, ())]
+        try:
+            return self._pool.read(calls)[2].rows()
+        except StoreFailure as failure:
+            if failure.sqlstate in _UNKNOWN_SNAPSHOT and failure.call == 1:
+                self.expire()
+                raise SnapshotTooOld("the database has ended the session that has kept the snapshot") from failure
+            raise self._error_of(failure) from failure
+
+
+class PlacedSnapshot(SessionSnapshot):
+    """Where tables are distributed: the machine of a place takes its snapshot at the first read of it, and machines
+    have none in common. So it is read over the session itself, one read after the other, and of one place."""
+
+    def __init__(
+        self,
+        records: Mapping[str, PostgresRecordStore],
+        sorted_data: Mapping[str, PostgresSortedData],
+        holder: Connection,
+        waiter: Waiter,
+        give_up: Callable[[], None],
+        error_of: Callable[[StoreFailure], StorageError],
+    ) -> None:
+        super().__init__(records, sorted_data, give_up)
+        holder.run([(_BEGIN, ()), (_TAKE, ())])
+        self._holder: Final = holder
+        self._waiter: Final = waiter
+        self._error_of: Final = error_of
+        self._is_reading = False
+        self._waiting: list[Turn] = []
+
+    def visit(self, place: int) -> None:
+        if self.place is None:
+            self.place = place
+        elif self.place != place:
+            raise SeveralPlaces(
+                "reads of one snapshot reach one collection only where the store is spread over several machines, by"
+                " Citus",
+                False,
+            )
+
+    def read(self, statement: Statement, *values: Parameter) -> list[Row]:
+        waiter = self._waiter
+        while self._is_reading:
+            turn = waiter.new_turn()
+            self._waiting.append(turn)
+            waiter.wait_turn(turn, waiter.monotonic_s() + _LONGEST_READ_S)
+        self.require_open()
+        self._is_reading = True
+        try:
+            return self._holder.run([(statement, values)], must_end=True)[0].rows()
+        except StoreFailure as failure:
+            self.expire()
+            raise self._error_of(failure) from failure
+        finally:
+            self._is_reading = False
+            waiting, self._waiting = self._waiting, []
+            for turn in waiting:
+                turn.notify()
+
+    def close(self) -> None:
+        if not self._is_reading:
+            super().close()

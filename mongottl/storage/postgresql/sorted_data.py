@@ -32,6 +32,7 @@ from mongottl.storage.postgresql.statements import (
     int4,
     int8,
     int8_array,
+    placed,
 )
 
 _TABLES: Final = {False: "entries", True: "unique_entries"}
@@ -62,35 +63,35 @@ class _Statements:
         rows = "unnest($2, $3, $4, $5) AS u (key, hash, rid, tail)"
         # Only of a unique one it matters which entries were there before.
         conflict = "store, key, hash, place" if unique else "store, key, hash, rid, place"
-        self.insert = Statement(
+        self.insert = placed(
             f"insert_{table}",
             f"INSERT INTO {table} ({columns}) SELECT 0, $1, u.key, u.hash, u.rid, u.tail FROM {rows}"
             f" ON CONFLICT ({conflict}) DO NOTHING{' RETURNING key, hash' if unique else ''}",
             (INT4, BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY),
         )
         # Of keys that are not divided. A unique index refuses all where it has one already: to say which takes longer.
-        self.insert_short = Statement(
+        self.insert_short = placed(
             f"insert_short_{table}",
             f"INSERT INTO {table} ({columns}) SELECT 0, $1, unnest($2), '', unnest($3), ''"
             f"{'' if unique else f' ON CONFLICT ({conflict}) DO NOTHING'}",
             (INT4, BYTEA_ARRAY, INT8_ARRAY),
         )
-        self.insert_one = Statement(
+        self.insert_one = placed(
             f"insert_one_{table}",
             f"INSERT INTO {table} ({columns}) VALUES (0, $1, $2, $3, $4, $5) ON CONFLICT ({conflict}) DO NOTHING"
             f"{' RETURNING rid' if unique else ''}",
             (INT4, BYTEA, BYTEA, INT8, BYTEA),
         )
         # Without a look at what is there: a key that another record has fails.
-        self.add = Statement(
+        self.add = placed(
             f"add_{table}",
             f"INSERT INTO {table} ({columns}) SELECT 0, $1, u.key, u.hash, u.rid, u.tail FROM {rows}",
             self.insert.types,
         )
-        self.add_one = Statement(
+        self.add_one = placed(
             f"add_one_{table}", f"INSERT INTO {table} ({columns}) VALUES (0, $1, $2, $3, $4, $5)", self.insert_one.types
         )
-        self.remove = Statement(
+        self.remove = placed(
             f"remove_{table}",
             # `OFFSET 0` has PostgreSQL look up each of them also where it knows nothing of the table yet. They are
             # known by their places in the table, since no entry is ever changed.
@@ -99,19 +100,19 @@ class _Statements:
             " AND rid = u.rid OFFSET 0) AS e))",
             (INT4, BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY),
         )
-        self.remove_one = Statement(
+        self.remove_one = placed(
             f"remove_one_{table}",
             f"DELETE FROM {table} WHERE store = $1 AND key = $2 AND hash = $3 AND rid = $4",
             (INT4, BYTEA, BYTEA, INT8),
         )
-        self.find = Statement(
+        self.find = placed(
             f"find_{table}",
             f"SELECT e.key || e.tail, e.rid FROM unnest($2, $3) WITH ORDINALITY AS u (key, hash, place)"
             f" CROSS JOIN LATERAL (SELECT * FROM {table} WHERE store = $1 AND key = u.key AND hash = u.hash OFFSET 0)"
             " AS e ORDER BY u.place, e.rid",
             (INT4, BYTEA_ARRAY, BYTEA_ARRAY),
         )
-        self.fetch = Statement(
+        self.fetch = placed(
             f"fetch_{table}",
             f"SELECT r.rid, r.doc, r.ts, r.ttl FROM {table} e CROSS {_RECORD.format(2)}"
             " WHERE e.store = $1 AND e.key = $3 AND e.hash = $4 ORDER BY e.rid LIMIT 1",
@@ -119,12 +120,12 @@ class _Statements:
         )
         # The range of the keys, and the position after which it goes on.
         within = "e.store = $1 AND (e.key, e.tail) >= ($2, $3) AND (e.key, e.tail) < ($4, $5)"
-        self.count = Statement(
+        self.count = placed(
             f"count_{table}", f"SELECT count(*) FROM {table} e WHERE {within}", (INT4, BYTEA, BYTEA, BYTEA, BYTEA)
         )
         # Ranges by their places; a range begins after an entry, since of the first one some may be read already.
         ranges = "unnest($2, $3, $4, $5, $6) WITH ORDINALITY AS u (key, tail, rid, end_key, end_tail, place)"
-        self.first = Statement(
+        self.first = placed(
             f"first_{table}",
             f"SELECT u.place FROM {ranges} WHERE EXISTS (SELECT FROM {table} e WHERE e.store = $1"
             " AND (e.key, e.tail, e.rid) > (u.key, u.tail, u.rid) AND (e.key, e.tail) < (u.end_key, u.end_tail)"
@@ -139,12 +140,12 @@ class _Statements:
             where = f"e.store = $1 AND (e.key, e.tail, e.rid) {compared} ($2, $3, $4) AND {end}"
             ordered = f"ORDER BY e.key {order}, e.tail {order}, e.rid {order}"
             types = (INT4, *_PLACES, BYTEA, BYTEA, INT8)
-            self.scan[forward] = Statement(
+            self.scan[forward] = placed(
                 f"scan_{table}_{int(forward)}",
                 f"SELECT e.key || e.tail, e.rid FROM {table} e WHERE {where} {ordered} LIMIT $7 OFFSET $8",
                 (*types, INT8),
             )
-            self.scan_fetch[forward] = Statement(
+            self.scan_fetch[forward] = placed(
                 f"scan_fetch_{table}_{int(forward)}",
                 "SELECT key, rid, doc, ts, ttl FROM (SELECT e.key || e.tail AS key, e.rid, r.doc, r.ts, r.ttl,"
                 f" row_number() OVER ({ordered}) AS place, coalesce(sum(octet_length(r.doc)) OVER ({ordered}"
@@ -161,7 +162,7 @@ class _Statements:
                 f" (u.key, u.tail, u.rid) AND {end} {ordered} LIMIT $7"
             )
             each = f"e.place, e.key {order}, e.tail {order}, e.rid {order}"
-            self.scan_fetch_ranges[forward] = Statement(
+            self.scan_fetch_ranges[forward] = placed(
                 f"scan_fetch_ranges_{table}_{int(forward)}",
                 "SELECT key, rid, doc, ts, ttl, place FROM (SELECT e.key || e.tail AS key, e.rid, r.doc, r.ts, r.ttl,"
                 f" e.place, row_number() OVER (ORDER BY {each}) AS number, coalesce(sum(octet_length(r.doc))"
@@ -181,12 +182,12 @@ class _StrictStatements(_Statements):
         table = _TABLES[unique]
         if unique:
             missing = f"WHERE NOT EXISTS (SELECT FROM {table} WHERE store = $1 AND key = u.key AND hash = u.hash)"
-            self.insert = Statement(
+            self.insert = placed(
                 f"strict_insert_{table}",
                 self.insert.sql.replace(" ON CONFLICT", f" {missing} ON CONFLICT"),
                 self.insert.types,
             )
-            self.insert_one = Statement(
+            self.insert_one = placed(
                 f"strict_insert_one_{table}",
                 f"INSERT INTO {table} (place, store, key, hash, rid, tail) SELECT 0, $1, u.key, u.hash, $4, $5 FROM"
                 f" (VALUES ($2, $3)) AS u (key, hash) {missing} ON CONFLICT (store, key, hash, place) DO NOTHING"
@@ -217,7 +218,8 @@ def _ranges(key_ranges: list[KeyRange], after: KeyEntry | None) -> tuple[bytes, 
 
 
 class PostgresSortedData(SortedDataInterface):
-    """statements: other ones than usual."""
+    """statements: other ones than usual. place: that of its rows, where tables are distributed; it is that of the
+    records, unless it is not known of which collection they are."""
 
     def __init__(
         self,
@@ -231,6 +233,7 @@ class PostgresSortedData(SortedDataInterface):
         self.unique = unique
         self.store_id: Final = store_id
         self._access: Final = access
+        self.place: Final = access.place
         self._store: Final = int4(store_id)
         self._statements: Final = (statements or _STATEMENTS)[unique]
 
@@ -351,6 +354,8 @@ class PostgresSortedData(SortedDataInterface):
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], bool]:
         assert isinstance(records, PostgresRecordStore)
+        if records.place != self.place:
+            return super().scan_fetch(records, key_range, after, limit, max_bytes)
         while True:
             rows = self._access.read(
                 self._statements.scan_fetch[key_range.forward],
@@ -378,6 +383,8 @@ class PostgresSortedData(SortedDataInterface):
         max_bytes: int = NO_BYTE_LIMIT,
     ) -> tuple[list[FetchedEntry], int, bool]:
         assert isinstance(records, PostgresRecordStore)
+        if records.place != self.place:
+            return super().scan_fetch_ranges(records, key_ranges, after, limit, max_bytes)
         done = 0
         while True:
             rows = self._access.read(
@@ -406,6 +413,8 @@ class PostgresSortedData(SortedDataInterface):
 
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, PostgresRecordStore)
+        if records.place != self.place:
+            return super().fetch_exact(records, key)
         head, digest, _ = divided(key)
         rows: list[Record] = self._access.read(
             self._statements.fetch, self._store, int4(records.store_id), head, digest

@@ -7,6 +7,7 @@ A connection prepares a statement when it is first used there. Names are unique:
 taken for each other. Tables are named without their schema, which is the connection's `search_path`.
 """
 
+import re
 import struct
 from typing import Any, Final
 
@@ -50,6 +51,8 @@ class Statement:
         self.encoded_sql = encode_text(sql)
         self.types = types
         self.formats = [1] * len(types)
+        # The same statement where tables are distributed; None for one on tables that never are.
+        self.placed: Statement | None = None
 
     def with_(self, *parameters: Parameter) -> "Call":
         """The statement with its parameters."""
@@ -57,6 +60,42 @@ class Statement:
 
     def __repr__(self) -> str:
         return f"<Statement {self.name}>"
+
+
+# What says of which store rows are that are read, and what begins those that are written.
+_OF_STORE: Final = re.compile(r"\b(\w+\.)?store = (\$\d+)")
+_BY_LOCATION: Final = re.compile(r"\bWHERE ctid\b")
+_NEW_ROW: Final = "VALUES (0, $1"
+_NEW_ROWS: Final = "SELECT 0, $1"
+
+
+def placed(name: str, sql: str, types: tuple[int, ...], distributed: str = "") -> Statement:
+    """A statement on rows of one store, whose number is the first parameter.
+
+    Where tables are distributed, it has the place of the store as one more parameter, the last one, so that Citus sends
+    it to the one machine that has these rows. distributed: what it is there, if more is different.
+    """
+    statement = Statement(name, sql, types)
+    place = f"${len(types) + 1}"
+    found = _OF_STORE.sub(rf"\1place = {place} AND \1store = \2", distributed or sql)
+    found = _BY_LOCATION.sub(f"WHERE place = {place} AND ctid", found)
+    found = found.replace(_NEW_ROW, f"VALUES ({place}, $1")
+    if _NEW_ROWS in found:
+        found = _from_place(found.replace(_NEW_ROWS, "SELECT p.place, $1"), place)
+    if place not in found:
+        raise ValueError(f"{name} does not say of which place its rows are")
+    statement.placed = Statement(f"placed_{name}", found, (*types, INT4))
+    return statement
+
+
+def _from_place(sql: str, place: str) -> str:
+    """An INSERT of several rows that Citus can send to one machine, since it selects from a table with their place."""
+    head, conflict, tail = sql.partition(" ON CONFLICT")
+    selected, where, condition = head.partition(" WHERE ")
+    columns, rows_from, rows = selected.partition(" FROM ")
+    rows = f" FROM places p CROSS JOIN {rows}" if rows_from else " FROM places p"
+    condition = f" WHERE p.place = {place}{f' AND {condition}' if where else ''}"
+    return f"{columns}{rows}{condition}{conflict}{tail}"
 
 
 # A statement with its parameters.

@@ -27,6 +27,7 @@ from mongottl.storage.interface import (
     OpenTransaction,
     Record,
     RecordStore,
+    SeveralPlaces,
     SnapshotConflict,
     SortedDataInterface,
     StorageEngine,
@@ -53,7 +54,6 @@ CLAIM_LOOK_S: Final = 0.05
 # Between two attempts to begin while the database is away, in seconds.
 PAUSE_S: Final = 0.05
 
-_BEGIN: Final = Statement("begin_transaction", "BEGIN")
 _BEGIN_RAISE: Final = Statement("begin_raise", "BEGIN")
 _COMMIT_RAISE: Final = Statement("commit_raise", "COMMIT")
 _ROLLBACK: Final = Statement("rollback_transaction", "ROLLBACK")
@@ -81,6 +81,9 @@ class StatementUnit(PostgresUnit):
     @property
     def has_written(self) -> bool:
         return True
+
+    def visit(self, place: int) -> None:
+        self._transaction.visit(place)
 
     def _send(self, calls: list[Call], refused: int = -1) -> list[Answer]:
         sent = self.take_kept()
@@ -128,12 +131,16 @@ class CommitUnit(PostgresUnit):
         self._transaction: Final = transaction
         self._raiser: Connection | None = None
         self.asks_for_keys = True
+        self.log_place = transaction.place or 0
         for counters, (count, size) in transaction.changed.items():
             self.count_change(counters, count, size)
 
     @property
     def has_written(self) -> bool:
         return True
+
+    def visit(self, place: int) -> None:
+        self._transaction.visit(place)
 
     def end_kept_forms(self, ends: list[bytes]) -> None:
         self.kept_ends = ends
@@ -157,6 +164,10 @@ class CommitUnit(PostgresUnit):
         if transaction.connection is None:
             return kept  # it has read nothing and written nothing, so these are a plain unit
         return [*transaction.take_deferred(), *kept, (_COMMITTING, (text(self._units.log.session),))]
+
+    def ask_last(self, calls: list[Call]) -> list[Row]:
+        # Under its other name, as it has to be when it takes a position.
+        return super().ask_last([(_COMMITTING, (text(self._units.log.session),)), *calls])
 
     def commit(self) -> None:
         units = self._units
@@ -341,13 +352,15 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
 
     def own_records(self, store: RecordStore) -> RecordStore:
         self._require_open()
-        return TransactionRecords(self._engine, self._all_records[store.ident], self)
+        stored = self._all_records[store.ident]
+        return TransactionRecords(self._engine.at(stored.place), stored, self)
 
     def own_entries(self, data: SortedDataInterface, complete: bool = True) -> SortedDataInterface:
         self._require_open()
         if not complete:
             raise SnapshotConflict("an index of the collection is being built")
-        return TransactionEntries(self._engine, self._all_sorted[data.ident])
+        stored = self._all_sorted[data.ident]
+        return TransactionEntries(self._engine.at(stored.place), stored)
 
     def kept_writes(self, store: RecordStore) -> KeptWrites | None:
         return None
@@ -405,6 +418,15 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
                 action()
 
     # What its units ask
+
+    def visit(self, place: int) -> None:
+        if self.place is None:
+            self.place = place
+        elif self.place != place:
+            raise SeveralPlaces(
+                "a transaction reaches one collection only where the store is spread over several machines, by Citus",
+                True,
+            )
 
     def note_claims(self, ident: str, count: int) -> None:
         self.claims[ident] = self.claims.get(ident, 0) + count
@@ -476,7 +498,8 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
             if not until_s:
                 until_s = waiter.monotonic_s() + pool.timeout_s
             try:
-                answers = connection.run([(_BEGIN, ()), *calls], must_end=True)[1:]
+                first = self._units.first_calls_of_transaction()
+                answers = connection.run([*first, *calls], must_end=True)[len(first) :]
             except StoreFailure as failure:
                 pool.release(connection)
                 if failure.kind not in AWAY or waiter.monotonic_s() + PAUSE_S >= until_s:

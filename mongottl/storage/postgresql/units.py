@@ -66,6 +66,9 @@ _ATTEMPT: Final = Statement("attempt", "SAVEPOINT attempt")
 _END_ATTEMPT: Final = Statement("end_attempt", "RELEASE SAVEPOINT attempt")
 _UNDO_ATTEMPT: Final = Statement("undo_attempt", "ROLLBACK TO SAVEPOINT attempt")
 _IMPATIENT: Final = Statement("impatient", "SELECT set_config('lock_timeout', '20', true)")
+# Citus sends this one to all machines of the transaction.
+_IMPATIENT_EVERYWHERE: Final = Statement("impatient_everywhere", "SET LOCAL lock_timeout = '20ms'")
+_SHORT_WAITS: Final = Statement("short_waits", "SET LOCAL lock_timeout = '5ms'")
 _EXCLUDE: Final = Statement("exclude_others", "SELECT FROM stores WHERE id = $1 FOR UPDATE", (INT4,))
 _TAKE_IDS: Final = Statement(
     "take_ids", "UPDATE stores SET next_id = next_id + $2 WHERE id = $1 RETURNING next_id", (INT4, INT8)
@@ -135,6 +138,9 @@ class PostgresUnit(WriteUnitOfWork):
         self.asks_for_keys = alone
         self.changes_catalog = False
         self.exclusive_store = 0
+        # Where tables are distributed: the place of what it writes next, and where its rows of the oplog are.
+        self._place: bytes | None = None
+        self.log_place = 0
         self._connection: Connection | None = None
         self._kept: list[Call] = []
         self._kept_bytes = 0
@@ -181,6 +187,20 @@ class PostgresUnit(WriteUnitOfWork):
         self.forms.append(form)
 
     # For the stores
+
+    def visit(self, place: int) -> None:
+        """Called before rows of a place are read or written. SeveralPlaces."""
+
+    def go_to(self, place: int) -> None:
+        """Has what is written next concern rows of this place, where tables are distributed."""
+        self._place = int4(place)
+        self.log_place = self.log_place or place
+
+    def _located(self, statement: Statement, values: tuple[Parameter, ...]) -> Call:
+        """A call with the place of the unit, where it has to have one."""
+        if statement.placed is None or self._place is None:
+            return statement, values
+        return statement.placed, (*values, self._place)
 
     def count_change(self, counters: Counters, count: int, size: int) -> None:
         """Notes by how many records and bytes a store is changed."""
@@ -229,20 +249,26 @@ class PostgresUnit(WriteUnitOfWork):
 
     def write(self, statement: Statement, *values: Parameter) -> None:
         """A write whose answer nobody needs: it is sent later."""
-        self._kept.append((statement, values))
+        self._kept.append((statement, values) if self._place is None else self._located(statement, values))
         self._kept_bytes += sum([len(value) for value in values if value is not None])
         if self._kept_bytes >= _MOST_KEPT_BYTES or len(self._kept) >= _MOST_KEPT:
             self._send([])
 
     def ask(self, statement: Statement, *values: Parameter) -> list[Row]:
         """The rows of a call within the unit, after all that it has written."""
-        return self._send([(statement, values)])[-1].rows()
+        call = (statement, values) if self._place is None else self._located(statement, values)
+        return self._send([call])[-1].rows()
+
+    def ask_last(self, calls: list[Call]) -> list[Row]:
+        """The rows of the last one of several calls right before its commit."""
+        return self._send(calls)[-1].rows()
 
     def attempt(self, statement: Statement, *values: Parameter) -> bool:
         """Carries out a write, after all that it has written. False if a unique index has a key of it: then nothing of
         this write is done, and the unit goes on."""
         try:
-            self._send([(_ATTEMPT, ()), (statement, values), (_END_ATTEMPT, ())], refused=1)
+            call = self._located(statement, values)
+            self._send([(_ATTEMPT, ()), call, (_END_ATTEMPT, ())], refused=1)
             return True
         except _Refused:
             self._send([(_UNDO_ATTEMPT, ()), (_END_ATTEMPT, ())])
@@ -310,6 +336,8 @@ class PostgresUnits:
         self.commit_count = 0
         self.rollback_count = 0
         self.refusal = ""
+        # Whether tables are distributed: a unit of several statements is then one only between BEGIN and COMMIT.
+        self.is_distributed = False
         self.commit_listener: Callable[[], None] | None = None
         # Where the database is shared with other servers: called after each commit; and whether the catalog that is in
         # memory is known to be old.
@@ -333,7 +361,13 @@ class PostgresUnits:
     def first_calls(self) -> list[Call]:
         """What a unit begins with: it does not wait for transactions that their clients leave open, while it holds
         one of few connections."""
-        return [] if self.claimant() is None else [(_IMPATIENT, ())]
+        if self.claimant() is None:
+            return []
+        return [(_IMPATIENT_EVERYWHERE if self.is_distributed else _IMPATIENT, ())]
+
+    def first_calls_of_transaction(self) -> list[Call]:
+        """What a transaction begins with. The connection's own `lock_timeout` holds at the coordinator only."""
+        return [(_BEGIN, ()), (_SHORT_WAITS, ())] if self.is_distributed else [(_BEGIN, ())]
 
     def new_unit(self, alone: bool) -> PostgresUnit:
         """A unit for the caller, who waits here until it can begin."""
@@ -409,6 +443,7 @@ class PostgresUnits:
             raise self._no_unit(unit)
         for action in unit.before_commit:
             action()
+        positions = self._take_positions(unit) if self.is_distributed else None
         unit.state = _FAILED
         if self.refusal:
             raise EngineUnavailable(self.refusal)
@@ -420,7 +455,10 @@ class PostgresUnits:
             if unit.unsynced:
                 calls.insert(0, (_UNSYNCED, ()))
             epoch = self.log.epoch + unit.changes_catalog
-            calls += self.log.append_calls(number, epoch, unit.forms, unit.changed, unit.kept_ends)
+            if positions is None:
+                calls += self.log.append_calls(number, epoch, unit.forms, unit.changed, unit.kept_ends, unit.log_place)
+            else:
+                calls += self.log.placed_calls(number, *positions, unit.forms, unit.changed, unit.log_place)
             try:
                 unit.position = self._commit(unit, calls)
             except StoreFailure as failure:
@@ -449,6 +487,8 @@ class PostgresUnits:
     def _commit(self, unit: PostgresUnit, calls: list[Call]) -> int:
         """Sends the last calls of a unit and commits it; its position in the oplog."""
         connection = unit.connection
+        if self.is_distributed:
+            return self._commit_distributed(connection, calls)
         if connection is None:
             return int(self.pool.write([*self.first_calls(), *calls])[-1].value())
         calls.append((_COMMIT, ()))
@@ -457,6 +497,35 @@ class PostgresUnits:
             # So PostgreSQL answers where a statement before has failed.
             raise StoreFailure(UNEXPECTED, "the unit was rolled back instead of committed")
         return int(answers[-2].value())
+
+    def _take_positions(self, unit: PostgresUnit) -> tuple[str, int] | None:
+        """The number of its transaction and the first position of a unit that has several rows of the oplog; None for
+        another one."""
+        if unit.kept_ends:
+            return None
+        calls = self.log.position_calls(self.log.epoch + unit.changes_catalog, unit.forms, unit.changed)
+        if not calls:
+            return None
+        [(xid, first)] = unit.ask_last(calls)
+        return xid, first
+
+    def _commit_distributed(self, connection: Connection | None, calls: list[Call]) -> int:
+        """The same where tables are distributed: each unit has BEGIN and COMMIT."""
+        calls.append((_COMMIT, ()))
+        if connection is None:
+            calls = [(_BEGIN, ()), *self.first_calls(), *calls]
+        try:
+            if connection is None:
+                answers = self.pool.write(calls, commit=len(calls) - 1)
+            else:
+                answers = connection.run(calls, must_end=True)
+        except StoreFailure as failure:
+            # A machine may have committed its part before the COMMIT failed.
+            failure.may_be_committed = failure.may_be_committed or failure.call == len(calls) - 1
+            raise
+        if answers[-1].tag != b"COMMIT":
+            raise StoreFailure(UNEXPECTED, "the unit was rolled back instead of committed")
+        return max(int(position) for (position,) in answers[-2].rows())
 
     def _resolve(self, number: int, before: int, failure: StoreFailure) -> int:
         """The position of a unit for whose commit there was no answer; 0 if it was not committed."""

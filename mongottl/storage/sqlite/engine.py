@@ -103,7 +103,7 @@ class SqliteEngine(StorageEngine):
     def record_store(self, ident: str) -> RecordStore:
         return self._idents.records[ident]
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
         return self._idents.create_sorted_data(ident, unique)
 
     def sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:

@@ -69,7 +69,7 @@ class Idents:
         self.records[ident] = store
         return store
 
-    def create_sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
+    def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
         self._save()
         store_id = self._new_store(ident, SORTED_UNIQUE if unique else SORTED)
         create_sorted_table(self._connection, store_id, unique)
