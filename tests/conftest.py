@@ -38,6 +38,12 @@ def pytest_configure() -> None:
         raise pytest.UsageError(missing())
     if is_wanted():
         serve_from_store()
+    from tests.on_nodes import serve_by_nodes, wanted
+
+    if wanted() > 1:
+        if not is_wanted():
+            raise pytest.UsageError("MONGOTTL_TEST_NODES needs MONGOTTL_TEST_STORE")
+        serve_by_nodes(wanted())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -74,6 +74,7 @@ def test_files_have_the_form_of_their_formats(installed: Installed, tmp_path: Pa
     ("path", "schema"),
     [
         (ROOT / "compose.yaml", "vendor.compose-spec"),
+        (ROOT / "compose.several.yaml", "vendor.compose-spec"),
         (ROOT / ".github" / "workflows" / "ci.yml", "vendor.github-workflows"),
         (ACTION, "vendor.github-actions"),
     ],

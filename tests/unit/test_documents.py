@@ -215,6 +215,32 @@ def test_compose_file() -> None:
     assert ports == {"mongottl": 27017, "auth": 27017, "emulator": 10255}
 
 
+def test_compose_file_of_several_servers() -> None:
+    """Its nodes have one store, on both databases, and HAProxy knows all of them, and nobody else may reach it."""
+    compose = yaml.safe_load((ROOT / "compose.several.yaml").read_text(encoding="utf-8"))
+    services = compose["services"]
+    nodes = {name for name, service in services.items() if service.get("build") == "."}
+    for name in nodes:
+        translated = translate(services[name]["command"], {})
+        assert translated.remarks == []
+        config = configuration(translated.options, {})
+        assert config.is_sharded and config.port == 27017 and config.host == "*" and "ports" not in services[name]
+        hosts = re.fullmatch(r"postgresql://(\w+)@([\w,]+)/(\w+)", config.store or "")
+        assert hosts is not None and set(hosts[2].split(",")) <= services.keys()
+        database = services["db1"]["environment"]
+        assert (hosts[1], hosts[3]) == (database["POSTGRES_USER"], database["POSTGRES_DB"])
+        # Each takes 61 connections at most.
+        assert int(re.findall(r"max_connections=(\d+)", " ".join(services["db1"]["command"]))[0]) > 61 * len(nodes)
+    balancer = compose["configs"]["haproxy"]["content"]
+    assert set(re.findall(r"server \w+ (\w+):27017 check", balancer)) == nodes and len(nodes) == 3
+    assert services["haproxy"]["ports"] == ["127.0.0.1:27017:27017"]
+    for service in services.values():
+        for config in service.get("configs", []):
+            assert config["source"] in compose["configs"]
+        for volume in service.get("volumes", []):
+            assert volume.partition(":")[0] in compose["volumes"]
+
+
 def test_dockerfile() -> None:
     """What it starts is the package's own command, with options that exist, on a Python that the package runs on."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
