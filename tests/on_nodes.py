@@ -28,7 +28,7 @@ def serve_by_nodes(count: int) -> None:
         config = self._config
         if self.running or config.data_dir is not None or config.store is not None:
             return start(self)
-        store = f"{with_schema(PREFIX + uuid.uuid4().hex[:12])}&nodes=several"
+        store = with_schema(PREFIX + uuid.uuid4().hex[:12])
         # Clocks that stand still from the first command on would do so at different times.
         shared = replace(config, store=store, storage_engine="auto", topology="sharded", freeze_clock=False)
         self._config = shared

@@ -79,7 +79,8 @@ def connect(uri: str, timeout_s: float, is_long: bool = False) -> Iterator["pymo
         options["socketTimeoutMS"] = timeout_ms
     if not uri.startswith("mongodb+srv://"):
         parsed = parse_uri(uri)
-        if len(parsed["nodelist"]) == 1 and "directConnection" not in parsed["options"]:
+        given = parsed["options"]
+        if len(parsed["nodelist"]) == 1 and "directConnection" not in given and not given.get("loadBalanced"):
             options["directConnection"] = True
     least = common.MIN_SUPPORTED_WIRE_VERSION
     common.MIN_SUPPORTED_WIRE_VERSION = min(least, _LEAST_WIRE_VERSION)

@@ -138,6 +138,13 @@ def test_a_client_that_does_not_know_of_workers_is_refused(start: Starter) -> No
     process.stop()
 
 
+def test_commands_that_ask_a_server_take_the_uri(start: Starter) -> None:
+    process = start("--workers", "2")
+    for arguments in (("ping", process.uri), ("shell", process.uri, "--eval", "db.runCommand({ping: 1}).ok")):
+        done = run(*arguments)
+        assert done.returncode == 0, done.stderr
+
+
 def test_a_container_has_workers(start: Starter) -> None:
     process = start("--workers", "2", command="container")
     assert process.popen.stdout is not None
