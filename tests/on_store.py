@@ -84,3 +84,7 @@ def drop_schemas() -> None:
         names = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (PREFIX,))
         for (name,) in names.fetchall():
             connection.execute(f'DROP SCHEMA "{name}" CASCADE')
+
+
+# For tests of transactions with several collections.
+needs_one_machine: Final = pytest.mark.skipif(is_citus(), reason="a transaction reaches one collection over Citus")

@@ -23,6 +23,7 @@ from mongottl.javascript.library import missing_reason
 from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.encode import encode_request
 from mongottl.wire.messages import NeedData, OpMsg
+from tests.on_store import needs_one_machine
 from tests.waiting import PATIENCE_S, until
 
 Documents = dict[str, Any]
@@ -110,6 +111,7 @@ def until_waiting(database: Database[Documents], command: str) -> None:
 # --- isolation ---
 
 
+@needs_one_machine
 def test_a_transaction_is_seen_when_it_has_committed(database: Database[Documents], session: ClientSession) -> None:
     things, others = database.things, database.client[database.name + "_2"].others
     things.create_index("n")
@@ -128,6 +130,7 @@ def test_a_transaction_is_seen_when_it_has_committed(database: Database[Document
     database.client.drop_database(database.name + "_2")
 
 
+@needs_one_machine
 def test_an_aborted_transaction_leaves_nothing(database: Database[Documents], session: ClientSession) -> None:
     database.c.insert_many([{"_id": 1, "n": 1}, {"_id": 2, "n": 2}])
     session.start_transaction()
@@ -584,6 +587,7 @@ def test_a_transaction_that_lives_too_long_is_aborted(
 # --- collections and indexes ---
 
 
+@needs_one_machine
 def test_collections_and_indexes_made_in_a_transaction(database: Database[Documents], session: ClientSession) -> None:
     with session.start_transaction():
         database.create_collection("made", session=session, check_exists=False)
@@ -886,6 +890,7 @@ DDL: dict[str, Documents] = {
 }
 
 
+@needs_one_machine
 @pytest.mark.parametrize("name", DDL)
 def test_a_change_goes_before_transactions_that_begin_later(
     server: mongottl.RunningServer, database: Database[Documents], name: str
@@ -929,6 +934,7 @@ def test_a_change_goes_before_transactions_that_begin_later(
     database.client.drop_database(outside.database.name)
 
 
+@needs_one_machine
 @pytest.mark.parametrize("name", ["$lookup", "$facet", "bulkWrite", "a view", "a view that joins", "a join of a view"])
 def test_a_change_goes_before_statements_that_name_its_collection_within(
     server: mongottl.RunningServer, database: Database[Documents], name: str
