@@ -246,6 +246,7 @@ def or_path(
 def _first_ors(conjuncts: list[MatchExpression]) -> list[OrExpression]:
     found: list[OrExpression] = []
     for conjunct in conjuncts:
+        give_way()
         if isinstance(conjunct, OrExpression):
             found.append(conjunct)
             if len(found) == MAX_ORS:

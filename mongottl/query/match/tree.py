@@ -93,6 +93,7 @@ class MatchExpression:
     def index_kinds(self) -> tuple[str, ...]:
         """The kinds of index, one of which is needed to evaluate this part of a filter (text search, order by
         distance); () if it can be tested on a document alone."""
+        give_way()
         return ()
 
     def add_text_orders(self, orders: list[Collation | None]) -> None:
@@ -111,6 +112,7 @@ class MatchExpression:
 
     def runs_scripts(self) -> bool:
         """Whether a `$where` is part of it."""
+        give_way()
         return False
 
     def depth(self) -> int:

@@ -11,9 +11,9 @@ import bson
 import pytest
 
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_match
+from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.match.registry import match_operators, root_operators
-from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
+from tests.gaps import ELEMENTS, STALL_S, longest_stall_s, measured
 
 LENGTH = ELEMENTS
 TEXT_BYTES = 1 << 20
@@ -131,6 +131,21 @@ def test_every_operator_has_examples_or_takes_constant_time() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_filter_stalls_others(name: str) -> None:
     assert longest_stall_s(computation(name)) <= STALL_S
+
+
+ASKED: dict[str, Callable[[MatchExpression], object]] = {
+    "index kinds": lambda tree: tree.index_kinds(),
+    "scripts": lambda tree: tree.runs_scripts(),
+}
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_questions_of_planning_about_each_part_of_a_filter_give_way(question: str) -> None:
+    conditions = [{"$or": [{"a": number}, {"b": number}]} for number in range(10_000)]
+    tree = parse_match(bson.encode({"$and": conditions}), ParseContext(1_700_000_000_123))
+    with measured() as gaps:
+        ASKED[question](tree)
+    assert gaps.count > 5_000
 
 
 def computation(name: str) -> Callable[[], object]:
