@@ -105,6 +105,9 @@ class CommandTraits:
     # whether it is expected to. It changes no data before it calls `Stacks.require`, if it is to be carried out another
     # way than expected.
     is_prompt: Callable[[OperationContext, Any], bool] | None = None
+    # Whether it neither reads nor writes what is stored, so that it is answered in the middle of a long unit of work
+    # (`message_traits.touches_no_data`, which knows the arguments that are exceptions).
+    touches_no_data: bool = False
     # Whether nothing else runs while it does, since what it has read must hold until it has changed it.
     undivided: bool = False
 

@@ -99,7 +99,7 @@ class Admission:
             _check_write_block(spec, op)
         if spec.writes and op.used_namespace == OPLOG and not spec.judges_oplog:
             raise refused_write()
-        if waits.is_published(op.used_namespace or op.database):
+        if waits.is_published(op.used_namespace or op.database) and not spec.touches_no_data:
             self._sessions.join(generic, op)
             waits.until_published(op)
             op.refresh_now()

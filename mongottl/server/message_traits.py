@@ -1,5 +1,8 @@
 """What a connection asks about a message and its reply: may it end early, does it write, do more replies follow."""
 
+import struct
+from typing import Final
+
 from mongottl.commands import COMMANDS
 from mongottl.document.types import DOCUMENT, INT64
 from mongottl.document.walk import find_field_at, first_field_name
@@ -7,7 +10,23 @@ from mongottl.exec.sessions.cursor_registry import CursorRegistry
 from mongottl.server.error_replies import is_error
 from mongottl.server.message_body import command_in
 from mongottl.versions import HELLO_FIELD, Features
-from mongottl.wire.messages import OpMsg, Request
+from mongottl.wire.messages import OP_MSG, OpMsg, Request
+
+# Of an OP_MSG: its opcode, no flags, and the kind of a section that has the command; where that begins.
+_PLAIN_OP_MSG: Final = struct.pack("<iIB", OP_MSG, 0, 0)
+_OPCODE_AT: Final = 12
+_BODY_AT: Final = _OPCODE_AT + len(_PLAIN_OP_MSG)
+# The arguments with which a command may have to wait, asks for users, who are stored, or belongs to a transaction.
+_NOT_APART: Final = (
+    b"saslSupportedMechs",
+    b"speculativeAuthenticate",
+    b"topologyVersion",
+    b"txnNumber",
+    b"autocommit",
+    b"startTransaction",
+    b"readConcern",
+    b"writeConcern",
+)
 
 
 def has_more(message: OpMsg, reply: bytes, features: Features | None) -> bool:
@@ -41,6 +60,17 @@ def may_write(message: Request) -> bool:
     body = command_in(message)
     spec = COMMANDS.get(first_field_name(body))
     return spec is not None and spec.is_write(body)
+
+
+def touches_no_data(data: bytes) -> bool:
+    """Whether these bytes, of which nothing was looked at, are one request whose command touches no data."""
+    if len(data) <= _BODY_AT or int.from_bytes(data[:4], "little") != len(data):
+        return False
+    if data[_OPCODE_AT:_BODY_AT] != _PLAIN_OP_MSG:
+        return False
+    body = data[_BODY_AT:]
+    spec = COMMANDS.get(first_field_name(body))
+    return spec is not None and spec.touches_no_data and not any(name in body for name in _NOT_APART)
 
 
 def abandon(message: OpMsg, cursors: CursorRegistry) -> None:

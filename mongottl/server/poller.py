@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
@@ -78,6 +78,15 @@ def _give_up(steps: Steps[bytes]) -> bool:
     return True
 
 
+def _wait_on() -> bool:
+    return True
+
+
+# The task to wake, what to call first, what to call with a command that was left in it, and what to call instead of the
+# first in the middle of a unit of work.
+_Waiting: TypeAlias = tuple[trio.lowlevel.Task, Callable[[], bool], Callable[[Steps[bytes]], bool], Callable[[], bool]]
+
+
 class Poller:
     """The readiness of the sockets of one server's connections. pauses: how many commands pause."""
 
@@ -85,8 +94,8 @@ class Poller:
         self._clock = clock
         self._epoll = select.epoll() if sys.platform == "linux" else None
         self._stacks = stacks
-        # By file descriptor: the task to wake, what to call first, and what to call with a command that was left in it.
-        self._waiting: dict[int, tuple[trio.lowlevel.Task, Callable[[], bool], Callable[[Steps[bytes]], bool]]] = {}
+        # By file descriptor.
+        self._waiting: dict[int, _Waiting] = {}
         # Sockets of others, by file descriptor, with what to call when one is ready.
         self._watched: dict[int, Callable[[int], None]] = {}
         # What epoll has said and is not answered yet; when to let other tasks run; which connection is answered now.
@@ -107,19 +116,24 @@ class Poller:
         self._sleep: trio.CancelScope | None = None
 
     async def wait(
-        self, sock: socket.socket, answer: Callable[[], bool], go_on: Callable[[Steps[bytes]], bool] = _give_up
+        self,
+        sock: socket.socket,
+        answer: Callable[[], bool],
+        go_on: Callable[[Steps[bytes]], bool] = _give_up,
+        answer_apart: Callable[[], bool] = _wait_on,
     ) -> None:
         """Waits until `sock` is readable and there is something to do for the calling task.
 
         answer: called whenever the socket is readable, for as long as it answers True; must not raise. go_on: called
-        with the steps of a command that was left within `answer`; answers as that.
+        with the steps of a command that was left within `answer`; answers as that. answer_apart: called instead in the
+        middle of a unit of work, and answers as that, too.
         """
         if self._epoll is None:
             await trio.lowlevel.wait_readable(sock)
             return
         number = sock.fileno()
         self._epoll.register(number, _EVENTS)
-        self._waiting[number] = (trio.lowlevel.current_task(), answer, go_on)
+        self._waiting[number] = (trio.lowlevel.current_task(), answer, go_on, answer_apart)
 
         def abort(_: object) -> trio.lowlevel.Abort:
             self._forget(number)
@@ -248,6 +262,16 @@ class Poller:
         finally:
             self._events = left
         return woken or bool(self._woken)
+
+    def answer_apart(self) -> None:
+        """Answers the clients that wait whose requests touch no data. All others wait on, and no task runs: for an
+        operation in the middle of its unit of work."""
+        if self._epoll is None:
+            return
+        for number, mask in self._epoll.poll(0, _MAX_EVENTS):
+            entry = self._waiting.get(number)
+            if entry is not None and not mask & _LEFT_EVENTS:
+                self._settle(number, entry[3]())
 
     def _answer_events(self, slice_end: float) -> bool:
         """Answers clients until one has a command that is left, or to the end of a slice; whether a task was woken."""

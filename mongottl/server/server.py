@@ -119,6 +119,7 @@ class Server:
         # How many accepted connections are open, including those whose task has not begun yet.
         self._accepted = 0
         self._last_connection_id = 0
+        self.service.stacks.answer_apart = self._answer_apart
         engine.set_commit_listener(self.durability.note_commit)
         self.service.hooks.note_full_disk = self.durability.note_full_disk
         self.service.compaction.wake = self.durability.note_commit
@@ -255,6 +256,17 @@ class Server:
             nursery.start_soon(self._page.run)
         if self._certificate_site is not None:
             nursery.start_soon(self._certificate_site.run)
+
+    def _answer_apart(self) -> None:
+        """`Stacks.answer_apart`. Everybody waits where commands may have to, and while profiles are written of them."""
+        service = self.service
+        if (
+            self.dispatcher.gateway is None
+            and not service.restoring
+            and not service.profiler.attentive
+            and not service.fail_points.fails_commands()
+        ):
+            self.shell.poller.answer_apart()
 
     async def _run_operation(self, function: Callable[[], bool]) -> bool:
         return await drive(self.service.stacks.begin(function), self.clock, self.durability, writes=False)

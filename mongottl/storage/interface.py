@@ -779,9 +779,12 @@ class OpenTransaction(ClaimOwner):
         return engine.unit_of_work()
 
     @abstractmethod
-    def kept_writes(self, store: RecordStore) -> KeptWrites | None:
+    def kept_writes(self, store: RecordStore, between: Callable[[], None]) -> KeptWrites | None:
         """Within the final unit: what it has written to a record store and its indexes if the engine does not have it
-        yet; None if it has, or if nothing was written there."""
+        yet; None if it has, or if nothing was written there.
+
+        between: called by the methods of what is returned between two parts of their work, of which none takes long.
+        """
         raise NotImplementedError
 
     def keep_forms(self, forms: list[bytes]) -> None:

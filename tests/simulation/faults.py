@@ -15,20 +15,26 @@ _SAFE = ("on_commit", "on_rollback", "record_store", "sorted_data", "idents", "s
 
 
 class FaultyEngine(ContractEngine):
-    """The contract's checks around an engine; `rate` of the calls fail before they reach it, once `armed`."""
+    """The contract's checks around an engine; `rate` of the calls fail before they reach it, once `armed`.
+
+    is_apart: whether those are answered who touch no data, so that none may come.
+    """
 
     def __init__(self, inner: StorageEngine, generator: random.Random, rate: float) -> None:
         super().__init__(inner)
         self._random = generator
         self._rate = rate
         self.armed = False
+        self.is_apart = False
         self.failures = 0
 
     def require_open(self, method: str) -> None:
+        assert not self.is_apart, method
         super().require_open(method)
         self._may_fail(method)
 
     def require_unit(self, method: str) -> None:
+        assert not self.is_apart, method
         super().require_unit(method)
         self._may_fail(method)
 

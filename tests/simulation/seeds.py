@@ -22,6 +22,7 @@ from typing import Final, TypeAlias
 import trio._core._run as trio_scheduler
 
 from mongottl.build_info import is_compiled
+from mongottl.document.interrupt import check_often
 
 # The seeds of short runs: interpreted, the server takes too long for all of them.
 MANY: Final = "1-1000" if is_compiled() else "1-100"
@@ -44,7 +45,11 @@ def turns(default: int) -> int:
 @contextmanager
 def scheduled_by(seed: int) -> Iterator[None]:
     """Has trio choose the order of tasks by the seed: of those that can run at once it takes every second time the last
-    one first, by a generator of its own, so that runs of one seed would differ. It has no public setting for that."""
+    one first, by a generator of its own, so that runs of one seed would differ. It has no public setting for that.
+
+    Evaluations check after each unit of work whether they are left, however short they are.
+    """
+    check_often()
     trio_scheduler._r.seed(seed)
     usual = trio_scheduler._ALLOW_DETERMINISTIC_SCHEDULING
     trio_scheduler._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
@@ -53,6 +58,7 @@ def scheduled_by(seed: int) -> Iterator[None]:
     finally:
         trio_scheduler._ALLOW_DETERMINISTIC_SCHEDULING = usual  # type: ignore[misc]
         trio_scheduler._r.seed()
+        check_often(False)
 
 
 class Outcome:

@@ -126,6 +126,7 @@ def count(seed: int, folder: Path, length: int, suspends: bool = False) -> "Coun
         disk_failures=world.disk_failures,
         failures=world.failures,
         left=sum(world.left.values()),
+        midway=world.midway[False],
     )
 
 

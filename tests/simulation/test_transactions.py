@@ -107,6 +107,9 @@ def count(seed: int, folder: Path, length: int, suspends: bool = False) -> "Coun
         crashes=bank.world.crashes,
         power_cuts=bank.world.power_cuts,
         left=sum(bank.world.left.values()),
+        midway=bank.world.midway[False],
+        midway_in_transactions=bank.world.midway[True],
+        apart=bank.world.apart,
     )
 
 

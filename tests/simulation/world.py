@@ -28,10 +28,11 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.entries import OPLOG_IDENT, SESSIONS_IDENT
 from mongottl.clock import Clock, VirtualClock
 from mongottl.config import ServerConfig
+from mongottl.document.interrupt import may_leave
 from mongottl.errors import ErrorCode
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.client import ClientInfo
-from mongottl.exec.running.stack import Steps, StepTimes
+from mongottl.exec.running.stack import Stacks, Steps, StepTimes
 from mongottl.exec.running.steps import Flush
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.transactions import TRANSACTION_LIFETIME_S
@@ -69,6 +70,8 @@ RECLAIMED_BYTES = 4096
 TURNS_WITHOUT_DISK = 30
 # Of calls of the engine that are left before they are answered, and after.
 LEFT_RATES = (0.02, 0.1, 0.4)
+# Of the checks of evaluations, those at which they are left.
+MIDWAY_RATES = (0.0, 0.003, 0.03)
 # Elapsed time of one turn, in seconds.
 USUAL_PAUSES_S = (0.0, 0.001, 0.01, 0.03)
 LONG_PAUSES_S = (1.0, 61.0, 400.0, 700.0, 2000.0)
@@ -164,6 +167,12 @@ class World:
         self.random = generator
         self._suspends = suspends
         self.left: Counter[str] = Counter()
+        # How many evaluations were left, those in transactions and others.
+        self.midway: Counter[bool] = Counter()
+        self._midway_rate = 0.0
+        # How often clients were answered in the middle of a unit of work, and who asks there.
+        self.apart = 0
+        self._bystander = ClientInfo(0, "localhost:27017", "localhost:0")
         self.turn = 0
         self.elapsed = elapsed
         self.clock = VirtualClock(ElapsedTime(elapsed))
@@ -223,9 +232,13 @@ class World:
         if isinstance(engine, SuspendingEngine):
             engine.suspension.stacks = self.service.stacks
             engine.suspension.left = self.left
-        self.service.stacks.times = StepTimes(left_after_s=self.random.choice((0.0, math.inf)), together_s=0.0)
         self.log = Log(quiet=True, stream=self.log_text)
         self.dispatcher = Dispatcher(self.service, self.log)
+        self._midway_rate = self.random.choice(MIDWAY_RATES)
+        stacks = self.service.stacks
+        stacks.times = StepTimes(left_after_s=0.0 if self._midway_rate else math.inf, together_s=0.0)
+        stacks.check = functools.partial(self._check, stacks)
+        stacks.answer_apart = self._answer_apart
         self.durability = Durability(self.engine, self.clock, self.log, self.disk.run_blocking, self.service.compaction)
         self.service.compaction.turn_on(RECLAIMED_BYTES, False)
         self.engine.set_commit_listener(self.durability.note_commit)
@@ -236,6 +249,23 @@ class World:
         self.check_catalog()
         self.check_oplog()
         self.engine.armed = True
+
+    def _check(self, stacks: Stacks) -> None:
+        """The check of evaluations: they are left at some of those by which they may be."""
+        stack = stacks.present
+        if stack is None or (self._midway_rate and self.random.random() < self._midway_rate):
+            if stack is not None and stack.operation is not None and may_leave():
+                self.midway[stack.operation.reads_past()] += 1
+            stacks.check_present()
+
+    def _answer_apart(self) -> None:
+        """Has another client ask in the middle of a unit of work: its answer comes at once, and asks no engine."""
+        self.apart += 1
+        command = {("ping", "hello")[self.apart % 2]: 1, "$db": "admin"}
+        self.engine.is_apart = True
+        reply = run_to_end(self.dispatcher.handle(OpMsg(0, 0, 0, bson.encode(command), []), self._bystander))
+        self.engine.is_apart = False
+        assert bson.decode(reply)["ok"] == 1.0
 
     async def _run_tasks(self) -> None:
         """The server's tasks, until it ends."""

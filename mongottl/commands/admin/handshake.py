@@ -71,6 +71,11 @@ def without_unknown(body: bytes, features: Features) -> bytes:
     return known.finish()
 
 
+def _describes_alone(op: OperationContext, request: HelloRequest) -> bool:
+    """Whether the reply neither waits nor asks for users."""
+    return request.topology_version is None and request.sasl_user is MISSING and request.speculative is None
+
+
 @command(
     "hello",
     HelloRequest,
@@ -81,6 +86,8 @@ def without_unknown(body: bytes, features: Features) -> bytes:
     stable=True,
     handshake=True,
     by_op_query=True,
+    is_prompt=_describes_alone,
+    touches_no_data=True,
 )
 def hello(op: OperationContext, request: HelloRequest) -> Reply:
     """With `topologyVersion` and `maxAwaitTimeMS` the reply waits for a topology change; there is never one.
@@ -104,6 +111,8 @@ def hello(op: OperationContext, request: HelloRequest) -> Reply:
     may_be_abandoned=True,
     handshake=True,
     by_op_query=True,
+    is_prompt=_describes_alone,
+    touches_no_data=True,
 )
 def is_master(op: OperationContext, request: HelloRequest) -> Reply:
     return _answer(op, request, "ismaster")
@@ -361,6 +370,7 @@ class PingRequest(NamedTuple):
     help="Replies at once; tests whether the server responds.",
     stable=True,
     is_prompt=lambda op, request: True,
+    touches_no_data=True,
 )
 def ping(op: OperationContext, request: PingRequest) -> Reply:
     return {}

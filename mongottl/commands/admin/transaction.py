@@ -54,7 +54,7 @@ def commit(op: OperationContext, request: CommitTransactionRequest) -> Reply:
         return {}
     transaction = _transaction(op, "commitTransaction")
     if transaction.in_progress:
-        commit_transaction(op.service, transaction)
+        commit_transaction(op, transaction)
     return {}
 
 

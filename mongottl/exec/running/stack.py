@@ -144,8 +144,8 @@ class Stack:
     """A greenlet in which one operation runs after another.
 
     operation: of which it is the stack at present; None for one that no client has sent, and before it is known.
-    started_s: when it has begun, in monotonic seconds. hosts: whether it answers operations, one after another, and
-    none of them was left.
+    started_s: when it has begun, in monotonic seconds; begun_s: when its present step has. hosts: whether it answers
+    operations, one after another, and none of them was left.
     """
 
     def __init__(self, stacks: "Stacks") -> None:
@@ -165,7 +165,7 @@ class Stack:
         self._is_abandoned = False
         self._checks: list[Callable[[], None]] = []
         self._at_end: list[Callable[[], None]] = []
-        self._begun_s = 0.0
+        self.begun_s = 0.0
         self._until_s = 0.0
         self._leave_at_s = 0.0
 
@@ -227,14 +227,14 @@ class Stack:
 
     def _set_times(self, now_s: float) -> None:
         times = self._stacks.times
-        self._begun_s = now_s
+        self.begun_s = now_s
         self._until_s = now_s + times.together_s
         self._leave_at_s = now_s + times.left_after_s
 
     def carry(self, operation: Interruptible) -> None:
         """Makes the operation that has begun known: from now on its evaluations check for interruption."""
         self.operation = operation
-        set_check(self._stacks.check, self._stacks.monotonic_s, self._begun_s)
+        set_check(self._stacks.check, self._stacks.monotonic_s, self.begun_s)
 
     def take(self) -> Any:
         """The result at the end; raises the error of a failed operation."""
@@ -255,14 +255,14 @@ class Stack:
     def end_step(self) -> float:
         """Called between two steps: how long the last one has taken, in seconds."""
         now_s = self._stacks.monotonic_s()
-        taken_s = now_s - self._begun_s
-        self._begun_s = now_s
+        taken_s = now_s - self.begun_s
+        self.begun_s = now_s
         return taken_s
 
     @property
     def is_over(self) -> bool:
         """Whether it is time, after `end_step`, to let others run."""
-        return self._begun_s >= self._until_s
+        return self.begun_s >= self._until_s
 
     def leave(self, step: Step) -> None:
         """Lets others run, and does what the step says. Raises the error with which that has failed.
@@ -417,6 +417,7 @@ class Stacks:
     monotonic_s: the clock's method. times: how long operations go on. present: the stack that runs now, None outside.
     check: called for checks for interruption within evaluations; it calls `check_present`.
     attempts: whether an operation is attempted without a stack, and has not committed anything yet.
+    answer_apart: answers the clients that wait and whose requests touch no data.
     """
 
     def __init__(self, monotonic_s: Callable[[], float], times: StepTimes) -> None:
@@ -425,6 +426,8 @@ class Stacks:
         self.present: Stack | None = None
         self.check: Callable[[], None] = self.check_present
         self.attempts = False
+        self.answer_apart: Callable[[], None] = _nothing
+        self._asked_s = 0.0
         self._idle: list[Stack] = []
 
     def begin(self, function: Callable[[], T]) -> T | Steps[T]:
@@ -510,6 +513,26 @@ class Stacks:
             if stack.is_over:
                 stack.leave(None)
 
+    def let_ask(self) -> None:
+        """Called between two parts of a unit of work that takes long: has those answered whose requests touch no data.
+
+        The operation is not left for that, and nothing else runs: so it is called where it cannot be left.
+        """
+        stack = self.present
+        since_s = self._asked_s if stack is None else max(self._asked_s, stack.begun_s)
+        if self.monotonic_s() - since_s < self.times.left_after_s:
+            return
+        self.present = None
+        if stack is not None:
+            clear_check()
+        try:
+            self.answer_apart()
+        finally:
+            self.present = stack
+            if stack is not None and stack.operation is not None:
+                set_check(self.check, self.monotonic_s)
+            self._asked_s = self.monotonic_s()
+
     def wait(self, step: Wait) -> None:
         """Returns when the wait is over."""
         if self.present is not None:
@@ -584,6 +607,10 @@ class Stacks:
         if not operation.is_answered:
             operation.check_interrupt()
         stack.leave_if_due()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _run_operations() -> None:

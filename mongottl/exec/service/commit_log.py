@@ -13,6 +13,7 @@ what several units have changed      ──► CommitLog.log_alone
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -38,12 +39,13 @@ from mongottl.storage.interface import WriteUnitOfWork
 class CommittedTransaction(NamedTuple):
     """A transaction that a unit commits.
 
-    lsid: the id of its session, `{id, uid}`. number: its own. kept_forms: how many of its changes, with
-    `kept_operations`, the engine has kept for its log.
+    lsid: the id of its session, `{id, uid}`. number: its own. between: called between two parts of its commit, since it
+    may have many changes. kept_forms: how many of its changes, with `kept_operations`, the engine has kept for its log.
     """
 
     lsid: bytes
     number: int
+    between: Callable[[], None]
     kept_forms: int = 0
     kept_operations: int = 0
 
@@ -71,6 +73,11 @@ class CommitLog(ABC):
         self._cursors: Final = cursors
         self._expiry: Final = expiry
         self._metrics: Final = metrics
+
+    @property
+    def describes(self) -> bool:
+        """Whether updates are described by their commit, and not only for those who read them."""
+        return False
 
     @abstractmethod
     def commit(
@@ -153,6 +160,10 @@ class NumberedCommitLog(CommitLog):
         super().__init__(clock, catalog, cluster_clock, sessions, cursors, expiry, metrics)
         self._oplog: Final = oplog
 
+    @property
+    def describes(self) -> bool:
+        return self._oplog.rows is not None
+
     def commit(
         self,
         work: WriteUnitOfWork,
@@ -177,15 +188,16 @@ class NumberedCommitLog(CommitLog):
                 at = cluster_clock.tick(now_ms)
         entries: list[OplogEntry] = []
         first_index = 0
+        latest = at
         for number, change in enumerate(logged):
             part: TransactionPart | None = None
             if transaction is not None:
                 part = TransactionPart(transaction.lsid, transaction.number, first_index, last - number)
                 first_index += change.count
+                transaction.between()
             elif number:
-                cluster_clock.tick(now_ms)
-            # The time of the latest tick.
-            entry = OplogEntry(change, cluster_clock.seconds, cluster_clock.increment, now_ms, part)
+                latest = cluster_clock.tick(now_ms)
+            entry = OplogEntry(change, latest.time, latest.inc, now_ms, part)
             entries.append(oplog.put(entry, work, statements if number == last else None))
         if cluster_clock.limit_due:
             cluster_clock.put_limit(work)
@@ -194,6 +206,8 @@ class NumberedCommitLog(CommitLog):
             self.sessions.committed(write, now_ms, at)
         for entry in entries:
             self._append(entry)
+            if transaction is not None:
+                transaction.between()
         for committed in changes:
             self.carry_on(committed)
 

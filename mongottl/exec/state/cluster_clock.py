@@ -24,7 +24,7 @@ from mypy_extensions import i32, i64
 
 from mongottl.catalog.catalog import Catalog
 from mongottl.document.build import encode
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import Undivided, in_undivided
 from mongottl.document.types import DOCUMENT, TIMESTAMP, Int64, Timestamp
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -237,9 +237,9 @@ class ClusterClock:
     def _make_tail(self) -> bytes:
         """The end of a reply: `$clusterTime`, `operationTime` and the final NUL; stores the limit first if it is due.
 
-        If the engine cannot store the limit: the end of the latest reply again.
+        If the engine cannot store the limit, or a unit of work is open: the end of the latest reply again.
         """
-        if self.limit_due and not self._store_limit():
+        if self.limit_due and (in_undivided() or not self._store_limit()):
             return self._latest_tail
         writer = BytesWriter()
         writer.write(_REPLY_AND_VALUE_HEAD)

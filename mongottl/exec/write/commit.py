@@ -1,7 +1,16 @@
-"""The commit of a transaction in one unit of work, whole or not at all."""
+"""The commit of a transaction in one unit of work, whole or not at all.
+
+A transaction may have written a million documents. What can be made before is made then, while others run; the unit of
+work is carried out in parts, between which those are answered whose requests touch no data (`Stacks.let_ask`); what has
+to be freed then is freed in slices (`document.freeing`).
+"""
+
+from typing import Final
 
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.document.freeing import LONG, LongList
+from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import release
 from mongottl.exec.service.commit_log import CommittedTransaction
 from mongottl.exec.service.service import ServiceContext
@@ -9,17 +18,23 @@ from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.sessions.transactions import COMMITTED, Transaction
 from mongottl.exec.write.writes import duplicate_key_error
-from mongottl.oplog.change import Change
+from mongottl.oplog.change import Change, LoggedChange
 from mongottl.storage.interface import (
     DuplicateKey,
     KeptWrites,
+    NewRecord,
     Record,
     SnapshotConflict,
     WriteUnitOfWork,
 )
 
+# From this number on the changes of a transaction are described before its unit of work, while others run.
+_MANY_CHANGES: Final = 16
+# The records of a part of what is done in the unit.
+_PART: Final = 512
 
-def commit_transaction(service: ServiceContext, transaction: Transaction) -> None:
+
+def commit_transaction(op: OperationContext, transaction: Transaction) -> None:
     """Commits a transaction in progress. Its records keep the `_ts` of the statements that wrote them. The session
     remembers the commit, with a data directory in the same unit of work.
 
@@ -27,7 +42,9 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     has created exists meanwhile, or a database whose name differs in case only, or if a collection that it has written
     was dropped; DuplicateKeyError (11000) for an index that became ready meanwhile.
     """
+    service = op.service
     catalog = service.catalog
+    logged = _logged(op, transaction)
     # An engine may wait here, and others change what is looked at below.
     unit = transaction.data.final_unit(service.engine, bool(transaction.pending))
     with unit as work:
@@ -51,9 +68,13 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
         if note is not None:
             note.note_commit()
         named = CommittedTransaction(
-            shown_id(transaction.session_key), transaction.number, transaction.kept_forms, transaction.kept_operations
+            shown_id(transaction.session_key),
+            transaction.number,
+            service.stacks.let_ask,
+            transaction.kept_forms,
+            transaction.kept_operations,
         )
-        service.commit_log.commit(work, commit.changes, list(transaction.changes), now_ms, note, named)
+        service.commit_log.commit(work, commit.changes, logged, now_ms, note, named)
     transaction.data.committed()
     for collection in transaction.pending.values():
         catalog.published(collection)
@@ -61,11 +82,24 @@ def commit_transaction(service: ServiceContext, transaction: Transaction) -> Non
     release(service, transaction)
 
 
+def _logged(op: OperationContext, transaction: Transaction) -> list[LoggedChange]:
+    """The changes of a transaction for the oplog. If it stores them they are described, while others run."""
+    changes = transaction.changes
+    if len(changes) < _MANY_CHANGES or not op.service.commit_log.describes:
+        return list(changes)
+    described: list[LoggedChange] = []
+    for change in changes:
+        described.append(change.described())
+        op.give_way()
+    return described
+
+
 class _Commit:
     """The writes of a transaction as they are given to the engine. changes: what they change in each collection."""
 
     def __init__(self, service: ServiceContext, transaction: Transaction) -> None:
         self._service = service
+        self._let_ask = service.stacks.let_ask
         self._transaction = transaction
         self.changes: list[Change] = []
 
@@ -75,7 +109,7 @@ class _Commit:
         data = self._transaction.data
         if not data.keeps_writes and collection.number in self._transaction.ready_indexes:
             self.changes.append(Change(UPDATE, collection, [], []))
-        kept = data.kept_writes(collection.store)
+        kept = data.kept_writes(collection.store, self._let_ask)
         if kept is None:
             return
         if collection.dropped:
@@ -97,16 +131,26 @@ class _Commit:
         if kept.deleted:
             self.changes.append(Change(DELETE, collection, [record[1] for record in kept.deleted], []))
         if kept.replacing:
-            updated = [(record[1], record[2], record[3]) for record in kept.replacing]
-            self.changes.append(Change(UPDATE, collection, [record[1] for record in kept.old], updated))
+            before = [record[1] for record in kept.old]
+            self.changes.append(Change(UPDATE, collection, before, self._rows(kept.replacing)))
         if kept.inserted:
             self.changes.append(Change(INSERT, collection, [], kept.inserted))
 
+    def _rows(self, records: list[Record]) -> list[NewRecord]:
+        """Records without their ids."""
+        rows: list[NewRecord] = LongList() if len(records) >= LONG else []
+        for start in range(0, len(records), _PART):
+            rows += [(record[1], record[2], record[3]) for record in records[start : start + _PART]]
+            self._let_ask()
+        return rows
+
     def _remove_generated(self, kept: KeptWrites, index: CollectionIndex, records: list[Record]) -> None:
         """Removes the entries of records from an index that was not ready when the transaction wrote them."""
-        covered = [record for record in records if index.covers_record(record[0])]
-        entries = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
-        kept.entries(index.sorted_data).remove(entries)
+        data = kept.entries(index.sorted_data)
+        for record in records:
+            if index.covers_record(record[0]):
+                data.remove([(key, record[0]) for key in index.keys_of(record[1])])
+                self._let_ask()
 
     def _insert_generated(
         self,
@@ -127,3 +171,4 @@ class _Commit:
                 data.insert([(key, record[0]) for key in keys])
             except DuplicateKey as duplicate:
                 raise duplicate_key_error(self._service, collection, index, record[1], duplicate.key) from None
+            self._let_ask()

@@ -7,6 +7,7 @@ poller.
 This is what every short request runs, and it is compiled.
 """
 
+import socket
 from typing import Final, final
 
 from mongottl.exec.running.stack import Steps
@@ -15,6 +16,7 @@ from mongottl.server.connection.channel import GONE, SILENT, Channel
 from mongottl.server.connection.exchange import (
     ANSWER,
     HOLD,
+    IDLE,
     INTERRUPT,
     LEAVE,
     MESSAGE,
@@ -33,7 +35,7 @@ from mongottl.server.connection.exchange import (
 )
 from mongottl.server.connection.steps import ClientLeftError
 from mongottl.server.incoming import NOT_COUNTED
-from mongottl.server.message_traits import may_abandon, may_write
+from mongottl.server.message_traits import may_abandon, may_write, touches_no_data
 from mongottl.wire.encode import encode_reply_to
 from mongottl.wire.messages import NOT_COMPRESSED, NeedData, OpMsg, Request
 
@@ -41,6 +43,8 @@ from mongottl.wire.messages import NOT_COMPRESSED, NeedData, OpMsg, Request
 AT_ONCE_S: Final = 0.0005
 # Messages answered or chunks received without waiting for the client, before other connections run.
 BURST: Final = 4
+# The longest request that is answered in the middle of a unit of work.
+APART_BYTES: Final = 4096
 # A reply of this length is compressed in another thread: zlib takes a millisecond for every 40 KB.
 LONG_REPLY_BYTES: Final = 32 * 1024
 
@@ -108,6 +112,36 @@ class Answerer:
             if wire.unread_size == 0 and not full:
                 return True
         return wire.unread_size == 0
+
+    def answer_apart(self) -> bool:
+        """Answers the client's request if it touches no data, and leaves all else where it is: for the poller, in the
+        middle of a unit of work of another connection.
+
+        False: the connection's task has to go on.
+        """
+        channel = self._channel
+        wire = channel.wire
+        if self._exchange.state is not IDLE or wire.unread_size:
+            return True
+        try:
+            try:
+                data = channel.transport.recv(APART_BYTES, socket.MSG_PEEK)
+            except BlockingIOError:
+                return True
+            if not touches_no_data(data):
+                return not channel.encrypts  # the poller would not see what is decrypted
+            wire.receive_data(channel.transport.recv(len(data)))
+            self._metrics.bytes_in += len(data)
+            message = wire.next_message()
+            assert not isinstance(message, NeedData)
+            state = self.take(message, True)
+            outcome = self._dispatcher.handle(message, channel.client)
+            if isinstance(outcome, bytes):
+                return self.reply(message, outcome)
+            return self._go_on(state, outcome)
+        except Exception as error:
+            self._exchange.fail(error)
+            return False
 
     def take(self, message: Request, full: bool) -> AtOnce:
         """Begins to answer a whole message. full: whether the client may have sent more after it."""

@@ -132,7 +132,8 @@ class Connection:
     async def _wait_in_poller(self) -> None:
         """Waits until there is something to do for this task: a message to read or to go on with."""
         answerer = self._answerer
-        await self.channel.shell.poller.wait(self.channel.socket, answerer.answer_ready, answerer.answer_left)
+        poller = self.channel.shell.poller
+        await poller.wait(self.channel.socket, answerer.answer_ready, answerer.answer_left, answerer.answer_apart)
 
     async def _next_message(self) -> Request | NeedData:
         """The next request that is whole. A long one is decompressed or prepared while others run."""

@@ -362,7 +362,7 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
         stored = self._all_sorted[data.ident]
         return TransactionEntries(self._engine.at(stored.place), stored)
 
-    def kept_writes(self, store: RecordStore) -> KeptWrites | None:
+    def kept_writes(self, store: RecordStore, between: Callable[[], None]) -> KeptWrites | None:
         return None
 
     def keep_forms(self, forms: list[bytes]) -> None:

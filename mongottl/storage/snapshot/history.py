@@ -12,19 +12,27 @@ snapshots are open. The images are bounded in memory: when they exceed the bound
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Final
 
+from mongottl.document.freeing import freed_in_slices
 from mongottl.storage.interface import KeyEntry, Record, SnapshotTooOld
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
 
 MAX_HISTORY_BYTES: Final = 256 * 1024 * 1024
 # Memory of an image in addition to its document or key.
 _OVERHEAD_BYTES: Final = 160
+# Images of a commit that are added before others may be answered.
+_PART: Final = 512
 
 # (number of the commit, record id, the record before that commit or None if there was none).
 RecordImage = tuple[int, int, Record | None]
 # (number of the commit, entry, whether it was there before that commit).
 EntryImage = tuple[int, KeyEntry, bool]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _record_commit(image: RecordImage) -> int:
@@ -87,10 +95,12 @@ class Snapshot:
             patch = self._records.get(ident)
             if patch is None:
                 patch = self._records[ident] = RecordPatch()
+            found: dict[int, Record | None] = {}
             for i in range(bisect_right(log, through, key=_record_commit), len(log)):
                 image = log[i]
-                if image[1] not in patch.images:
-                    patch.add(image[1], image[2])
+                if image[1] not in patch.images and image[1] not in found:
+                    found[image[1]] = image[2]
+            patch.add_all(found)
             self._read_through[ident] = log[-1][0]
         return self._records.get(ident)
 
@@ -108,10 +118,12 @@ class Snapshot:
             patch = self._entries.get(ident)
             if patch is None:
                 patch = self._entries[ident] = EntryPatch()
+            found: dict[KeyEntry, bool] = {}
             for i in range(bisect_right(log, through, key=_entry_commit), len(log)):
                 image = log[i]
-                if image[1] not in patch.images:
-                    patch.add(image[1], image[2])
+                if image[1] not in patch.images and image[1] not in found:
+                    found[image[1]] = image[2]
+            patch.add_all(found)
             self._read_through[ident] = log[-1][0]
         return self._entries.get(ident)
 
@@ -134,6 +146,10 @@ class Snapshot:
 
     def forget(self) -> None:
         """Frees its patches."""
+        for patch in self._records.values():
+            patch.let_go()
+        for entries in self._entries.values():
+            entries.let_go()
         self._records = {}
         self._entries = {}
 
@@ -172,14 +188,19 @@ class History:
         self._open.remove(snapshot)
         self.recording = len(self._open) > 0
         if not self.recording:
+            for log in self.record_logs.values():
+                freed_in_slices(log)
+            for entry_log in self.entry_logs.values():
+                freed_in_slices(entry_log)
             self.record_logs.clear()
             self.entry_logs.clear()
             self.bytes = 0
         elif self._open[0].number > oldest:
             self._trim(self._open[0].number)
 
-    def append(self, images: CommitImages) -> None:
-        """Adds what a commit has changed. No effect unless `recording`."""
+    def append(self, images: CommitImages, between: Callable[[], None] = _nothing) -> None:
+        """Adds what a commit has changed. No effect unless `recording`. between: called between two parts of it, where
+        no snapshot may be opened or read."""
         if not self.recording:
             return
         self.number += 1
@@ -190,11 +211,15 @@ class History:
             for record_id, before in records.items():
                 log.append((number, record_id, before))
                 size += _record_bytes(before)
+                if len(log) % _PART == 0:
+                    between()
         for ident, entries in images.entries.items():
             entry_log = self.entry_logs.setdefault(ident, [])
             for entry, present in entries.items():
                 entry_log.append((number, entry, present))
                 size += _OVERHEAD_BYTES + len(entry[0])
+                if len(entry_log) % _PART == 0:
+                    between()
         self.bytes += size
         while self.bytes > self._max_bytes and self._open:
             oldest = self._open[0]
@@ -206,7 +231,8 @@ class History:
         for ident in list(self.record_logs):
             log = self.record_logs[ident]
             end = bisect_right(log, oldest, key=_record_commit)
-            self.bytes -= sum([_record_bytes(image[2]) for image in log[:end]])
+            gone = freed_in_slices(log[:end])
+            self.bytes -= sum([_record_bytes(image[2]) for image in gone])
             if end == len(log):
                 del self.record_logs[ident]
             else:
@@ -214,7 +240,8 @@ class History:
         for ident in list(self.entry_logs):
             entry_log = self.entry_logs[ident]
             end = bisect_right(entry_log, oldest, key=_entry_commit)
-            self.bytes -= sum([_OVERHEAD_BYTES + len(image[1][0]) for image in entry_log[:end]])
+            gone_entries = freed_in_slices(entry_log[:end])
+            self.bytes -= sum([_OVERHEAD_BYTES + len(image[1][0]) for image in gone_entries])
             if end == len(entry_log):
                 del self.entry_logs[ident]
             else:

@@ -3,10 +3,13 @@
 from bisect import bisect_left, insort
 from typing import Final
 
+from mongottl.document.freeing import freed_in_slices, values_freed_in_slices
 from mongottl.storage.interface import KeyEntry, Record
 
 # Ids of records that transactions have inserted begin here; an engine never comes so far.
 FIRST_PROVISIONAL_ID: Final = 1 << 61
+# From this number on new members are sorted into an order together: each alone moves all that come after it.
+_TOGETHER: Final = 16
 
 
 class RecordPatch:
@@ -24,6 +27,21 @@ class RecordPatch:
         if record_id not in self.images:
             insort(self.order, record_id)
         self.images[record_id] = image
+
+    def add_all(self, images: dict[int, Record | None]) -> None:
+        """Sets the images of ids that have none."""
+        if len(images) < _TOGETHER:
+            for record_id in images:
+                insort(self.order, record_id)
+        else:
+            self.order.extend(images)
+            self.order.sort()
+        self.images.update(images)
+
+    def let_go(self) -> None:
+        """Called when it is not used any more: what is long is freed in slices."""
+        freed_in_slices(self.order)
+        values_freed_in_slices(self.images)
 
     def discard(self, record_id: int) -> None:
         """Removes the image of an id that has one: the view then has what its base has."""
@@ -46,6 +64,20 @@ class EntryPatch:
         if entry not in self.images:
             insort(self.order, entry)
         self.images[entry] = present
+
+    def add_all(self, images: dict[KeyEntry, bool]) -> None:
+        """Says of entries of which nothing is said yet whether the view has them."""
+        if len(images) < _TOGETHER:
+            for entry in images:
+                insort(self.order, entry)
+        else:
+            self.order.extend(images)
+            self.order.sort()
+        self.images.update(images)
+
+    def let_go(self) -> None:
+        """Called when it is not used any more: what is long is freed in slices."""
+        freed_in_slices(self.order)
 
     def discard(self, entry: KeyEntry) -> None:
         """Removes an entry from the patch: the view then has it if its base has it."""

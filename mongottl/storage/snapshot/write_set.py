@@ -46,6 +46,10 @@ MAX_WRITE_SET_BYTES: Final = 256 * 1024 * 1024
 _OVERHEAD_BYTES: Final = 200
 
 
+def _nothing() -> None:
+    pass
+
+
 class WriteSet(OpenTransaction):
     """What one transaction has written so far. records, entries: the patches by ident.
 
@@ -63,14 +67,13 @@ class WriteSet(OpenTransaction):
         self.bytes: int = 0
         self._max_bytes = max_bytes
         self._next_id: int = FIRST_PROVISIONAL_ID
-        self._claimed_records: list[tuple[str, int]] = []
-        self._claimed_keys: list[tuple[str, bytes]] = []
         # What the open statement has changed: patch, id or entry, whether there was an image, and which.
         self._record_undo: list[tuple[RecordPatch, int, bool, Record | None]] = []
         self._entry_undo: list[tuple[EntryPatch, KeyEntry, bool, bool]] = []
         self._bytes_before: int = 0
         # Of the commit. Only other snapshots need them, but then the history must number this commit.
         self._images = CommitImages()
+        self._between: Callable[[], None] = _nothing
 
     @property
     def too_old(self) -> bool:
@@ -136,7 +139,6 @@ class WriteSet(OpenTransaction):
         if self.snapshot.changed(ident, record_id):
             raise SnapshotConflict("the record was written after the snapshot")
         self.claims.claim_record(ident, record_id, self)
-        self._claimed_records.append((ident, record_id))
 
     def claim_key(self, ident: str, key: bytes) -> None:
         """SnapshotConflict if another transaction has written this unique key."""
@@ -144,7 +146,6 @@ class WriteSet(OpenTransaction):
         if self.claims.key_owner(ident, key) is self:
             return
         self.claims.claim_key(ident, key, self)
-        self._claimed_keys.append((ident, key))
 
     def put_record(self, patch: RecordPatch, record_id: int, image: Record | None) -> None:
         """Sets a record of the transaction; None deletes it. TransactionTooLarge."""
@@ -191,24 +192,27 @@ class WriteSet(OpenTransaction):
     def final_unit(self, engine: StorageEngine, alone: bool) -> WriteUnitOfWork:
         return engine.unit_of_work()
 
-    def kept_writes(self, store: RecordStore) -> KeptWrites | None:
+    def kept_writes(self, store: RecordStore, between: Callable[[], None]) -> KeptWrites | None:
         patch = self.records.get(store.ident)
         if patch is None or not patch.order:
             return None
+        self._between = between
         images = self._images if self.snapshot.history.open_snapshots > 1 else None
-        return ReplayedWrites(store, patch, self.entries, images)
+        return ReplayedWrites(store, patch, self.entries, images, between)
 
     def committed(self) -> None:
-        self.snapshot.history.append(self._images)
+        self.snapshot.history.append(self._images, self._between)
 
     def release(self) -> None:
         if self.released:
             return
         self.released = True
-        self.claims.release(self, self._claimed_records, self._claimed_keys)
+        self.claims.release(self)
         self.snapshot.close()
-        self._claimed_records = []
-        self._claimed_keys = []
+        for patch in self.records.values():
+            patch.let_go()
+        for entries in self.entries.values():
+            entries.let_go()
         self.records.clear()
         self.entries.clear()
         self.stores.clear()

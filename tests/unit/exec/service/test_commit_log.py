@@ -49,7 +49,7 @@ def test_the_changes_of_a_transaction_share_a_time_and_are_numbered() -> None:
     running = Running()
     before = running.service.cluster_clock.operation_time
     entries = committed(
-        running, [insertion(1, 2), insertion(3), insertion(4)], transaction=CommittedTransaction(LSID, 7)
+        running, [insertion(1, 2), insertion(3), insertion(4)], transaction=CommittedTransaction(LSID, 7, lambda: None)
     )
     assert {(entry.at_s, entry.at_i) for entry in entries} == {(before.time, before.inc + 3)}
     assert [entry.first_index for entry in entries] == [0, 2, 3]

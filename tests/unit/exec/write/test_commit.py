@@ -42,7 +42,7 @@ class Waiting(Running):
         """Commits a transaction. others: called the `place`th time that the commit is left; whether it is left so
         often."""
         self.suspension.rate = 1.0
-        steps = steps_of(self.service.stacks.begin(lambda: commit_transaction(self.service, transaction)))
+        steps = steps_of(self.service.stacks.begin(lambda: commit_transaction(self.op(), transaction)))
         left = 0
         try:
             while True:
@@ -79,7 +79,7 @@ def test_a_collection_that_others_make_while_a_commit_waits_is_not_made_twice() 
         first, second = running.transaction(1, INSERT), running.transaction(2, INSERT)
 
         try:
-            left = running.commits(first, place, partial(commit_transaction, running.service, second))
+            left = running.commits(first, place, partial(commit_transaction, running.op(), second))
         except SnapshotConflict:
             left = True
         if not left:
@@ -96,5 +96,5 @@ def test_a_commit_of_what_others_have_created_is_a_conflict() -> None:
     transaction = running.transaction(1, INSERT)
     running.insert({"_id": 2}, into="made")
     with pytest.raises(SnapshotConflict):
-        commit_transaction(running.service, transaction)
+        commit_transaction(running.op(), transaction)
     assert running.ids("made") == [2]
