@@ -185,6 +185,11 @@ class StoreNodes(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def disregard_commits(self) -> None:
+        """Called when it would do no harm to carry out the present operation again, whatever it has committed."""
+        raise NotImplementedError
+
+    @abstractmethod
     def settle(self, is_held: bool = False) -> None:
         """Waits until all nodes know the changes of the catalog that the present operation has committed since `begin`.
         To be called where they have to before it goes on. EngineUnavailable.

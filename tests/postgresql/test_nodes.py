@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mongottl.clock import awake_or_not_s
 from mongottl.storage.interface import CatalogChanged, DataDirectoryError
 from mongottl.storage.log import LogForm
 from mongottl.storage.nodes import LEASE_S, CatalogChange, NodeFacts
@@ -199,8 +200,9 @@ def test_deleted_entries_are_forgotten_when_all_know_it(
     assert dict(second.catalog_entries()) == {"a": b"entry", "b": b"entry"}
 
 
+@pytest.mark.parametrize("by", ["renewal", "unit"])
 def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhile(
-    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+    by: str, opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
 ) -> None:
     first, second = both(opened)
     make(first, "a")
@@ -219,7 +221,11 @@ def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhi
     while first.drop_some(10):
         pass
     assert rows(connection, "SELECT key FROM catalog") == [(b"b",)]
-    second.nodes.attend()
+    if by == "renewal":
+        second.nodes.attend()
+    else:
+        second.nodes.lease_clock_s = lambda: awake_or_not_s() + LEASE_S
+        second.reload()
     assert dict(second.catalog_entries()) == {"b": b"entry"} and second.idents() == ["b"]
 
 

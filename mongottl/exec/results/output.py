@@ -305,8 +305,18 @@ def merge_document(
         with Undivided():  # nobody inserts the document while it is looked for
             record = None if collection is None else _matching(op, collection, match, collation)
             if collection is None or record is None:
-                _insert_unmatched(op, database, name, request)
-                return
+                try:
+                    _insert_unmatched(op, database, name, request)
+                    return
+                except CommandError as error:
+                    # Another server may have, and the collection, too.
+                    collection = op.catalog.lookup(database, name)
+                    if error.code != ErrorCode.DuplicateKey or collection is None:
+                        raise
+                    record = _matching(op, collection, _match_in_partition(collection, request), collation)
+                    if record is None:
+                        raise
+                match = _match_in_partition(collection, request)
         try:
             _update(op, collection, record, request, context, pipeline)
         except ClaimedByTransaction:

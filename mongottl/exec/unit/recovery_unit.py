@@ -105,12 +105,15 @@ class RecoveryUnit:
         nodes = self._service.engine.nodes
         assert nodes is not None
         is_held = in_undivided()
+        has_committed = nodes.has_committed
         while collection.unpublished:
             try:
                 self._service.catalog.publish_marks(collection)
             except CatalogChanged:
                 if is_held:
                     raise
+        if not has_committed:
+            nodes.disregard_commits()
         nodes.settle(is_held)
 
     def _lone_work(self, collection: Collection) -> WriteUnitOfWork:

@@ -328,19 +328,27 @@ class PostgresEngine(StorageEngine, Access):
         everything: where others may have forgotten since what they have deleted. EngineUnavailable."""
         self._turns.hold()
         try:
-            since = _NO_EPOCH if everything else self._log.epoch
-            [_, epoch, stores, catalog, _] = self._pool.read(self._load_after(since))
-            if everything or epoch.value() != self._log.epoch:
-                self._log.epoch = epoch.value()
-                changed = stores.rows(), catalog.rows()
+            epoch, stores, catalog = self._read_changes(everything)
+            # Who has no place while it reads is not waited for by those who forget what they have deleted.
+            if not everything and not self._nodes.is_valid:
+                everything = True
+                epoch, stores, catalog = self._read_changes(everything)
+            if everything or epoch != self._log.epoch:
+                self._log.epoch = epoch
                 if everything:
-                    self._forget_others(*changed)
-                self._nodes.on_change(self._take(*changed))
+                    self._forget_others(stores, catalog)
+                self._nodes.on_change(self._take(stores, catalog))
             self.units.is_stale = False
         except StoreFailure as failure:
             raise engine_error(failure) from failure
         finally:
             self._turns.let_go()
+
+    def _read_changes(self, everything: bool) -> tuple[int, list[Row], list[Row]]:
+        """The version of the catalog, and the rows of stores and of entries that have changed. StoreFailure."""
+        since = _NO_EPOCH if everything else self._log.epoch
+        [_, epoch, stores, catalog, _] = self._pool.read(self._load_after(since))
+        return epoch.value(), stores.rows(), catalog.rows()
 
     def _forget_others(self, stores: list[Row], catalog: list[Row]) -> None:
         """Forgets the stores that are not among these rows, and adds rows for entries that are not."""

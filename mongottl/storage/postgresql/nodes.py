@@ -206,9 +206,10 @@ class PostgresNodes(StoreNodes):
         # Until when the place is valid, by this clock: others take it for lost also while the machine is suspended.
         self.lease_clock_s: Callable[[], float] = awake_or_not_s
         self._until_s = 0.0
-        # Of each operation between `begin` and `end`: the latest version of the catalog that it has made; 0 if it
-        # has committed something else, -1 if nothing.
+        # Of each operation between `begin` and `end`: the latest version of the catalog that it has made and others may
+        # not know, 0 if there is none; and those that have committed something.
         self._made: dict[object, int] = {}
+        self._committed: set[object] = set()
         # How many nodes there were at the latest renewals; of the first one, PostgreSQL's time; and from when on, by
         # the clock of the place, this one has a part of what all have together. None: it is not known yet.
         self._counts: deque[int] = deque(maxlen=_COUNTED)
@@ -449,7 +450,9 @@ class PostgresNodes(StoreNodes):
     def _note_commit(self, unit: PostgresUnit) -> None:
         made = self._made.get(unit.owner)
         if made is not None:
-            self._made[unit.owner] = self._log.epoch if unit.changes_catalog else max(made, 0)
+            self._committed.add(unit.owner)
+            if unit.changes_catalog:
+                self._made[unit.owner] = self._log.epoch
 
     def clear_up(self) -> None:
         try:
@@ -480,7 +483,9 @@ class PostgresNodes(StoreNodes):
             waiter.sleep(_LONGEST_PAUSE_S)
         if self._units.is_stale:
             self._reload(False)
-        self._made[self._units.turns.present()] = -1
+        owner = self._units.turns.present()
+        self._made[owner] = 0
+        self._committed.discard(owner)
 
     @property
     def is_valid(self) -> bool:
@@ -488,20 +493,24 @@ class PostgresNodes(StoreNodes):
 
     @property
     def has_committed(self) -> bool:
-        return self._made.get(self._units.turns.present(), -1) >= 0
+        return self._units.turns.present() in self._committed
+
+    def disregard_commits(self) -> None:
+        self._committed.discard(self._units.turns.present())
 
     def end(self) -> None:
         try:
             self.settle()
         finally:
-            self._made.pop(self._units.turns.present(), None)
+            owner = self._units.turns.present()
+            self._made.pop(owner, None)
+            self._committed.discard(owner)
 
     def settle(self, is_held: bool = False) -> None:
         owner = self._units.turns.present()
-        epoch = self._made.get(owner, -1)
-        if epoch <= 0:
+        epoch = self._made.get(owner, 0)
+        if not epoch:
             return
-        self._made[owner] = 0
         waiter = self._waiter
         pause_s = _FIRST_PAUSE_S
         yields_s = waiter.monotonic_s() + _YIELD_S
@@ -513,6 +522,8 @@ class PostgresNodes(StoreNodes):
                 pause_s = _LONGEST_PAUSE_S
         except StoreFailure as failure:
             raise engine_error(failure) from failure
+        if self._made.get(owner) == epoch:
+            self._made[owner] = 0
 
     def _awaits_lower(self, epoch: int) -> bool:
         """Whether one with a lower number does not know a version of the catalog. StoreFailure."""

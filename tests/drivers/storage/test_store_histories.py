@@ -41,6 +41,7 @@ COLLECTIONS: Final = ("accounts", "counters", "ledger", "registers", "sets", "un
 # What each client does after a fault before the round can end.
 STEPS: Final = 3
 AWAY: Final = 6
+INTERRUPTED_AT_SHUTDOWN: Final = 11600
 DUPLICATE_KEY: Final = 11000
 RETRYABLE: Final = "RetryableWriteError"
 TRANSIENT: Final = "TransientTransactionError"
@@ -157,7 +158,9 @@ class Session:
         except OSError as error:
             self.close()
             raise Unanswered from error
-        if not reply["ok"] and (reply["code"] == AWAY or labels_of(reply) & {RETRYABLE, UNKNOWN}):
+        if not reply["ok"] and (
+            reply["code"] in (AWAY, INTERRUPTED_AT_SHUTDOWN) or labels_of(reply) & {RETRYABLE, UNKNOWN}
+        ):
             raise Unanswered
         return reply
 

@@ -190,6 +190,34 @@ def test_an_index_that_prepares_for_uniqueness_gets_no_duplicates(clients: tuple
     assert sorted(won) == list(range(20)) == sorted(cart["n"] for cart in one.shop.carts.find())
 
 
+def test_upserts_and_merges_of_the_same_documents_are_all_done(clients: tuple[Client, Client]) -> None:
+    clients[0].shop.sources.insert_one({"_id": 0})
+    errors: list[Exception] = []
+
+    def write(number: int) -> None:
+        shop = clients[number % 2].shop
+        try:
+            for key in range(15):
+                shop.counters.update_one({"_id": key}, {"$inc": {"n": 1}}, upsert=True)
+                shop.counters.find_one_and_update({"_id": key}, {"$inc": {"n": 1}}, upsert=True)
+                merge = {"into": "merged", "whenMatched": [{"$set": {"n": {"$add": ["$n", 1]}}}]}
+                shop.sources.aggregate(
+                    [{"$project": {"_id": {"$literal": key}, "n": {"$literal": 1}}}, {"$merge": merge}]
+                )
+        except Exception as error:
+            errors.append(error)
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert errors == []
+    one, two = clients
+    assert [each["n"] for each in two.shop.counters.find().sort("_id")] == [8] * 15
+    assert [each["n"] for each in one.shop.merged.find().sort("_id")] == [4] * 15
+
+
 def test_ttl_and_options_are_those_of_all(clients: tuple[Client, Client]) -> None:
     one, two = clients
     for client in clients:
