@@ -162,7 +162,8 @@ _END_OTHERS: Final = Statement(
 _END_THESE: Final = Statement(
     "end_these",
     f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_SESSIONS}"
-    " AND split_part(application_name, ' ', 4) = ANY ($3)",
+    " AND split_part(application_name, ' ', 4) ="
+    f" ANY (ARRAY(SELECT session FROM nodes WHERE session = ANY ($3) AND until_ms <= {_NOW_MS}))",
     (TEXT, TEXT, TEXT_ARRAY),
 )
 
@@ -544,7 +545,8 @@ class PostgresNodes(StoreNodes):
         whether there were any. StoreFailure."""
         found = False
         for number, is_live, session in self._late(epoch):
-            if not is_live:
+            # Who has lost its own place renews that first: else two would end each other's sessions again and again.
+            if not is_live and self.is_valid:
                 found = True
                 while self._pool.read([(_END_THESE, (*self._sessions, text_array([session])))])[0].changed:
                     self._waiter.sleep(_LONGEST_PAUSE_S)
