@@ -43,13 +43,16 @@ class Bank:
     """What the clients know. committed: the acknowledged transactions by number, with the turn of the answer and
     whether it was durable; aborted: those that were surely not committed.
 
+    has_nodes: whether requests that belong to nothing of one node are sent to any of several.
+
     plain: the acknowledged increments outside transactions, in the same way; most: how many each account may have.
     """
 
-    def __init__(self, world: World, faulty: bool) -> None:
+    def __init__(self, world: World, faulty: bool, has_nodes: bool = False) -> None:
         self.world = world
         self.random = world.random
         self.faulty = faulty
+        self.has_nodes = has_nodes
         self.token = 0
         self.committed: dict[int, tuple[int, bool]] = {}
         self.aborted: set[int] = set()
@@ -203,7 +206,8 @@ class Transfer:
             idle_s = again.started_s - request.started_s
             if second is None or idle_s >= SESSION_TIMEOUT_S:
                 return
-            if bank.world.crashes > crashes and (not self.moves or bank.world.power_cuts > power_cuts):
+            elsewhere = bank.has_nodes or bank.world.crashes > crashes
+            if elsewhere and (not self.moves or bank.world.power_cuts > power_cuts):
                 return  # a transaction that has written nothing is not remembered, nor what a power cut loses
             assert second["ok"] or (bank.faulty and second["code"] == STORAGE_FAILED), second
             bank.repeated += 1

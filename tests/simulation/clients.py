@@ -41,13 +41,14 @@ DDL_CODES = (20, 26, 27, 43, 48, 85, 86, 175, 237, 276, 11000, 12587)
 
 
 class Stage:
-    """What the clients of one simulation share. faulty: whether storage fails now and then."""
+    """What the clients of one simulation share. faulty: whether storage fails now and then, with storage_codes."""
 
-    def __init__(self, world: World, faulty: bool) -> None:
+    def __init__(self, world: World, faulty: bool, storage_codes: tuple[int, ...] = STORAGE_CODES) -> None:
         self.world = world
         self.random = world.random
         self.model = Model()
         self.faulty = faulty
+        self.storage_codes = storage_codes if faulty else ()
         self.token = 0
         self.acknowledged = 0
         self.refused = 0
@@ -93,7 +94,7 @@ class Stage:
         if reply["ok"]:
             return 0
         code: int = reply["code"]
-        allowed = also + (STORAGE_CODES if self.faulty else ())
+        allowed = also + self.storage_codes
         assert code in allowed, reply
         return code
 
@@ -365,7 +366,7 @@ class Exchange(Request):
         if code == QUERY_PLAN_KILLED:
             return
         if code != DUPLICATE_KEY:
-            assert self.stage.faulty and code in STORAGE_CODES, code
+            assert code in self.stage.storage_codes, code
             return
         key = document["_id"]
         holders = [key] if by_id and self.was_possible(key) else []

@@ -103,10 +103,17 @@ class Follower:
 
     def check(self) -> None:
         """After the end of the simulation: reads what is left, and compares with what is stored."""
+        self.compare(self.world.ask(self.rest()))
+
+    def rest(self) -> Document:
+        """The command that reads what is left."""
         if self.world.power_cuts > self.power_cuts:
             self.begin()
-        command: Document = self.opening() | {"cursor": {"batchSize": 1_000_000}}
-        assert self.read(self.world.ask(command))
+        return self.opening() | {"cursor": {"batchSize": 1_000_000}}
+
+    def compare(self, reply: Document) -> None:
+        """Takes what was left, and compares with what is stored."""
+        assert self.read(reply)
         for collection in self.world.service.catalog.all_collections():
             if collection.namespace.startswith("sim."):
                 stored = [bson.decode(record[1]) for record in collection.store.scan(0, 1_000_000)[0]]

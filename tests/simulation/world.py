@@ -94,8 +94,10 @@ class Request:
     """A command, and when it was under way: turns `started` to `ended`.
 
     instants: the seconds that the clock showed meanwhile, by any of which it may have judged and written. started_s:
-    elapsed time. reply: None until there is one.
+    elapsed time. reply: None until there is one. may_be_given_up: whether its client may send it once more before that.
     """
+
+    may_be_given_up = False
 
     def __init__(self, command: Document, database: str = "sim") -> None:
         self.command = command
