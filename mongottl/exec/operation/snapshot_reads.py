@@ -4,8 +4,9 @@
     find {…, readConcern: {level: "snapshot", atClusterTime: T}}  reads what was committed at T
 
 A snapshot is kept for 300 seconds after its last use, mongod's minSnapshotHistoryWindowInSeconds, for further reads at
-its time and for getMore. Only times at which a snapshot was taken can be read again, and the time of the latest write:
-mongod keeps the history of all times. Drivers' snapshot sessions always ask for a time from an earlier reply.
+its time and for getMore. Only times at which a snapshot was taken can be read again, and the time of the latest write,
+which a server does not know beside others with the same store: mongod keeps the history of all times. Drivers'
+snapshot sessions always ask for a time from an earlier reply.
 """
 
 from typing import Final
@@ -29,13 +30,13 @@ def enter(op: OperationContext, at: Timestamp | None) -> None:
     if kept is None:
         clock = service.cluster_clock
         written = clock.operation_time
-        if at is not None and (at.time, at.inc) < (written.time, written.inc):
-            raise _too_old()
         if at is not None and not clock.has_reached(at):
             raise CommandError(
                 ErrorCode.InvalidOptions,
                 "readConcern atClusterTime value must not be greater than the current clusterTime",
             )
+        if at is not None and (service.settings.is_shared or (at.time, at.inc) < (written.time, written.inc)):
+            raise _too_old()
         version = service.catalog.version  # not that of a time after the snapshot
         snapshot = service.isolation.open_snapshot()
         kept = service.snapshots.keep(written if at is None else at, snapshot, version)

@@ -78,6 +78,23 @@ def test_collections_are_made_and_dropped_for_all(clients: tuple[Client, Client]
     assert "shop" not in one.list_database_names()
 
 
+def test_a_snapshot_is_read_where_it_was_taken(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.carts.insert_one({"_id": 1})
+    concern = {"level": "snapshot"}
+    reply = one.shop.command("find", "carts", readConcern=concern)
+    taken = reply["cursor"]
+    concern["atClusterTime"] = taken["atClusterTime"]
+    one.shop.carts.insert_one({"_id": 2})
+    # The other server has written nothing since then, but what is there now is not what was there.
+    with two.start_session() as session, pytest.raises(OperationFailure) as refused:
+        session.advance_cluster_time(reply["$clusterTime"])
+        two.shop.command("find", "carts", readConcern=concern, session=session)
+    assert refused.value.code == 239
+    again = one.shop.command("find", "carts", readConcern=concern)["cursor"]
+    assert again["firstBatch"] == taken["firstBatch"] == [{"_id": 1}]
+
+
 def test_a_collection_is_renamed_for_all(clients: tuple[Client, Client]) -> None:
     one, two = clients
     one.shop.a.insert_one({"_id": "a"})
