@@ -10,10 +10,19 @@ PositionedOplog    (`positioned`)   numbers are cluster times; what a unit has c
 from abc import ABC, abstractmethod
 from typing import Final
 
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.entry import OplogEntry
 
 # The number of the collection `local.oplog.rs`; also, getMores that wait for the oplog are woken by it.
 OPLOG_NUMBER: Final = 0
+
+
+def history_lost() -> CommandError:
+    """ChangeStreamHistoryLost (286): entries that are asked for were dropped."""
+    return CommandError(
+        ErrorCode.ChangeStreamHistoryLost,
+        "Resume of change stream was not possible, as the resume point may no longer be in the oplog.",
+    )
 
 
 class Oplog(ABC):
@@ -81,7 +90,8 @@ class Oplog(ABC):
 
     @abstractmethod
     def entry(self, number: int) -> OplogEntry:
-        """An entry by a number from `seek` that is before `end`. It may wait for a store."""
+        """An entry by a number from `seek` that is before `end`. It may wait for a store; ChangeStreamHistoryLost (286)
+        if others have dropped it meanwhile."""
         raise NotImplementedError
 
     @abstractmethod

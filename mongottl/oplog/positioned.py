@@ -13,7 +13,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import BinData, Timestamp
 from mongottl.document.walk import get_value
 from mongottl.oplog.entry import OplogEntry, loaded_form, stored_statements
-from mongottl.oplog.log import Oplog
+from mongottl.oplog.log import Oplog, history_lost
 from mongottl.oplog.statements import Statements
 from mongottl.storage.log import StoreLog, position_of, time_of
 
@@ -100,24 +100,29 @@ class PositionedOplog(Oplog):
             number = self._to
         return number
 
-    def _read(self, number: int, end: int) -> None:
-        """Reads the entries from a number on, those that are not too long together."""
+    def _read(self, number: int, end: int) -> tuple[list[int], list[OplogEntry]]:
+        """Reads the entries from a number on, those that are not too long together: their numbers, and they. Others may
+        read elsewhere meanwhile, so that what is kept are theirs."""
         rows = self.log.read(number, end - 1, _READ_FORMS, _READ_BYTES)
         size = sum([len(row[1]) for row in rows])
         entries = [loaded_form(row[1], time_of(row[0])) for row in rows]
-        self._positions = [row[0] for row in rows]
+        positions = [row[0] for row in rows]
+        self._positions = positions
         self._entries = entries
         self._from = number
         self._to = end
         if rows and (len(rows) >= _READ_FORMS or size >= _READ_BYTES):
             self._to = rows[-1][0] + 1
+        return positions, entries
 
     def entry(self, number: int) -> OplogEntry:
-        while True:
-            place = bisect_left(self._positions, number)
-            if place < len(self._positions) and self._positions[place] == number:
-                return self._entries[place]
-            self._read(number, self.end)  # others have read elsewhere meanwhile
+        place = bisect_left(self._positions, number)
+        if place < len(self._positions) and self._positions[place] == number:
+            return self._entries[place]
+        positions, entries = self._read(number, self.end)
+        if not positions or positions[0] != number:
+            raise history_lost()  # others have dropped it since it was sought
+        return entries[0]
 
     def described(self, number: int) -> OplogEntry:
         return self.entry(number)  # as it is stored

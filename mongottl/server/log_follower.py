@@ -12,6 +12,7 @@ from typing import Final
 import trio
 
 from mongottl.catalog.change_kinds import INSERT
+from mongottl.errors import CommandError
 from mongottl.exec.service.service import ServiceContext
 from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.positioned import PositionedOplog
@@ -80,10 +81,14 @@ class LogFollower:
             return True
         number = self._seen
         while number < oplog.end and (number := oplog.seek(number)) < oplog.end:
-            change = oplog.entry(number).change
-            self._service.commit_log.notify(change)
-            if self._nodes is not None:
-                self._wake_tailing(change)
+            try:
+                change = oplog.entry(number).change
+            except CommandError:  # it was dropped meanwhile: each looks for itself
+                self._service.cursors.notify_all()
+            else:
+                self._service.commit_log.notify(change)
+                if self._nodes is not None:
+                    self._wake_tailing(change)
             number += 1
         self._seen = max(self._seen, number)
         return True

@@ -20,7 +20,7 @@ from mongottl.exec.results.reading import Pull
 from mongottl.exec.results.resume_token import ResumePoint, high_water_mark, parse_token, token_document, token_of
 from mongottl.exec.results.split_event import split_event, token_in
 from mongottl.oplog.entry import OplogEntry
-from mongottl.oplog.log import Oplog
+from mongottl.oplog.log import Oplog, history_lost
 from mongottl.query.pipeline.change_stream import SPLIT_LARGE_EVENT, ChangeStreamSpec, check_following
 from mongottl.query.pipeline.source import DocumentSource
 from mongottl.query.pipeline.stage import StageSpec, open_pipeline
@@ -114,7 +114,7 @@ class ChangeStream:
         if self._number >= oplog.end:
             oplog.refresh()
         if self._number < oplog.first:
-            raise _history_lost()
+            raise history_lost()
         made: list[bytes] = []
         examined = 0
         size = 0
@@ -127,7 +127,7 @@ class ChangeStream:
             if len(made) >= most:
                 break
             if self._number < oplog.first:  # others may have written while an event was made
-                raise _history_lost()
+                raise history_lost()
             examined += 1
             events = self._events
             if events is None:
@@ -231,14 +231,7 @@ def _check_history(oplog: Oplog, at: tuple[int, int]) -> None:
     """ChangeStreamHistoryLost (286) if entries from a starting point on are gone, as the event of a token. Nothing is,
     before the first entry was dropped."""
     if oplog.floor != (0, 0) and at <= oplog.floor:
-        raise _history_lost()
-
-
-def _history_lost() -> CommandError:
-    return CommandError(
-        ErrorCode.ChangeStreamHistoryLost,
-        "Resume of change stream was not possible, as the resume point may no longer be in the oplog.",
-    )
+        raise history_lost()
 
 
 class _Head(DocumentSource):

@@ -1,5 +1,8 @@
 """The oplog of an engine that keeps it itself, while others write and read it at the same time."""
 
+import pytest
+
+from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.change import no_operation
 from mongottl.oplog.entry import OplogEntry, stored_form
 from mongottl.oplog.positioned import PositionedOplog
@@ -48,3 +51,13 @@ def test_seek_finds_an_entry_or_the_end_when_the_end_moves_on_meanwhile() -> Non
     assert oplog.entry(15).change.detail == no_operation().detail
     oplog = PositionedOplog(GrowingLog([10], horizon=12, later=20), 1 << 20, 0)
     assert oplog.seek(11) == oplog.end == 21
+
+
+def test_an_entry_that_others_drop_after_it_was_sought_is_lost() -> None:
+    log = GrowingLog([10, 15], horizon=20, later=20)
+    oplog = PositionedOplog(log, 1 << 20, 0)
+    log.positions = [15]
+    with pytest.raises(CommandError) as refused:
+        oplog.entry(10)
+    assert refused.value.code == ErrorCode.ChangeStreamHistoryLost
+    assert oplog.entry(15).change.detail == no_operation().detail
