@@ -12,6 +12,7 @@ OTHER_VARIABLES: Final[dict[str, str]] = {
     "MONGOTTL_PURE": "installation: 1 leaves everything interpreted",
     "MONGOTTL_OPT_LEVEL": "installation: how much the C compiler optimises",
     "MONGOTTL_FAILOVERS": "tests: how often a standby takes the place of its primary",
+    "MONGOTTL_FLEET_ROUNDS": "tests: how many faults three servers of a store meet, one after another",
     "MONGOTTL_FUZZ_SEED": "tests: the seed of the random commands",
     "MONGOTTL_KILLS": "tests: how often a server is killed",
     "MONGOTTL_SIMULATION_SEEDS": "tests: the seeds of the simulation",
