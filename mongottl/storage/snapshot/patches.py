@@ -1,7 +1,7 @@
 """Patches: a few records or index entries that differ from what a store has, in the order of the store."""
 
 from bisect import bisect_left, insort
-from typing import Final
+from typing import Any, Final
 
 from mongottl.document.freeing import freed_in_slices, values_freed_in_slices
 from mongottl.storage.interface import KeyEntry, Record
@@ -10,6 +10,16 @@ from mongottl.storage.interface import KeyEntry, Record
 FIRST_PROVISIONAL_ID: Final = 1 << 61
 # From this number on new members are sorted into an order together: each alone moves all that come after it.
 _TOGETHER: Final = 16
+
+
+def _add_to_order(order: list[Any], members: dict[Any, Any]) -> None:
+    """Adds the keys of `members`, none of which it has, to an ascending list."""
+    if len(members) < _TOGETHER:
+        for member in members:
+            insort(order, member)
+    else:
+        order.extend(members)
+        order.sort()
 
 
 class RecordPatch:
@@ -30,12 +40,7 @@ class RecordPatch:
 
     def add_all(self, images: dict[int, Record | None]) -> None:
         """Sets the images of ids that have none."""
-        if len(images) < _TOGETHER:
-            for record_id in images:
-                insort(self.order, record_id)
-        else:
-            self.order.extend(images)
-            self.order.sort()
+        _add_to_order(self.order, images)
         self.images.update(images)
 
     def let_go(self) -> None:
@@ -67,12 +72,7 @@ class EntryPatch:
 
     def add_all(self, images: dict[KeyEntry, bool]) -> None:
         """Says of entries of which nothing is said yet whether the view has them."""
-        if len(images) < _TOGETHER:
-            for entry in images:
-                insort(self.order, entry)
-        else:
-            self.order.extend(images)
-            self.order.sort()
+        _add_to_order(self.order, images)
         self.images.update(images)
 
     def let_go(self) -> None:
