@@ -611,8 +611,8 @@ class Catalog:
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
         """Adds an index that is to be built; only `finish_indexes` stores it in the catalog."""
         ident = index_ident(self._next_number())
-        nodes = self.engine.nodes
-        builder = nodes.number if nodes is not None and nodes.is_shared else 0
+        nodes = self.engine.shared_nodes
+        builder = 0 if nodes is None else nodes.number
         index = CollectionIndex(descriptor, ident, None, False)
         if not descriptor.is_ttl_setting:
             with self.engine.unit_of_work() as work:

@@ -37,9 +37,7 @@ class LogFollower:
         self._has_new = False
         # What was found is before this number.
         self._seen = self._oplog.end
-        nodes = service.engine.nodes
-        # Where other servers may have the same store; else None.
-        self._nodes: Final = nodes if nodes is not None and nodes.is_shared else None
+        self._nodes: Final = service.engine.shared_nodes
         # The position up to which the log was tidied.
         self._tidied = 0
         self._tidy_due_s = 0.0

@@ -104,8 +104,7 @@ class Reaper:
         service = self._service
         due_s = service.expiry.wheel.next_due_s()
         if due_s is None or not service.expiry.is_enabled:
-            nodes = service.engine.nodes
-            return math.inf if nodes is None or not nodes.is_shared else MAX_SLEEP_S
+            return math.inf if service.engine.shared_nodes is None else MAX_SLEEP_S
         wait_s = service.clock.wait_s(due_s * 1000)
         # A frozen clock can be moved only by a command, which wakes the reaper.
         return wait_s if wait_s == math.inf else min(wait_s, MAX_SLEEP_S)

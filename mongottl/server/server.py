@@ -94,8 +94,8 @@ class Server:
         # The users that the dialect has made, None without.
         self.dialect_users: FirstUsers | None = None
         self.service = carry_out(engine, partial(ServiceContext, config, clock, engine))
-        nodes = engine.nodes
-        if nodes is not None and nodes.is_shared:
+        nodes = engine.shared_nodes
+        if nodes is not None:
             from mongottl.server.node_dispatch import NodeDispatcher
 
             self.dispatcher: Dispatcher = NodeDispatcher(self.service, log, nodes)
@@ -230,7 +230,7 @@ class Server:
             nodes.announce(f"{socket.gethostname()}:{self.port}")
             attendance = Attendance(nodes, self.service, self._run_operation)
             nursery.start_soon(attendance.run)
-            if nodes.is_shared:
+            if self.engine.shared_nodes is not None:
                 nursery.start_soon(attendance.run_duties)
         if self.engine.log is not None:
             nursery.start_soon(LogFollower(self.service, self._run_operation).run)

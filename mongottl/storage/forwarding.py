@@ -224,6 +224,10 @@ class ForwardingEngine(StorageEngine):
         return self.inner.nodes
 
     @property
+    def shared_nodes(self) -> StoreNodes | None:
+        return self.inner.shared_nodes
+
+    @property
     def may_lose_commits(self) -> bool:
         return self.inner.may_lose_commits
 

@@ -939,6 +939,12 @@ class StorageEngine(ABC):
         return None
 
     @property
+    def shared_nodes(self) -> StoreNodes | None:
+        """`nodes` where others may have a place beside this server; else None."""
+        nodes = self.nodes
+        return nodes if nodes is not None and nodes.is_shared else None
+
+    @property
     def may_lose_commits(self) -> bool:
         """Whether acknowledged commits may be lost when another machine takes the place of one that fails; by default
         none does."""

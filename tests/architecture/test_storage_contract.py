@@ -89,3 +89,13 @@ def test_whether_data_is_kept_is_asked_of_the_engine() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "data_dir"
     }
     assert readers == READ_DATA_DIR
+
+
+def test_whether_others_share_the_data_is_asked_of_the_engine() -> None:
+    askers = {
+        module
+        for module in modules()
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Attribute) and ast.unparse(node).endswith("nodes.is_shared")
+    }
+    assert askers == {"storage.interface"}

@@ -89,8 +89,8 @@ def _kill_op_needs(op: OperationContext, request: KillOpRequest) -> list[Need]:
 
 def _own_number(op: OperationContext) -> int:
     """The number of this server among those of the same store; 0 where no others can have it."""
-    nodes = op.service.engine.nodes
-    return nodes.number if nodes is not None and nodes.is_shared else 0
+    nodes = op.service.engine.shared_nodes
+    return 0 if nodes is None else nodes.number
 
 
 @command(

@@ -143,8 +143,8 @@ def _described_operation(
 
 def _shown_opid(service: ServiceContext, opid: int) -> Value:
     """`node:opid` where several servers have the same store, in the form of mongos, which names shards so."""
-    nodes = service.engine.nodes
-    return opid if nodes is None or not nodes.is_shared else f"{nodes.number}:{opid}"
+    nodes = service.engine.shared_nodes
+    return opid if nodes is None else f"{nodes.number}:{opid}"
 
 
 def _described_transaction(service: ServiceContext, transaction: Transaction) -> Described:

@@ -32,8 +32,8 @@ def kill_elsewhere(service: ServiceContext, node: int, opid: int) -> bool:
 
 def kill_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns) -> None:
     """Has the other servers of the store kill sessions; does nothing where there are none. EngineUnavailable."""
-    nodes = service.engine.nodes
-    if nodes is not None and nodes.is_shared:
+    nodes = service.engine.shared_nodes
+    if nodes is not None:
         for part in patterns.in_parts(MAX_MESSAGE_BYTES - _FRAME_BYTES):
             nodes.send(encode({"killSessions": BinData(part, 0)}))
 

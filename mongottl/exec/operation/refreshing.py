@@ -38,8 +38,8 @@ def carry_out(engine: StorageEngine, step: Callable[[], T]) -> T:
 
 def follow_others(service: ServiceContext) -> None:
     """Has a server take over what others change, if its engine can share its data."""
-    nodes = service.engine.nodes
-    if nodes is not None and nodes.is_shared:
+    nodes = service.engine.shared_nodes
+    if nodes is not None:
         nodes.on_change = partial(refresh, service)
 
 

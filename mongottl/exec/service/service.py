@@ -203,8 +203,7 @@ class ServiceContext:
         config = self.config
         max_bytes = max(config.oplog_size_mb, 1) << 20
         retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
-        nodes = self.engine.nodes
-        is_shared = nodes is not None and nodes.is_shared
+        is_shared = self.engine.shared_nodes is not None
         oplog = PositionedOplog(log, max_bytes, max(retention_ms, RETRIED_MS) if is_shared else retention_ms)
         if log.position > 1:
             self.cluster_clock.note_write(ClusterTime(*time_of(log.position)), self.started_ms)

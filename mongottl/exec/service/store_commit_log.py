@@ -51,8 +51,7 @@ class StoreCommitLog(CommitLog):
         super().__init__(clock, catalog, cluster_clock, sessions, cursors, expiry, metrics)
         self._oplog: Final = oplog
         self._hooks: Final = hooks
-        nodes = catalog.engine.nodes
-        self._is_shared: Final = nodes is not None and nodes.is_shared
+        self._is_shared: Final = catalog.engine.shared_nodes is not None
 
     def commit(
         self,

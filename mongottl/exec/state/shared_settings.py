@@ -40,8 +40,7 @@ class SharedSettings:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog: Final = catalog
-        nodes = catalog.engine.nodes
-        self.is_shared: Final = nodes is not None and nodes.is_shared
+        self.is_shared: Final = catalog.engine.shared_nodes is not None
         self.concerns: Final = ConcernDefaults()
         self.query_settings: dict[str, QuerySettings] = {}
         self.reload()

@@ -135,8 +135,7 @@ class WriteUnit:
         before it is committed: the next unit on the collection is alone. Where other servers may have the data, it is
         stored before the next unit begins.
         """
-        nodes = self.service.engine.nodes
-        if nodes is not None and nodes.is_shared and index.is_stored and not self.collection.pending:
+        if self.service.engine.shared_nodes is not None and index.is_stored and not self.collection.pending:
             self.service.catalog.note_marks(self.collection, index)
             raise MustBeAlone("an index becomes multikey: other servers have to know it first")
         if not self._work.alone:

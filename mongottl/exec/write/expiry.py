@@ -162,8 +162,7 @@ def _reap_everywhere(service: ServiceContext) -> int:
 def reap_after_clock_change(service: ServiceContext) -> int:
     """Keeps where the clock stands after it was moved, aborts the transactions that have outlived their time, purges
     everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
-    nodes = service.engine.nodes
-    is_shared = nodes is not None and nodes.is_shared
+    is_shared = service.engine.shared_nodes is not None
     before = service.metrics.ttl_deleted_documents
     if is_shared:
         # Before others know it, who would purge the same and count it there.
