@@ -10,6 +10,7 @@ PositionedOplog    (`positioned`)   numbers are cluster times; what a unit has c
 from abc import ABC, abstractmethod
 from typing import Final
 
+from mongottl.document.types import Timestamp
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.entry import OplogEntry
 
@@ -49,6 +50,15 @@ class Oplog(ABC):
     def following(self) -> int:
         """The number from which on what is written from now on is found."""
         return self.end
+
+    def latest_write(self, own: Timestamp) -> tuple[int, int]:
+        """The time of the latest write that is known. own: of this server."""
+        return own.time, own.inc
+
+    def time_of_snapshot(self, own: Timestamp) -> tuple[int, int]:
+        """The cluster time of a snapshot that was taken just now, of which nobody reads another one at this time. own:
+        of the latest write of this server before it."""
+        return own.time, own.inc
 
     @property
     @abstractmethod

@@ -29,10 +29,11 @@ _ENTRY: Final = "oplog"
 
 class PositionedOplog(Oplog):
     """log: of the engine. max_bytes: bound on the forms, which are kept all the same while they are younger than
-    `retention_ms`. before_trim: called before some are dropped."""
+    `retention_ms`. is_shared: whether other servers write to it. before_trim: called before some are dropped."""
 
-    def __init__(self, log: StoreLog, max_bytes: int, retention_ms: int) -> None:
+    def __init__(self, log: StoreLog, max_bytes: int, retention_ms: int, is_shared: bool = False) -> None:
         self.log: Final = log
+        self._is_shared: Final = is_shared
         self.before_trim: Callable[[], None] | None = None
         self._max_bytes: Final = max_bytes
         self._retention_ms: Final = retention_ms
@@ -64,6 +65,14 @@ class PositionedOplog(Oplog):
     @property
     def following(self) -> int:
         return self.log.position + 1
+
+    def latest_write(self, own: Timestamp) -> tuple[int, int]:
+        # Others may write at a time that this server has passed while it did not.
+        return time_of(self.log.position) if self._is_shared else (own.time, own.inc)
+
+    def time_of_snapshot(self, own: Timestamp) -> tuple[int, int]:
+        # Others may have written since this server has, or have taken a snapshot.
+        return time_of(self.log.take_position()) if self._is_shared else (own.time, own.inc)
 
     @property
     def floor(self) -> tuple[int, int]:

@@ -15,6 +15,7 @@ is carried out again, and passes over what is known of it now.
 from functools import partial
 from typing import Any
 
+from mongottl.clock import VirtualClock
 from mongottl.commands import CommandSpec, Reply
 from mongottl.commands.concerns import WriteConcern
 from mongottl.commands.request import GenericArguments
@@ -27,6 +28,7 @@ from mongottl.exec.operation.refreshing import follow_others
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.session_ids import session_key
 from mongottl.oplog.positioned import PositionedOplog
+from mongottl.query.timestamps import MAX_SECONDS
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import CatalogChanged, StatementExecuted, StoreUnreachable
@@ -41,6 +43,9 @@ class NodeDispatcher(Dispatcher):
         self._nodes = nodes
         follow_others(service)
         nodes.on_message = partial(obey, service)
+        if isinstance(service.clock, VirtualClock):
+            # Clients may bring the time of another server whose clock is being moved, before this one knows of that.
+            service.cluster_clock.max_drift_s = MAX_SECONDS
 
     def _carry_out(
         self,

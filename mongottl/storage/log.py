@@ -72,6 +72,11 @@ class StoreLog(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def take_position(self) -> int:
+        """A position after those of all that is committed, which nothing else has."""
+        raise NotImplementedError
+
+    @abstractmethod
     def read(self, begin: int, end: int, limit: int, max_bytes: int, forward: bool = True) -> list[tuple[int, bytes]]:
         """The first forms from position `begin` to `end`, both inclusive, with their positions; with `forward=False`
         the last ones, descending. Fewer than `limit` and `max_bytes` are returned only at the end."""

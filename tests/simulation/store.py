@@ -2,7 +2,7 @@
 
 Each session of a run looks for functions in the run's schema before it looks in `pg_catalog`. So these are replaced:
 
-    clock_timestamp         the run's time, which moves when the simulation says so; leases end by it
+    clock_timestamp         the run's time, in a file, which moves when the simulation says so; leases end by it
     set_config              nobody waits long for a lock: who has it does not go on meanwhile
     pg_terminate_backend    returns when the session has ended
     pg_notify               does nothing: when a node hears of a change, the simulation decides (`hear`)
@@ -37,9 +37,8 @@ _READY: Final = ord("Z")
 
 _FUNCTIONS: Final = """
 CREATE SCHEMA {0};
-CREATE SEQUENCE {0}.simulated_ms;
 CREATE FUNCTION {0}.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-    AS 'SELECT to_timestamp(last_value / 1000.0) FROM {0}.simulated_ms';
+    AS $$SELECT to_timestamp(pg_read_file('{2}')::int8 / 1000.0)$$;
 CREATE FUNCTION {0}.set_config(name text, value text, is_local bool) RETURNS text LANGUAGE sql VOLATILE
     AS $$SELECT pg_catalog.set_config(name, CASE name WHEN 'lock_timeout' THEN '{1}' ELSE value END, is_local)$$;
 CREATE FUNCTION {0}.pg_terminate_backend(pid int) RETURNS bool LANGUAGE plpgsql VOLATILE AS $$
@@ -63,10 +62,16 @@ class SimulatedStore:
         self.schema: Final = schema
         self.uri: Final = _database_of_process(uri)
         self._own = psycopg.connect(self.uri, autocommit=True)
-        self._own.execute(_FUNCTIONS.format(identifier(schema), LOCK_MS).encode())
+        shown = self._own.execute("SHOW data_directory").fetchone()
+        assert shown is not None
+        # Beside the database, where PostgreSQL may read: a statement for each change of the time costs much more.
+        self._clock = os.path.join(shown[0], f"{schema}_ms")
+        self._clock_fd = os.open(self._clock, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        os.fchmod(self._clock_fd, 0o644)
+        self._own.execute(_FUNCTIONS.format(identifier(schema), LOCK_MS, os.path.basename(self._clock)).encode())
 
     def set_time(self, now_ms: int) -> None:
-        self._own.execute(f"SELECT setval('{self.schema}.simulated_ms', {now_ms})".encode())
+        os.pwrite(self._clock_fd, b"%015d" % now_ms, 0)
 
     def await_end(self, backends: list[int]) -> None:
         """Waits until sessions have ended whose clients are gone, with their transactions."""
@@ -78,6 +83,8 @@ class SimulatedStore:
         with suppress(psycopg.Error):
             self._own.execute(f"SET lock_timeout = '1s'; DROP SCHEMA {identifier(self.schema)} CASCADE".encode())
         self._own.close()
+        os.close(self._clock_fd)
+        os.unlink(self._clock)
 
 
 def _database_of_process(uri: str) -> str:
@@ -157,7 +164,7 @@ def await_answer(fd: int) -> None:
     poll.register(fd, select.POLLIN)
     if not poll.poll(_SILENCE_S * 1000):
         raise AssertionError("PostgreSQL does not answer")
-    with socket.socket(fileno=os.dup(fd)) as end, suppress(ConnectionError):
+    with socket.socket(socket.AF_UNIX, fileno=os.dup(fd)) as end, suppress(ConnectionError):
         for _ in range(_MOST_LOOKS):
             found = end.recv(1 << 20, socket.MSG_PEEK | socket.MSG_DONTWAIT)
             if _count_ready(found) >= wanted:

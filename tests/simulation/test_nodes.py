@@ -48,6 +48,9 @@ from tests.simulation.streams import Follower
 
 SHORT = 400
 MANY = "1-3"
+# Have failed: a time of another server's clock was refused; a document was found by a key that another server had
+# taken from it; a snapshot had the time of an older one.
+FOUND = (54, 90, 104)
 # What the store is answered with that refuses a unit of work.
 CONFLICT = 112
 
@@ -204,6 +207,8 @@ def simulate_in_folder(seed: int, folder: Path, length: int, uri: str) -> "Count
 @pytest.mark.slow
 def test_short_simulations(store: str, tmp_path: Path) -> None:
     numbers = seeds(MANY)
+    if numbers == [1, 2, 3]:
+        numbers += FOUND
     counts = run_seeds(partial(simulate_in_folder, uri=store), numbers, tmp_path, turns(SHORT))
     print(dict(counts))
     if len(numbers) >= 100:

@@ -20,6 +20,7 @@ from mongottl.exec.sessions.snapshot_catalog import SnapshotCatalog
 from mongottl.exec.sessions.snapshots import KeptSnapshot
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
+from mongottl.query.timestamps import ClusterTime
 from mongottl.storage.interface import RecordStore, SortedDataInterface
 
 
@@ -39,7 +40,10 @@ def enter(op: OperationContext, at: Timestamp | None) -> None:
             raise _too_old()
         version = service.catalog.version  # not that of a time after the snapshot
         snapshot = service.isolation.open_snapshot()
-        kept = service.snapshots.keep(written if at is None else at, snapshot, version)
+        if at is None:
+            at = Timestamp(*service.oplog.time_of_snapshot(written))
+            clock.note_time(ClusterTime(at.time, at.inc))
+        kept = service.snapshots.keep(at, snapshot, version)
     use(op, kept, kept.at)
 
 

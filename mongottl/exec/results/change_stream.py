@@ -58,7 +58,7 @@ class ChangeStream:
         self._start(op.service.oplog, op.service.cluster_clock.operation_time)
 
     def _start(self, oplog: Oplog, written: Timestamp) -> None:
-        """Finds the first position. written: the time of the latest write."""
+        """Finds the first position. written: the time of the latest write of this server."""
         oplog.refresh()
         spec = self._spec
         if spec.resume is not None:
@@ -72,7 +72,8 @@ class ChangeStream:
             self.resume_data = high_water_mark(*at)
         else:
             self._number = oplog.following
-            self.resume_data = high_water_mark(written.time, written.inc + 1)
+            at_s, at_i = oplog.latest_write(written)
+            self.resume_data = high_water_mark(at_s, at_i + 1)
 
     def _resume(self, oplog: Oplog, point: ResumePoint) -> None:
         """Finds the operation of a token. What is there is compared with the token when it is read."""

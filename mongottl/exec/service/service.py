@@ -204,7 +204,9 @@ class ServiceContext:
         max_bytes = max(config.oplog_size_mb, 1) << 20
         retention_ms = config.oplog_min_retention_hours * _MS_PER_HOUR
         is_shared = self.engine.shared_nodes is not None
-        oplog = PositionedOplog(log, max_bytes, max(retention_ms, RETRIED_MS) if is_shared else retention_ms)
+        if is_shared:
+            retention_ms = max(retention_ms, RETRIED_MS)
+        oplog = PositionedOplog(log, max_bytes, retention_ms, is_shared)
         if log.position > 1:
             self.cluster_clock.note_write(ClusterTime(*time_of(log.position)), self.started_ms)
         if not is_shared:  # else retries find in the log what was done, on all servers

@@ -195,6 +195,11 @@ class IndexStage(PlanStage):
         """The next records that match the filter, expired or not; None at the end."""
         raise NotImplementedError
 
+    def _test_of(self, op: OperationContext) -> MatchExpression | None:
+        """What to test on records that were read by their ids: those that other servers have changed since their
+        entries were read may have other keys by then."""
+        return self._match if op.service.settings.is_shared else self._residual
+
     def _catch_up(self) -> None:
         """Checks the collection's catalog entry after it has changed. QueryPlanKilled (175) if the index is gone."""
         collection = self._collection
@@ -431,7 +436,7 @@ class SkippingScan(IndexScan):
         self.examined = reader.examined
         self._out_of_bounds = reader.out_of_bounds
         self._seeks = reader.seeks
-        match = self._residual
+        match = self._test_of(op)
         if match is not None:
             if op.scripts is not None:
                 test_ahead(match, [record[1] for record in records])
@@ -484,9 +489,10 @@ class PointLookup(IndexStage):
             records = [record]
             self._seeks += 1
             entries = [(key, record[0])]
+            match = self._residual
         else:
             part = self._keys(start, self._size)
-            with Undivided():  # the records still have these keys
+            with Undivided():  # the records still have these keys, unless other servers change them
                 if self._collection.generation != self._generation:
                     return []
                 entries = data.find_exact(part)
@@ -496,11 +502,11 @@ class PointLookup(IndexStage):
                 part = part[: part.index(entries[taken][0])]
             self._key_index = start + len(part)
             self._seeks += len(part)
+            match = self._test_of(op)
         self.examined += len(records)
         if self.keyed:
             of_rid = {rid: key for key, rid in entries}
             records = [(rid, self.with_key(document, of_rid[rid]), ts, ttl) for rid, document, ts, ttl in records]
-        match = self._residual
         if match is not None:
             if op.scripts is not None:
                 test_ahead(match, [record[1] for record in records])

@@ -7,7 +7,7 @@ A cluster time is a Timestamp: seconds and an increment within the second. It is
 
 So it never goes back and no two writes have the same time, whatever the wall clock does. Its seconds end in the year
 2106; then only increments are left. Clients send the highest time that they have seen (`$clusterTime`), and the clock
-advances to it (`receive`), but not further than MAX_DRIFT_S ahead of the wall clock.
+advances to it (`receive`), but not further than `max_drift_s` ahead of the wall clock.
 
 With a data directory, times are reserved ahead: the catalog entry `clusterTime` has a limit that all given times are
 below, and the next run of the server begins there. It is stored RESERVED_S ahead, so one write in RESERVED_S seconds
@@ -70,6 +70,7 @@ class ClusterClock:
 
     seconds, increment: the highest cluster time that this server knows. written_ms: wall time of its latest write.
     idle_due_s: wall time in seconds at which an idle server ticks.
+    max_drift_s: how far a client may advance it ahead of the wall clock.
     limit_due: whether the time has reached the stored limit, so that a new one must be stored with the next commit.
     """
 
@@ -81,6 +82,7 @@ class ClusterClock:
         self._limit_seconds: int = 0
         self._limit_increment: int = 0
         self.limit_due = persistent
+        self.max_drift_s = MAX_DRIFT_S
         self._last: ClusterTime | None = None
         self._written = ClusterTime(0, 0)
         self.written_ms = now_ms
@@ -135,21 +137,26 @@ class ClusterClock:
         """Passes the time that a store has given a write, which another one may have passed meanwhile. now_ms: wall
         time."""
         self.written_ms = now_ms
-        if _is_later(at, self.seconds, self.increment):
-            self.seconds = at.time
-            self.increment = at.inc
-            self._last = at
+        self.note_time(at)
         if _is_later(at, self._written.time, self._written.inc):
             self._written = at
         self._tail = None
         self.idle_due_s = self.seconds + IDLE_TICK_S
+
+    def note_time(self, at: ClusterTime) -> None:
+        """Passes a time that a store has given."""
+        if _is_later(at, self.seconds, self.increment):
+            self.seconds = at.time
+            self.increment = at.inc
+            self._last = at
+            self._tail = None
 
     def receive(self, body: bytes, pos: int, now_ms: int) -> None:
         """Advances to the time that a client has sent in `$clusterTime`, whose value is at `pos` of `body`.
 
         IDLFailedToParse (40414) or TypeMismatch (14) for another form than `{clusterTime: <timestamp>, …}`,
         InvalidLength (16) for one that is longer than any server's,
-        ClusterTimeFailsRateLimiter (205) for a time more than MAX_DRIFT_S ahead of the wall clock.
+        ClusterTimeFailsRateLimiter (205) for a time more than `max_drift_s` ahead of the wall clock.
         """
         if body[pos : pos + _VALUE_BYTES] == self._value:
             return  # the time of this server's latest reply
@@ -172,7 +179,7 @@ class ClusterClock:
         """Advances to a time that a client has seen; a time that has passed is ignored."""
         if to.time < self.seconds or (to.time == self.seconds and to.inc <= self.increment):
             return
-        if to.time > now_ms // 1000 + MAX_DRIFT_S:
+        if to.time > now_ms // 1000 + self.max_drift_s:
             raise CommandError(
                 ErrorCode.ClusterTimeFailsRateLimiter,
                 f"New cluster time, {to.time}, is too far from this node's wall clock time, {now_ms // 1000}.",

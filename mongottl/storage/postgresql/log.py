@@ -130,6 +130,7 @@ _RAISE: Final = Statement(
     (INT8,),
 )
 _LAST_VALUE: Final = Statement("last_position", "SELECT last_value FROM oplog_pos")
+_TAKE_POSITION: Final = Statement("take_position", "SELECT nextval('oplog_pos')")
 _LAST_ROW: Final = Statement("last_row", "SELECT coalesce(max(pos), 0) FROM oplog")
 _RUNNING: Final = Statement(
     "running_units",
@@ -537,6 +538,10 @@ class PostgresLog(StoreLog):
             self._running = {xid for (xid,) in answers[-1].rows()}
             if not self._running:
                 self.horizon = last
+
+    def take_position(self) -> int:
+        position: int = self._read([(_TAKE_POSITION, ())])[0].value()
+        return position
 
     def read(self, begin: int, end: int, limit: int, max_bytes: int, forward: bool = True) -> list[tuple[int, bytes]]:
         calls: list[Call] = [(_READ[forward], (int8(begin), int8(end), int8(limit), int8(max_bytes)))]

@@ -93,6 +93,14 @@ def test_a_snapshot_is_read_where_it_was_taken(clients: tuple[Client, Client]) -
     assert refused.value.code == 239
     again = one.shop.command("find", "carts", readConcern=concern)["cursor"]
     assert again["firstBatch"] == taken["firstBatch"] == [{"_id": 1}]
+    # Each is of the present, though this server has written nothing, and has a time of its own.
+    times = [taken["atClusterTime"]]
+    for number in (3, 4):
+        one.shop.carts.insert_one({"_id": number})
+        cursor = two.shop.command("find", "carts", readConcern={"level": "snapshot"})["cursor"]
+        assert cursor["firstBatch"][-1] == {"_id": number}
+        times.append(cursor["atClusterTime"])
+    assert times == sorted(set(times))
 
 
 def test_a_collection_is_renamed_for_all(clients: tuple[Client, Client]) -> None:
@@ -676,6 +684,13 @@ def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Clie
         assert [other.next()["_id"] for _ in range(30)] == [event["_id"] for event in seen]
     with two.shop.carts.watch(resume_after=seen[9]["_id"]) as resumed:
         assert [resumed.next()["documentKey"]["_id"] for _ in range(20)] == list(range(10, 30))
+    # A token of a stream that has seen nothing, of a server that has written less than others.
+    one.shop.carts.insert_one({"_id": 30})
+    with two.shop.carts.watch() as empty:
+        token = empty.resume_token
+    one.shop.carts.insert_one({"_id": 31})
+    with one.shop.carts.watch(resume_after=token) as resumed:
+        assert resumed.next()["documentKey"]["_id"] == 31
 
 
 def test_a_causal_session_reads_on_one_server_what_it_has_written_on_another(clients: tuple[Client, Client]) -> None:

@@ -99,6 +99,17 @@ def test_a_time_that_another_client_brings_is_reached() -> None:
         assert reply["operationTime"] == now
         reply = client.t.command("find", "c", readConcern={"afterClusterTime": future})
         assert reply["operationTime"] > future
+
+
+def test_a_time_that_is_far_ahead_is_refused() -> None:
+    """Unless clocks can be moved of several servers with one store, of which one then knows it before the others."""
+    with (
+        mongottl.start_server(enable_test_commands=False) as server,
+        Client(server.uri) as client,
+        client.start_session() as session,
+    ):
+        now = client.admin.command("ping")["operationTime"]
+        signature = {"hash": Binary(bytes(20)), "keyId": Int64(0)}
         session.advance_cluster_time({"clusterTime": Timestamp(now.time + 32_000_000, 1), "signature": signature})
         with pytest.raises(OperationFailure) as caught:
             client.admin.command("ping", session=session)

@@ -28,6 +28,10 @@ class GrowingLog(StoreLog):
     def measure(self) -> None:
         pass
 
+    def take_position(self) -> int:
+        self.position += 1
+        return self.position
+
     def read(self, begin: int, end: int, limit: int, max_bytes: int, forward: bool = True) -> list[tuple[int, bytes]]:
         self.refresh()
         return [(position, FORM) for position in self.positions if begin <= position <= end]

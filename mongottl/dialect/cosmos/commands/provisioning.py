@@ -271,8 +271,10 @@ def get_change_stream_tokens(op: OperationContext, request: CustomActionRequest)
     collection = found_collection(op, request)
     start = request.start_at
     if start is None:
-        written = op.service.cluster_clock.operation_time
-        start = Timestamp(written.time, written.inc + 1)
+        oplog = op.service.oplog
+        oplog.refresh()
+        at_s, at_i = oplog.latest_write(op.service.cluster_clock.operation_time)
+        start = Timestamp(at_s, at_i + 1)
     elif not isinstance(start, Timestamp):
         raise wrong_type("customAction.startAtOperationTime", start, "timestamp")
     token: Value = feed_token(collection.uuid, high_water_mark(start.time, start.inc))
