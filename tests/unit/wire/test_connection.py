@@ -196,6 +196,7 @@ class TestPreparation:
             steps += 1
         return steps
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("chunk", [1 << 16, 300_001, 1 << 20, 1 << 24])
     def test_steps(self, chunk: int) -> None:
         data = self.message(5_000_003) + self.message(3_000_001) + encode_request(2, EMPTY)

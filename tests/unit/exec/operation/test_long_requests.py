@@ -16,6 +16,8 @@ from mongottl.exec.running.stack import Steps
 from tests.running import Document, Running, hurried_clock
 from tests.steps import begin, counted, run_to_end
 
+pytestmark = pytest.mark.slow
+
 MANY = 600
 OTHERS = [{"a": -number - 10} for number in range(MANY)]
 LONG_FILTER: Document = {"$or": [{"a": 1}, {"a": 2}, *OTHERS]}

@@ -16,6 +16,8 @@ from tests.gaps import measured
 from tests.planning import Bench, Pattern
 from tests.running import Running, hurried_clock
 
+pytestmark = pytest.mark.slow
+
 FILLER = "x" * (1 << 20)
 DOCUMENT: dict[str, Any] = {
     "_id": 1,

@@ -16,6 +16,8 @@ from mongottl.query.expr import EvaluationContext, parse_expression
 from mongottl.query.expr.base import EXPRESSIONS
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 
+pytestmark = pytest.mark.slow
+
 LENGTH = ELEMENTS
 TEXT_BYTES = 1 << 20
 NUMBERS = [*range(LENGTH)]

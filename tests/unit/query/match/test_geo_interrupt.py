@@ -15,6 +15,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
 from tests.gaps import MAX_GAP_S, measured
 
+pytestmark = pytest.mark.slow
+
 CORNERS = 40_000
 
 

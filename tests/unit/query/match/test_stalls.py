@@ -15,6 +15,8 @@ from mongottl.query.match import MatchExpression, parse_match
 from mongottl.query.match.registry import match_operators, root_operators
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s, measured
 
+pytestmark = pytest.mark.slow
+
 LENGTH = ELEMENTS
 TEXT_BYTES = 1 << 20
 NUMBERS = [*range(LENGTH)]

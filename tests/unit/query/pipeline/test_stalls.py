@@ -20,6 +20,8 @@ from mongottl.query.pipeline.window.function import WINDOW_FUNCTIONS
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 from tests.unit.query.pipeline.conftest import NOW_MS, InMemory
 
+pytestmark = pytest.mark.slow
+
 LENGTH = ELEMENTS
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]

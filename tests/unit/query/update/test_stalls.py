@@ -15,6 +15,8 @@ from mongottl.query.update import parse_update
 from mongottl.query.update.registry import modifiers
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 
+pytestmark = pytest.mark.slow
+
 LENGTH = ELEMENTS
 NUMBERS = [*range(LENGTH)]
 FIELDS = [f"f{number}" for number in NUMBERS]
