@@ -86,5 +86,7 @@ def drop_schemas() -> None:
             connection.execute(f'DROP SCHEMA "{name}" CASCADE')
 
 
+# For tests of shard keys that are allowed to change.
+stays_in_its_place: Final = pytest.mark.skipif(is_citus(), reason="a shard key value does not change over Citus")
 # For tests of transactions with several collections.
 needs_one_machine: Final = pytest.mark.skipif(is_citus(), reason="a transaction reaches one collection over Citus")

@@ -528,7 +528,10 @@ class Catalog:
             options = options.with_large_documents()
         number = self._next_number()
         ident = index_ident(self._next_number())
-        store = self.engine.create_record_store(record_store_ident(number))
+        if options.shard_key:
+            store = self.engine.create_partitioned_store(record_store_ident(number))
+        else:
+            store = self.engine.create_record_store(record_store_ident(number))
         collection = Collection(database, name, number, uuid or new_uuid(), options, store)
         if collection.time_series is None:
             data = self.engine.create_sorted_data(ident, collection.has_unique_ids, store.ident)
@@ -609,7 +612,10 @@ class Catalog:
         self._changed(collection)
 
     def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
-        """Adds an index that is to be built; only `finish_indexes` stores it in the catalog."""
+        """Adds an index that is to be built; only `finish_indexes` stores it in the catalog. CannotCreateIndex (67) for
+        a unique one without the shard key where the engine keeps partitions apart."""
+        if descriptor.unique and collection.shard_key is not None and collection.is_partitioned:
+            collection.shard_key.check_unique_index(descriptor)
         ident = index_ident(self._next_number())
         nodes = self.engine.shared_nodes
         builder = 0 if nodes is None else nodes.number

@@ -204,7 +204,8 @@ class Collection:
     evicted_through: the newest record that a capped collection has lost to newer ones since the server started.
     scans, tailable_scans: how many times it was read from end to end, and how many of these by tailable cursors.
     clustering: the index on `_id` if that is the collection's natural order, else None.
-    shard_key: None for a collection that is not sharded; never changed.
+    shard_key: None for a collection that is not sharded; never changed. is_partitioned: whether the engine keeps
+    documents apart by its value (`RecordStore.is_partitioned`).
     id_index: the index on `_id`, by which a record is found by one key; None if `_id` is not unique.
     partition_index: then the index on (shard key, `_id`), which is unique.
     writes: changes each time that records were written, so that a long operation can notice it.
@@ -230,6 +231,9 @@ class Collection:
         self.time_series: TimeSeries | None = None if options.time_series is None else TimeSeries(options.time_series)
         self.shard_key: ShardKey | None = ShardKey(options.shard_key) if options.shard_key else None
         self.store = store
+        self.is_partitioned: bool = self.shard_key is not None and store.is_partitioned
+        if self.shard_key is not None:
+            store.partition_by(self.shard_key.value_of)
         self.indexes: list[CollectionIndex] = []
         self.writable_indexes: list[CollectionIndex] = []
         self.date_ttl_indexes: list[CollectionIndex] = []

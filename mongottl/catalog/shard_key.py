@@ -9,11 +9,13 @@ Source: Microsoft's "Partitioning and horizontal scaling" and "Manage indexing i
 
 from typing import Final
 
+from mongottl.catalog.index import IndexDescriptor
 from mongottl.document.build import encode
 from mongottl.document.keystring import encode_raw
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, Value
 from mongottl.document.walk import find_field_at
+from mongottl.errors import CommandError, ErrorCode
 
 # The name of the unique index on (shard key, `_id`).
 PARTITION_ID_INDEX: Final = "$partition_id"
@@ -38,6 +40,16 @@ class ShardKey:
         if type_code == 0 or type_code == ARRAY:
             return None
         return encode_raw(document, type_code, pos)
+
+    def check_unique_index(self, descriptor: IndexDescriptor) -> None:
+        """CannotCreateIndex (67) for a unique index of which several shard key values may have the same key: an engine
+        that keeps these apart cannot see it (`RecordStore.is_partitioned`)."""
+        if descriptor.collation is not None or all(path.dotted != self.path.dotted for path in descriptor.paths):
+            raise CommandError(
+                ErrorCode.CannotCreateIndex,
+                f"a unique index has the shard key {self.path.dotted} among its fields, and no collation, where the"
+                " store is spread over several machines",
+            )
 
     def first_index_specs(self) -> list[bytes]:
         """The indexes that a new collection has because of its shard key, besides that on `_id`."""

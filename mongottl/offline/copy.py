@@ -100,7 +100,11 @@ def _drop_leftovers(target: StorageEngine) -> None:
 
 def _copy_collection(collection: Collection, target: StorageEngine) -> CopiedCollection:
     with target.unit_of_work() as work:
-        store = target.create_record_store(record_store_ident(collection.number))
+        if collection.shard_key is None:
+            store = target.create_record_store(record_store_ident(collection.number))
+        else:
+            store = target.create_partitioned_store(record_store_ident(collection.number))
+            store.partition_by(collection.shard_key.value_of)
         work.commit()
     ids = _copy_records(collection.store, store, target)
     indexes = 0

@@ -49,7 +49,15 @@ class ForwardingRecords(RecordStore):
         self.is_log = inner.is_log
         self.on_pages = inner.on_pages
         self.takes_due = inner.takes_due
+        self.is_partitioned = inner.is_partitioned
         self.inner: Final = inner
+
+    def partition_by(self, key_of: Callable[[bytes], bytes | None]) -> None:
+        self.inner.partition_by(key_of)
+
+    def of_partition(self, key: bytes) -> RecordStore:
+        """All of them, unless a subclass wraps what the inner store has for the partition."""
+        return self
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         return self.inner.insert_records(records)
@@ -125,6 +133,10 @@ class ForwardingEntries(SortedDataInterface):
         """The store from which the wrapped sorted data can fetch, for the one that the caller has: the same, if record
         stores are not wrapped."""
         return records
+
+    def of_partition(self, key: bytes) -> SortedDataInterface:
+        """All of them, unless a subclass wraps what the inner one has for the partition."""
+        return self
 
     def insert(self, entries: list[KeyEntry]) -> None:
         self.inner.insert(entries)
@@ -249,6 +261,10 @@ class ForwardingEngine(StorageEngine):
 
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
         return self.inner.create_record_store(ident, is_log)
+
+    def create_partitioned_store(self, ident: str) -> RecordStore:
+        """One that is not partitioned, which a subclass may wrap."""
+        return self.create_record_store(ident)
 
     def record_store(self, ident: str) -> RecordStore:
         return self.inner.record_store(ident)

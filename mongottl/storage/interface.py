@@ -332,12 +332,25 @@ class RecordStore(ABC):
     on_pages: whether records with ids near to each other are on the same pages of a file, so that many are deleted
     faster in the order of their ids than in that of an expiry index.
     takes_due: whether `take_due` is one step of the engine, so that many records are purged at once by it.
+    is_partitioned: whether the engine keeps records apart by their partition key
+    (`StorageEngine.create_partitioned_store`), which no update may change then. Their ids ascend within a partition
+    only, and so do those that `insert_records` returns.
     """
 
     ident: str
     is_log: bool = False
     on_pages: bool = False
     takes_due: bool = False
+    is_partitioned: bool = False
+
+    def partition_by(self, key_of: Callable[[bytes], bytes | None]) -> None:
+        """Called before the first insert, and after each start: where a document has its partition key. key_of: the
+        KeyString of its value, None if it has none. By default nobody asks for it."""
+        return
+
+    def of_partition(self, key: bytes) -> "RecordStore":
+        """For a read that wants records of one partition only: those and maybe others. key: as a KeyString."""
+        return self
 
     @abstractmethod
     def insert_records(self, records: list[NewRecord]) -> list[int]:
@@ -485,6 +498,11 @@ class SortedDataInterface(ABC):
 
     ident: str
     unique: bool
+
+    def of_partition(self, key: bytes) -> "SortedDataInterface":
+        """For a read that wants entries of records of one partition only: those and maybe others. key: as a KeyString
+        (`RecordStore.partition_by`)."""
+        return self
 
     @abstractmethod
     def insert(self, entries: list[KeyEntry]) -> None:
@@ -977,6 +995,11 @@ class StorageEngine(ABC):
         with such a record what it would otherwise store elsewhere.
         """
         raise NotImplementedError
+
+    def create_partitioned_store(self, ident: str) -> RecordStore:
+        """The same, of records with a partition key, by which an engine may keep them apart: those with one value of it
+        are read and written together. By default it does not."""
+        return self.create_record_store(ident)
 
     @abstractmethod
     def record_store(self, ident: str) -> RecordStore:

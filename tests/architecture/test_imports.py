@@ -35,7 +35,14 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("exec.unit",),
     ("exec.operation",),
     # Which keys of an index a filter needs, and the plans by `_id`: of `plan`, the stages know only these modules.
-    ("exec.plan.bounds", "exec.plan.bounds_text", "exec.plan.expr_bounds", "exec.plan.predicates", "exec.plan.express"),
+    (
+        "exec.plan.bounds",
+        "exec.plan.bounds_text",
+        "exec.plan.expr_bounds",
+        "exec.plan.predicates",
+        "exec.plan.partition",
+        "exec.plan.express",
+    ),
     ("exec.stages",),
     ("exec.plan",),
     ("exec.write",),

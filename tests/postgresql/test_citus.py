@@ -12,9 +12,12 @@ import pymongo
 import pytest
 
 import mongottl
+from mongottl.cli.copy import main
 from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
+from mongottl.storage.postgresql.pipeline import Pipeline
 from tests.on_store import PREFIX, is_citus, store, with_schema
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not is_citus(), reason="MONGOTTL_TEST_STORE names no Citus coordinator")
 
@@ -147,3 +150,188 @@ def test_a_worker_is_refused() -> None:
     uri = f"postgresql://{info.get('user', '')}@{host}:{port}/{info.get('dbname', '')}"
     with pytest.raises(OSError, match="name the coordinator's"):
         open_engine(f"{uri}?schema={PREFIX}{os.getpid()}")
+
+
+# A sharded collection
+
+
+@pytest.fixture(scope="module")
+def cosmos_uri() -> str:
+    return with_schema(PREFIX + uuid.uuid4().hex[:12])
+
+
+@pytest.fixture(scope="module")
+def cosmos(cosmos_uri: str) -> Iterator[mongottl.RunningServer]:
+    with mongottl.start_server(store=cosmos_uri, dialect="cosmos") as started:
+        yield started
+
+
+@pytest.fixture
+def sharded(cosmos: mongottl.RunningServer) -> Iterator["pymongo.collection.Collection[dict[str, Any]]"]:
+    """By region, with an index on n; 120 documents in 12 regions. Dropped afterwards."""
+    with pymongo.MongoClient[dict[str, Any]](cosmos.uri) as client:
+        client.admin.command("shardCollection", "shop.orders", key={"region": "hashed"})
+        collection = client["shop"]["orders"]
+        collection.create_index("n")
+        collection.insert_many([{"_id": number, "region": f"r{number % 12}", "n": number} for number in range(120)])
+        yield collection
+        collection.drop()
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that are sent, but for those of the server's own tasks."""
+    names: list[str] = []
+    run = Pipeline.run
+
+    def noting(self: Pipeline, calls: Any, must_end: bool = False) -> Any:
+        sent = [statement.name for statement, _ in calls if statement.name.startswith(("placed", "scattered"))]
+        names.extend([name for name in sent if not name.startswith("placed_free")])  # of what was dropped before
+        return run(self, calls, must_end)
+
+    monkeypatch.setattr(Pipeline, "run", noting)
+    return names
+
+
+def test_all_rows_of_a_document_are_at_one_place_and_the_documents_at_many(
+    sharded: "pymongo.collection.Collection[dict[str, Any]]", cosmos_uri: str
+) -> None:
+    sharded.insert_one({"_id": 1000, "region": "alone", "n": 7})
+    name = schema_of(cosmos_uri)
+    [(place, rid)] = asked(f"SELECT place, rid FROM {name}.records WHERE position('alone'::bytea IN doc) > 0")
+    for table in ("entries", "unique_entries"):
+        assert {found for (found,) in asked(f"SELECT place FROM {name}.{table} WHERE rid = {rid}")} == {place}
+    assert (place,) in asked(f"SELECT place FROM {name}.oplog WHERE dn = 1 ORDER BY pos DESC LIMIT 1")
+    [(places,)] = asked(f"SELECT count(DISTINCT place) FROM {name}.records WHERE position('region'::bytea IN doc) > 0")
+    assert places > 6
+
+
+def test_operations_that_name_the_shard_key_reach_one_place_by_as_many_statements_as_elsewhere(
+    sharded: "pymongo.collection.Collection[dict[str, Any]]", named: list[str]
+) -> None:
+    named.clear()
+    assert sharded.find_one({"region": "r5", "_id": 17}) == {"_id": 17, "region": "r5", "n": 17}
+    assert named == ["placed_scan_fetch_entries_1"]
+    named.clear()
+    assert len(list(sharded.find({"region": "r5"}))) == 10
+    assert named == ["placed_scan_fetch_entries_1"]
+    named.clear()
+    sharded.update_one({"region": "r5", "_id": 17}, {"$set": {"q": 1}})
+    assert named == ["placed_scan_fetch_entries_1", "placed_update_record"]
+    sharded.delete_one({"region": "r5", "_id": 17})
+    sharded.insert_one({"region": "r5", "_id": 17, "n": 17})
+    assert not [name for name in named if name.startswith("scattered")]
+
+
+def test_other_operations_reach_all_places(sharded: "pymongo.collection.Collection[dict[str, Any]]") -> None:
+    assert [found["n"] for found in sharded.find({"n": {"$gte": 50}}, batch_size=7).sort("n", -1)] == [
+        *range(119, 49, -1)
+    ]
+    assert sharded.find_one({"_id": 77}) == {"_id": 77, "region": "r5", "n": 77}
+    assert sorted(found["_id"] for found in sharded.find({"n": {"$in": [3, 50, 110, 500]}})) == [3, 50, 110]
+    assert len(list(sharded.find({}, batch_size=11))) == sharded.count_documents({}) == 120
+    assert sharded.estimated_document_count() == 120
+    assert sharded.update_many({"n": {"$lt": 30}}, {"$inc": {"n": 1000}}).modified_count == 30
+    assert sharded.count_documents({"n": {"$gte": 1000}}) == 30
+    assert sharded.delete_many({"n": {"$gte": 1000}}).deleted_count == 30
+    groups = list(sharded.aggregate([{"$group": {"_id": "$region", "n": {"$sum": 1}}}]))
+    assert len(groups) == 12
+    assert sum(group["n"] for group in groups) == sharded.count_documents({}) == 90
+    sharded.insert_one({"_id": "next", "region": "r1", "n": 1})
+    assert sharded.distinct("region", {"n": 1}) == ["r1"]
+    sharded.drop_index("n_1")
+    assert sharded.estimated_document_count() == 91
+
+
+def test_ids_are_unique_for_each_value_of_the_shard_key(
+    sharded: "pymongo.collection.Collection[dict[str, Any]]",
+) -> None:
+    sharded.insert_one({"_id": 5, "region": "r6"})
+    with pytest.raises(pymongo.errors.DuplicateKeyError):
+        sharded.insert_one({"_id": 5, "region": "r6"})
+    with pytest.raises(pymongo.errors.BulkWriteError) as caught:
+        new = [{"_id": number, "region": f"r{number % 5}"} for number in range(2000, 2010)]
+        sharded.insert_many([*new[:4], {"_id": 5, "region": "r5"}, *new[4:]])
+    assert caught.value.details["nInserted"] == 4
+    with pytest.raises(pymongo.errors.OperationFailure, match="unique index"):
+        sharded.create_index("other", unique=True)
+    with pytest.raises(pymongo.errors.WriteError, match="immutable"):
+        sharded.update_one({"_id": 5, "region": "r6"}, {"$set": {"region": "r7"}})
+
+
+def test_a_stream_sees_the_writes_to_all_places_in_their_order(
+    sharded: "pymongo.collection.Collection[dict[str, Any]]",
+) -> None:
+    stages: list[dict[str, Any]] = [
+        {"$match": {"operationType": {"$in": ["insert", "update", "replace"]}}},
+        {"$project": {"_id": 1, "fullDocument": 1, "ns": 1, "documentKey": 1}},
+    ]
+    with sharded.watch(stages, full_document="updateLookup") as stream:
+        for number in range(3000, 3030):
+            sharded.insert_one({"_id": number, "region": f"r{number % 7}"})
+        assert [next(stream)["fullDocument"]["_id"] for _ in range(30)] == list(range(3000, 3030))
+
+
+def test_expired_documents_of_all_places_are_purged(
+    sharded: "pymongo.collection.Collection[dict[str, Any]]", cosmos: mongottl.RunningServer, cosmos_uri: str
+) -> None:
+    sharded.create_index("_ts", expireAfterSeconds=60)
+    sharded.insert_many([{"_id": f"own {number}", "region": f"r{number % 12}", "ttl": 500} for number in range(30)])
+    cosmos.clock.advance(100)
+    assert sharded.count_documents({}) == sharded.estimated_document_count() == 30
+    cosmos.clock.advance(500)
+    assert sharded.count_documents({}) == 0
+    until(lambda: rows_of_parts(cosmos_uri) == 0)
+
+
+def test_a_sharded_collection_is_dropped_with_all_its_rows(
+    sharded: "pymongo.collection.Collection[dict[str, Any]]", cosmos_uri: str
+) -> None:
+    assert rows_of_parts(cosmos_uri) > 0
+    sharded.drop()
+    until(lambda: asked(f"SELECT count(*) FROM {schema_of(cosmos_uri)}.stores WHERE parts > 1") == [(0,)])
+    assert rows_of_parts(cosmos_uri) == 0
+
+
+def rows_of_parts(uri: str) -> int:
+    """How many rows stores of several places have, but for their first ones."""
+    name = schema_of(uri)
+    tables = ("records", "entries", "unique_entries")
+    return sum(asked(f"SELECT count(*) FROM {name}.{table} WHERE place >= {1 << 26}")[0][0] for table in tables)
+
+
+def test_a_schema_of_one_place_for_each_collection_gets_several(uri: str) -> None:
+    import psycopg
+
+    open_engine(uri).close()
+    with psycopg.connect(store(), autocommit=True) as connection:
+        connection.execute(f"ALTER TABLE {schema_of(uri)}.stores DROP COLUMN parts".encode())
+        connection.execute(f"UPDATE {schema_of(uri)}.meta SET format = format - 1".encode())
+    opened = open_engine(uri)
+    with opened.unit_of_work() as unit:
+        opened.create_partitioned_store("records")
+        unit.commit()
+    opened.close()
+    assert (32,) in asked(f"SELECT parts FROM {schema_of(uri)}.stores")
+
+
+def test_a_sharded_collection_is_found_again_and_copied(uri: str) -> None:
+    target = with_schema(PREFIX + uuid.uuid4().hex[:12])
+    with (
+        mongottl.start_server(store=uri, dialect="cosmos") as server,
+        pymongo.MongoClient[dict[str, Any]](server.uri) as client,
+    ):
+        client.admin.command("shardCollection", "shop.orders", key={"region": "hashed"})
+        client["shop"]["orders"].create_index("n")
+        client["shop"]["orders"].insert_many([{"_id": n, "region": f"r{n % 12}", "n": n} for n in range(120)])
+    assert main([uri, target]) == 0
+    assert rows_of_parts(target) == rows_of_parts(uri)
+    with (
+        mongottl.start_server(store=target, dialect="cosmos") as server,
+        pymongo.MongoClient[dict[str, Any]](server.uri) as client,
+    ):
+        orders = client["shop"]["orders"]
+        assert orders.estimated_document_count() == 120
+        assert orders.find_one({"region": "r5", "_id": 17}) == {"_id": 17, "region": "r5", "n": 17}
+        orders.insert_one({"region": "r5", "_id": 500, "n": 500})
+        assert [found["_id"] for found in orders.find({"n": {"$gte": 118}}).sort("n", 1)] == [118, 119, 500]

@@ -53,6 +53,9 @@ class MeteredRecords(ForwardingRecords):
         self.collection = collection
         self._meter = meter
 
+    def of_partition(self, key: bytes) -> RecordStore:
+        return MeteredRecords(self.inner.of_partition(key), self.collection, self._meter)
+
     def find_records(self, record_ids: list[int], max_bytes: int = NO_BYTE_LIMIT) -> tuple[list[Record], int]:
         self._meter.search()
         found, looked_up = self.inner.find_records(record_ids, max_bytes)
@@ -75,6 +78,9 @@ class MeteredEntries(ForwardingEntries):
         super().__init__(data)
         self._index = index
         self._meter = meter
+
+    def of_partition(self, key: bytes) -> SortedDataInterface:
+        return MeteredEntries(self.inner.of_partition(key), self._index, self._meter)
 
     def scan_fetch(
         self,

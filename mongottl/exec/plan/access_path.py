@@ -8,6 +8,7 @@ from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.express import NO_ID_PLAN
 from mongottl.exec.plan.oplog_bounds import oplog_span
+from mongottl.exec.plan.partition import named_partition
 from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.exec.stages.clustered_scan import ClusteredScan
 from mongottl.exec.stages.index_scan import (
@@ -72,9 +73,12 @@ class CollectionPath(AccessPath):
         clustering = self.collection.clustering
         if clustering is not None:
             return ClusteredScan(self.collection, clustering, self.match, self.forward, wanted)
-        return CollectionScan(
+        scan = CollectionScan(
             self.collection, self.match, self.forward, wanted, oplog_span(self.collection, self.match)
         )
+        if self.collection.is_partitioned:
+            scan.partition = named_partition(self.collection, self.match)
+        return scan
 
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         return min(limit, unit.records(self.collection).count())
@@ -137,7 +141,13 @@ class IndexPath(AccessPath):
 
     def scan_params(self, bounds: IndexBounds, wanted: int, trial: bool) -> IndexScanParams:
         """What a scan of these bounds, all of the path's or a part of them, reads."""
-        return IndexScanParams(self.collection, bounds, self.residual, self.match, self.sorted >= 0, wanted, trial)
+        params = IndexScanParams(self.collection, bounds, self.residual, self.match, self.sorted >= 0, wanted, trial)
+        if self.collection.is_partitioned:
+            params.partition = named_partition(self.collection, self.match)
+            if params.partition is None:
+                # Records are read after their entries, and may have been given other keys meanwhile.
+                params.residual = self.match
+        return params
 
     def bound_paths(self) -> set[str]:
         """The paths that the ranges bound."""
@@ -146,6 +156,9 @@ class IndexPath(AccessPath):
 
     def count_entries(self, unit: RecoveryUnit, limit: int) -> int:
         data = unit.index(self.bounds.index)
+        partition = named_partition(self.collection, self.match)
+        if partition is not None:
+            data = data.of_partition(partition)
         counted = 0
         for key_range in self.bounds.ranges:
             after: tuple[bytes, int] | None = None

@@ -21,6 +21,7 @@ from mongottl.document.collation import same_collation
 from mongottl.document.keystring import encode_raw
 from mongottl.document.types import NULL
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.plan.partition import partition_of_key
 from mongottl.query.match import MatchExpression, simple_id_filter
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.projection import Projection
@@ -82,7 +83,12 @@ def express_record(op: OperationContext, collection: Collection, key: bytes) -> 
     assert index is not None
     unit = op.recovery_unit
     op.profile.lookups_by_id += 1
-    record = unit.index(index).fetch_exact(unit.records(collection), key)
+    data = unit.index(index)
+    if collection.is_partitioned:
+        partition = partition_of_key(collection, key)
+        if partition is not None:
+            data = data.of_partition(partition)
+    record = data.fetch_exact(unit.records(collection), key)
     if (
         record is not None
         and collection.default_ttl_s != NO_TTL

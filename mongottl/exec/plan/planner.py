@@ -35,6 +35,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.catalog.index import ID_INDEX_NAME
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
@@ -289,10 +290,9 @@ def plan_query(
     empty for no limit. collation: of these two; filter and sort have their own.
     BadValue (2) for a hint that names no usable index, FailedToParse (9) for a hint of another type.
     """
+    by_key = collection is not None and collection.shard_key is not None and key_lookup(collection, match) is not None
     if op.cost.meter is not None:
-        op.cost.meter.by_key = (
-            collection is not None and collection.shard_key is not None and key_lookup(collection, match) is not None
-        )
+        op.cost.meter.by_key = by_key
     if sort is not None and sort.is_empty():
         sort = None
     requested = set() if metadata is None else metadata
@@ -315,6 +315,9 @@ def plan_query(
                 natural = natural_hint
             else:
                 hinted = _hinted_index(collection, hint)
+        elif by_key and allowed is None and natural == 0 and collection.is_partitioned:
+            # In one partition there is hardly more than one entry of this `_id`: trials would only cost.
+            hinted = collection.index_named(ID_INDEX_NAME)
         trivial = is_trivial(match)
         if not is_empty(min_key) or not is_empty(max_key):
             path = path_between(collection, hinted, min_key, max_key, match, sort, collation)

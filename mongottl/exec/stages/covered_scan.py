@@ -49,7 +49,7 @@ class CoveredScan(IndexStage):
         count = 0
         room_bytes = self._batch_bytes
         with Undivided():
-            data = op.recovery_unit.index(index)
+            data = self.data(op)
             store = op.recovery_unit.records(self._collection)
             from_keys = (
                 index.type_bits == self._type_bits

@@ -145,7 +145,7 @@ class DistinctScan(IndexStage):
             return [], False
         index = self._index
         unit = op.recovery_unit
-        data = unit.index(index)
+        data = self.data(op)
         decoder = self._decoder
         if decoder is not None and from_keys and index.type_bits == self._type_bits:
             entries, more = data.scan(key_range, at.after, self._entries, self._room_bytes)

@@ -39,7 +39,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.match.where import test_ahead
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.storage.interface import MAX_RECORD_ID, RANGES_AT_ONCE, FetchedEntry, Record
+from mongottl.storage.interface import MAX_RECORD_ID, RANGES_AT_ONCE, FetchedEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 
@@ -68,6 +68,8 @@ class IndexScanParams:
         self.forward = forward
         self.wanted = wanted
         self.trial = trial
+        # The only partition whose records match (`SortedDataInterface.of_partition`), None if that is not known.
+        self.partition: bytes | None = None
 
 
 class IndexScanNode(PlanNode):
@@ -139,6 +141,12 @@ class IndexStage(PlanStage):
         self._arrays: ArrayPaths = bounds.arrays
         self._rest: IndexScan | None = None
         self._ordered = False
+        self._partition = params.partition
+
+    def data(self, op: OperationContext) -> SortedDataInterface:
+        """The entries of the index that the operation reads."""
+        data = op.recovery_unit.index(self._index)
+        return data if self._partition is None else data.of_partition(self._partition)
 
     def set_keyed(self) -> None:
         self.keyed = True
@@ -333,7 +341,7 @@ class IndexScan(IndexStage):
             return None
         self._before = at.copy()
         store = op.recovery_unit.records(self._collection)
-        data = op.recovery_unit.index(self._index)
+        data = self.data(op)
         generation = self._collection.generation
         found: list[FetchedEntry]
         if last - range_index == 1:
@@ -379,7 +387,7 @@ class IndexScan(IndexStage):
                 self._seen.discard(records)
             return True
         first = records[0][0]
-        data = op.recovery_unit.index(self._index)
+        data = self.data(op)
         before = self._before
         while True:
             found, after = entry_before(data, before.rest(), before.after, first)
@@ -417,7 +425,7 @@ class SkippingScan(IndexScan):
             if self._collection.generation != self._generation:
                 return []  # the index has got arrays while others were waited for: the next call catches up first
             store = op.recovery_unit.records(self._collection)
-            data = op.recovery_unit.index(self._index)
+            data = self.data(op)
             for _ in range(MAX_RANGES_PER_CALL):
                 if at.is_at_end() or len(records) >= self._size or room_bytes <= 0:
                     break
@@ -478,7 +486,7 @@ class PointLookup(IndexStage):
         if start >= count:
             return None
         store = op.recovery_unit.records(self._collection)
-        data = op.recovery_unit.index(self._index)
+        data = self.data(op)
         records: list[Record]
         if count == 1:
             self._key_index = 1

@@ -375,6 +375,8 @@ class CollectionScan(PlanStage):
         self._ended = False
         self._begun = False
         self._guarded = False
+        # The only one whose records match (`RecordStore.of_partition`), None if that is not known.
+        self.partition: bytes | None = None
 
     def set_guarded(self) -> None:
         self._guarded = True
@@ -395,7 +397,10 @@ class CollectionScan(PlanStage):
                 self._position = self._span.start(op.service.oplog, self._forward, self._position)
         size = min(self._size, op.pace.step_records)
         started_s = op.service.monotonic_s()
-        records, more = op.recovery_unit.records(collection).scan(self._position, size, self._forward, BATCH_BYTES)
+        store = op.recovery_unit.records(collection)
+        if self.partition is not None:
+            store = store.of_partition(self.partition)
+        records, more = store.scan(self._position, size, self._forward, BATCH_BYTES)
         if self._guarded and self.examined:
             check_position(op, collection, self._position)
         if op.was_left:

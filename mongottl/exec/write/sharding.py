@@ -6,7 +6,9 @@ but that of ImmutableField, which is assumed.
 
 from typing import Final
 
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.shard_key import ShardKey
+from mongottl.errors import ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 
 # Bytes of a string's KeyString around the string itself: its type and its end.
@@ -27,10 +29,11 @@ def check_has_shard_key(op: OperationContext, shard_key: ShardKey, document: byt
 
 
 def check_keeps_shard_key(
-    op: OperationContext, shard_key: ShardKey, before: bytes, after: bytes, replaces: bool
+    op: OperationContext, collection: Collection, shard_key: ShardKey, before: bytes, after: bytes, replaces: bool
 ) -> None:
-    """`Dialect.changed_shard_key` for an update that changes or removes the value of the shard key;
-    `Dialect.missing_shard_key` for a replacement without it."""
+    """`Dialect.changed_shard_key` for an update that changes or removes the value of the shard key, ImmutableField (66)
+    if that is allowed and the record could not stay where it is; `Dialect.missing_shard_key` for a replacement without
+    it."""
     value = shard_key.value_of(after)
     if value is None and replaces:
         check_has_shard_key(op, shard_key, after)
@@ -38,3 +41,9 @@ def check_keeps_shard_key(
         changed = op.service.dialect.changed_shard_key(shard_key.path.dotted)
         if changed is not None:
             raise changed
+        if collection.is_partitioned:
+            raise WriteError(
+                ErrorCode.ImmutableField,
+                f"the value of the shard key at '{shard_key.path.dotted}' cannot be changed where the store is spread"
+                " over several machines: delete the document and insert it anew",
+            )

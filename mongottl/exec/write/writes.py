@@ -460,7 +460,7 @@ def update_record(
         check_size(op, collection, document)
     if collection.shard_key is not None:
         replaces = driver is not None and driver.kind == "replacement"
-        check_keeps_shard_key(op, collection.shard_key, old[1], document, replaces)
+        check_keeps_shard_key(op, collection, collection.shard_key, old[1], document, replaces)
     ttl_s = int(meaningful_ttl_s(document))
     for _ in range(_MAX_CONFLICTS):
         unit = op.recovery_unit.write(collection)
@@ -505,7 +505,7 @@ def update_records(
         _check_unexpired(unit, [record for record, _ in changes])
     if collection.shard_key is not None:
         for record, document in changes:
-            check_keeps_shard_key(op, collection.shard_key, record[1], document, False)
+            check_keeps_shard_key(op, collection, collection.shard_key, record[1], document, False)
     if collection.validator is not None:
         changed = [document for record, document in changes if document != record[1]]
         if not all_valid(op, collection, changed):

@@ -6,7 +6,8 @@
 
 A collection has one place, with its indexes and with the rows of the oplog of the units that change it. So such a unit
 is one transaction of one machine, which commits it before the coordinator's part, in which there is nothing to lose. A
-unit with several places is committed in two phases.
+unit with several places is committed in two phases. A sharded collection has several places, among which its shard key
+decides (`citus_spread`).
 
 A schema is made so if the database is a coordinator's that has workers, and stays what it was made as.
 """
@@ -21,6 +22,9 @@ from mongottl.storage.postgresql.statements import Statement
 DISTRIBUTED: Final = 1000
 # In the order in which they are distributed: the others follow the first one.
 DISTRIBUTED_TABLES: Final = ("records", "entries", "unique_entries", "oplog", "places")
+
+# How many places a store has, from `place` on (`citus_spread`).
+PARTS_COLUMN: Final = "ALTER TABLE {}.stores ADD COLUMN IF NOT EXISTS parts int NOT NULL DEFAULT 1"
 
 _HAS_CITUS: Final = Statement("has_citus", "SELECT count(*) FROM pg_extension WHERE extname = 'citus'")
 _LOOK: Final = Statement(
@@ -52,6 +56,7 @@ def distribution(name: str) -> list[str]:
     """What distributes tables that were made in the same transaction. name: of the schema, as an identifier."""
     made = [
         f"ALTER TABLE {name}.stores ADD COLUMN place int NOT NULL DEFAULT 0",
+        PARTS_COLUMN.format(name),
         f"CREATE TABLE {name}.places (place int PRIMARY KEY)",
     ]
     first = ""

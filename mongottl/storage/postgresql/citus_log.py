@@ -95,11 +95,15 @@ FORMS: Final = Statement(
     " WHERE pos > $1 AND pos <= $2",
     (INT8, INT8),
 )
-# Sessions of workers in the midst of a transaction of a session of the coordinator that has ended: they may commit.
+# Transactions of workers for a session of the coordinator that has ended: they may commit. Those that are prepared are
+# completed by Citus, which looks for them once a minute.
 ORPHANS: Final = Statement(
     "distributed_orphans",
-    "SELECT count(*) FROM run_command_on_workers($c$SELECT string_agg(substr(application_name, 21), ',')"
-    " FROM pg_stat_activity WHERE application_name LIKE 'citus_internal gpid=%' AND xact_start IS NOT NULL$c$) AS w,"
+    "SELECT count(*) FROM run_command_on_workers($c$SELECT string_agg(session, ',') FROM ("
+    "SELECT substr(application_name, 21) AS session FROM pg_stat_activity"
+    " WHERE application_name LIKE 'citus_internal gpid=%' AND xact_start IS NOT NULL UNION ALL"
+    " SELECT split_part(gid, '_', 3) FROM pg_prepared_xacts WHERE database = current_database()"
+    r" AND gid LIKE 'citus\_0\_%') AS s$c$) AS w,"
     " regexp_split_to_table(w.result, ',') AS gpid WHERE w.success AND gpid <> ''"
     " AND gpid::int8 % 10000000000 NOT IN (SELECT pid FROM pg_stat_activity)",
 )

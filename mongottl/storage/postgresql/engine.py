@@ -29,6 +29,14 @@ from mongottl.storage.opening import store_engine
 from mongottl.storage.postgresql import citus
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
+from mongottl.storage.postgresql.citus_spread import (
+    PARTS,
+    IdsOfPart,
+    PartitionKey,
+    SpreadRecordStore,
+    SpreadSortedData,
+    places_of,
+)
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
 from mongottl.storage.postgresql.failures import REFUSED, StoreFailure
 from mongottl.storage.postgresql.isolation import PostgresIsolation
@@ -87,14 +95,16 @@ _GIVE_BACK: Final = Statement(
     (INT4_ARRAY, INT8_ARRAY, INT8_ARRAY),
 )
 # Where tables are distributed: with the place of their rows.
-_PLACED_STORES: Final = Statement("placed_stores", _STORES.sql.replace("next_id", "next_id, place"), _STORES.types)
+_PLACED_STORES: Final = Statement(
+    "placed_stores", _STORES.sql.replace("next_id", "next_id, place, parts"), _STORES.types
+)
 _NEW_PLACED_STORE: Final = Statement(
     "new_placed_store",
-    "INSERT INTO stores (id, ident, kind, dropped, next_id, node, epoch, place)"
-    " VALUES ($1, $2, $3, false, 1, $4, $5, $6)",
-    (*_NEW_STORE.types, INT4),
+    "INSERT INTO stores (id, ident, kind, dropped, next_id, node, epoch, place, parts)"
+    " VALUES ($1, $2, $3, false, 1, $4, $5, $6, $7)",
+    (*_NEW_STORE.types, INT4, INT4),
 )
-_NEW_PLACE: Final = Statement("new_place", "INSERT INTO places VALUES ($1)", (INT4,))
+_NEW_PLACE: Final = Statement("new_place", "INSERT INTO places VALUES ($1) ON CONFLICT DO NOTHING", (INT4,))
 _DISTRIBUTED_SIZE: Final = Statement(
     "distributed_size",
     f"SELECT sum(citus_total_relation_size(name::regclass))::int8 FROM unnest(ARRAY{[*citus.DISTRIBUTED_TABLES]})"
@@ -207,8 +217,8 @@ class PostgresEngine(StorageEngine, Access):
         self._records: dict[str, PostgresRecordStore] = {}
         self._sorted: dict[str, PostgresSortedData] = {}
         self._catalog: dict[str, bytes] = {}
-        # Numbers, kinds and places of dropped stores whose rows are still there.
-        self._dropped: list[tuple[int, int, int | None]] = []
+        # Numbers and kinds of dropped stores whose rows are still there, and the places of these.
+        self._dropped: list[tuple[int, int, list[int | None]]] = []
         self._last_store = 0
         # What the tables took when they were last measured, and whether they are being measured aside.
         self._stored_bytes = 0
@@ -299,16 +309,23 @@ class PostgresEngine(StorageEngine, Access):
             is_records = kind in (RECORDS, LOG)
             known = self._records.get(ident) if is_records else self._sorted.get(ident)
             if dropped:
-                if (store, kind, place) not in self._dropped:
-                    self._dropped.append((store, kind, place))
+                if all(store != other for other, _, _ in self._dropped):
+                    self._dropped.append((store, kind, [*places_of(*places)] if places else [None]))
                 if known is not None and known.store_id == store:
                     self._forget(ident)
             elif known is None or known.store_id != store:
                 made.append(ident)
                 if is_records:
-                    counters = Counters(store, *counts.get(store, (0, 0)), place or 0)
                     ids = RecordIds(next_id, next_id, partial(self._lease, store))
+                    found = counts.get(store, (0, 0))
+                    if place is not None and places[1] > 1:
+                        self._records[ident] = self._spread_records(ident, store, places_of(*places), ids, found)
+                        continue
+                    counters = Counters(store, *found, place or 0)
                     self._records[ident] = PostgresRecordStore(self.at(place), ident, counters, ids, kind == LOG)
+                elif place is not None and places[1] > 1:
+                    is_unique = kind == SORTED_UNIQUE
+                    self._sorted[ident] = self._spread_entries(ident, store, places_of(*places), is_unique)
                 else:
                     self._sorted[ident] = PostgresSortedData(self.at(place), ident, store, kind == SORTED_UNIQUE)
         before: dict[str, bytes | None] = {}
@@ -472,12 +489,42 @@ class PostgresEngine(StorageEngine, Access):
         unit.before_commit.append(lambda: unit.write(_SETTLE, int4(number), int8(ids.settle())))
         return store
 
+    def create_partitioned_store(self, ident: str) -> RecordStore:
+        if not self._is_distributed:
+            return self.create_record_store(ident)
+        number = self._new_store(ident, RECORDS, parts=PARTS)
+        ids = RecordIds(1, NO_END, partial(self._lease, number))
+        store = self._spread_records(ident, number, places_of(number, PARTS), ids)
+        self._records[ident] = store
+        unit = self.units.require()
+        unit.undo.append(partial(self._forget, ident))
+        unit.before_commit.append(lambda: unit.write(_SETTLE, int4(number), int8(ids.settle())))
+        return store
+
+    def _spread_records(
+        self, ident: str, number: int, places: list[int], ids: RecordIds, counts: tuple[int, int] = (0, 0)
+    ) -> SpreadRecordStore:
+        """counts: of all its records and their bytes, whichever parts they are in."""
+        parts: list[PostgresRecordStore] = []
+        for place in places:
+            counters = Counters(number, *counts, place)
+            parts.append(PostgresRecordStore(self.at(place), ident, counters, IdsOfPart(ids, len(parts)), False))
+            counts = (0, 0)
+        return SpreadRecordStore(self, ident, parts, ids, PartitionKey(len(parts)))
+
+    def _spread_entries(self, ident: str, number: int, places: list[int], unique: bool) -> SpreadSortedData:
+        parts = [PostgresSortedData(self.at(place), ident, number, unique) for place in places]
+        return SpreadSortedData(self, ident, parts, PartitionKey(len(parts)).part_of_key)
+
     def record_store(self, ident: str) -> RecordStore:
         return self._records[ident]
 
     def create_sorted_data(self, ident: str, unique: bool, beside: str = "") -> SortedDataInterface:
+        kind = SORTED_UNIQUE if unique else SORTED
+        if beside in self._records and len(self._records[beside].parts) > 1:
+            return self._create_spread_data(ident, kind, self._records[beside])
         place = self._records[beside].place if beside in self._records else None
-        number = self._new_store(ident, SORTED_UNIQUE if unique else SORTED, place)
+        number = self._new_store(ident, kind, place)
         if place is None and self._is_distributed:
             place = number
         data = PostgresSortedData(self.at(place), ident, number, unique)
@@ -485,12 +532,21 @@ class PostgresEngine(StorageEngine, Access):
         self.units.require().undo.append(partial(self._forget, ident))
         return data
 
+    def _create_spread_data(self, ident: str, kind: int, records: PostgresRecordStore) -> SortedDataInterface:
+        parts = records.parts
+        number = self._new_store(ident, kind, parts[0].place, len(parts))
+        places = places_of(parts[0].place or 0, len(parts))
+        data = self._sorted[ident] = self._spread_entries(ident, number, places, kind == SORTED_UNIQUE)
+        self.units.require().undo.append(partial(self._forget, ident))
+        return data
+
     def _forget(self, ident: str) -> None:
         self._records.pop(ident, None)
         self._sorted.pop(ident, None)
 
-    def _new_store(self, ident: str, kind: int, place: int | None = None) -> int:
-        """place: that of its rows; None for one of its own, where tables are distributed."""
+    def _new_store(self, ident: str, kind: int, place: int | None = None, parts: int = 1) -> int:
+        """place: the first one of its rows; None for one of its own, where tables are distributed. parts: how many
+        places it has there."""
         unit = self.units.require()
         if ident in self._records or ident in self._sorted:
             raise ValueError(f"{ident} exists")
@@ -499,9 +555,11 @@ class PostgresEngine(StorageEngine, Access):
         values = (int4(self._last_store), encode_text(ident), int4(kind))
         made = (*values, int4(self._nodes.number), int8(unit.catalog_epoch))
         if self._is_distributed:
-            unit.write(_NEW_PLACED_STORE, *made, int4(self._last_store if place is None else place))
+            first = self._last_store if place is None else place
+            unit.write(_NEW_PLACED_STORE, *made, int4(first), int4(parts))
             if place is None:
-                unit.write(_NEW_PLACE, int4(self._last_store))
+                for each in places_of(first, parts):
+                    unit.write(_NEW_PLACE, int4(each))
         else:
             unit.write(_NEW_STORE, *made)
         return self._last_store
@@ -534,11 +592,12 @@ class PostgresEngine(StorageEngine, Access):
         store = self._records.pop(ident, None)
         if store is not None:
             unit.undo.append(partial(self._records.__setitem__, ident, store))
-            dropped = (store.store_id, LOG if store.is_log else RECORDS, store.place)
+            dropped = (store.store_id, LOG if store.is_log else RECORDS, [part.place for part in store.parts])
         else:
             data = self._sorted.pop(ident)
             unit.undo.append(partial(self._sorted.__setitem__, ident, data))
-            dropped = (data.store_id, SORTED_UNIQUE if data.unique else SORTED, data.place)
+            kind = SORTED_UNIQUE if data.unique else SORTED
+            dropped = (data.store_id, kind, [part.place for part in data.parts])
         unit.write(_DROP_STORE, int4(dropped[0]), int8(unit.catalog_epoch))
         unit.after_commit.append(partial(self._dropped.append, dropped))
 
@@ -546,12 +605,17 @@ class PostgresEngine(StorageEngine, Access):
         self._require_open()
         if not self._dropped or not self._may_free():
             return False
-        store, kind, place = self._dropped[-1]
+        dropped = self._dropped[-1]
+        store, kind, places = dropped
         number = int4(store)
+        place = places[-1]
         if self.at(place).read(_FREE[_TABLE_OF[kind]], number, int8(limit))[0][0] < limit:
-            self.read(_FORGET_STORE, number)
-            if (store, kind, place) in self._dropped:
-                self._dropped.remove((store, kind, place))
+            if len(places) == 1:
+                self.read(_FORGET_STORE, number)
+                if dropped in self._dropped:
+                    self._dropped.remove(dropped)
+            elif places[-1] == place:
+                places.pop()
         return bool(self._dropped)
 
     def _may_free(self) -> bool:

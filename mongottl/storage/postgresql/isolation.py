@@ -137,8 +137,10 @@ class PostgresIsolation(Isolation):
             return records
         ids = int8_array([record[0] for record in records])
         stored = self._records[store.ident]
-        found = self._engine.at(stored.place).read(_UNLOCKED, int4(stored.store_id), ids)
-        free = {rid for (rid,) in found}
+        free: set[int] = set()
+        for part in stored.parts:
+            found = self._engine.at(part.place).read(_UNLOCKED, int4(stored.store_id), ids)
+            free.update([rid for (rid,) in found])
         return [record for record in records if record[0] in free]
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ follow all others (`PostgresUnit.take_ids`).
 """
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final
 
 # How many ids the first block has, and the longest.
 FIRST_BLOCK: Final = 64
@@ -18,7 +18,6 @@ _LONGEST_BLOCK: Final = 8192
 NO_END: Final = 1 << 62
 
 
-@final
 class RecordIds:
     """The ids of one store. following: the next one; end: the first that is not leased.
 

@@ -91,7 +91,7 @@ _HOLD: Final = placed(
 _FIND: Final = placed(
     "find_record", "SELECT rid, doc, ts, ttl FROM records WHERE store = $1 AND rid = $2", (INT4, INT8)
 )
-_FIND_MANY: Final = placed(
+FIND_MANY: Final = placed(
     "find_records", "SELECT rid, doc, ts, ttl FROM records WHERE store = $1 AND rid = ANY ($2)", (INT4, INT8_ARRAY)
 )
 # Those before which less than `$3` bytes are. The lengths of long documents are known without reading them.
@@ -120,7 +120,7 @@ def _scan(name: str, forward: bool, bounded: bool) -> Statement:
     )
 
 
-_SCAN: Final = {
+SCAN: Final = {
     (forward, bounded): _scan(f"scan_{int(forward)}_{int(bounded)}", forward, bounded)
     for forward in (False, True)
     for bounded in (False, True)
@@ -139,7 +139,7 @@ def _due(name: str, index: ExpiryIndex, columns: str) -> Statement:
     )
 
 
-_DUE_ENTRIES: Final = {index: _due("due_entries", index, f"{_DUE_SECOND[index]}, rid") for index in ExpiryIndex}
+DUE_ENTRIES: Final = {index: _due("due_entries", index, f"{_DUE_SECOND[index]}, rid") for index in ExpiryIndex}
 
 
 def _take(index: ExpiryIndex) -> Statement:
@@ -174,6 +174,19 @@ class PostgresRecordStore(RecordStore):
         self._access: Final = access
         self._store: Final = int4(counters.store)
         self.place: Final = access.place
+
+    @property
+    def parts(self) -> "list[PostgresRecordStore]":
+        """The stores of its places, in their order: it itself if it has one place."""
+        return [self]
+
+    def joined(self, access: Access, parts: "list[PostgresRecordStore]") -> "PostgresRecordStore":
+        """The same store, seen through `access`. parts: seen so."""
+        return parts[0]
+
+    def at_place(self, place: int | None) -> "PostgresRecordStore | None":
+        """The part of this place, None if there is none."""
+        return self if place == self.place else None
 
     def insert_records(self, records: list[NewRecord]) -> list[int]:
         if len(records) == 1:
@@ -278,7 +291,7 @@ class PostgresRecordStore(RecordStore):
         if not record_ids:
             return [], 0
         if max_bytes == NO_BYTE_LIMIT or len(record_ids) == 1:
-            rows = self._access.read(_FIND_MANY, self._store, int8_array(record_ids))
+            rows = self._access.read(FIND_MANY, self._store, int8_array(record_ids))
             by_id = {row[0]: row for row in rows}
             found: list[Record] = [by_id[record_id] for record_id in record_ids if record_id in by_id]
             return found, len(record_ids)
@@ -294,7 +307,7 @@ class PostgresRecordStore(RecordStore):
         values = [self._store, int8(min(after, MAX_RECORD_ID)), int8(limit)]
         if bounded:
             values.append(int8(max_bytes))
-        rows: list[Record] = self._access.read(_SCAN[forward, bounded], *values)
+        rows: list[Record] = self._access.read(SCAN[forward, bounded], *values)
         if len(rows) >= limit:
             return rows, True
         return rows, bounded and sum([len(row[1]) for row in rows]) >= max_bytes
@@ -307,7 +320,7 @@ class PostgresRecordStore(RecordStore):
 
     def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
         rows: list[DueEntry] = self._access.read(
-            _DUE_ENTRIES[index], self._store, int8(after[0]), int8(after[1]), int8(until_s), int8(limit)
+            DUE_ENTRIES[index], self._store, int8(after[0]), int8(after[1]), int8(until_s), int8(limit)
         )
         return rows
 

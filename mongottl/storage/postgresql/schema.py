@@ -27,12 +27,13 @@ import hashlib
 from typing import Final
 
 from mongottl.document.utf8 import encode_text
-from mongottl.storage.postgresql.citus import DISTRIBUTED, distribution, has_workers
+from mongottl.storage.postgresql.citus import DISTRIBUTED, PARTS_COLUMN, distribution, has_workers
 from mongottl.storage.postgresql.connection import Connection, identifier, literal
 from mongottl.storage.postgresql.failures import FORBIDDEN, REFUSED, StoreFailure
 from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, int8, text
 
-# Raised when an older mongottl could not read what a newer one writes.
+# Raised when an older mongottl could not read what a newer one writes. Where tables are distributed, the format is the
+# one after that, since stores may have several places there.
 FORMAT: Final = 6
 HEAD_BYTES: Final = 2000
 
@@ -113,7 +114,8 @@ _INDEXES: Final = (
 
 # The tables that an opening makes anew where the format is an older one, by that: nothing was in them. The others are
 # kept as they are.
-_UPGRADES: Final = {2: ("nodes", "parts"), 3: ("nodes",), 4: ("nodes",), 5: ("nodes",)}
+_NODES: Final = ("nodes",)
+_UPGRADES: Final[dict[int, tuple[str, ...]]] = {2: ("nodes", "parts"), 3: _NODES, 4: _NODES, 5: _NODES, 6: ()}
 # Columns that tables of the oldest of these formats do not have.
 _NEW_COLUMNS: Final = (
     "ALTER TABLE {}.stores ADD COLUMN IF NOT EXISTS node int NOT NULL DEFAULT 0,"
@@ -218,12 +220,13 @@ class Place:
             raise StoreFailure(REFUSED, f"{name} has a table meta that is not mongottl's; choose another schema")
         self.is_distributed, found = divmod(rows[0][1], DISTRIBUTED)
         self.format = found
-        if found > FORMAT:
+        newest = FORMAT + self.is_distributed
+        if found > newest:
             raise StoreFailure(
                 REFUSED,
-                f"{name} has format {found}, written by a newer mongottl; this one knows formats up to {FORMAT}",
+                f"{name} has format {found}, written by a newer mongottl; this one knows formats up to {newest}",
             )
-        if found < FORMAT and found not in _UPGRADES:
+        if found < newest and found not in _UPGRADES:
             raise StoreFailure(
                 REFUSED,
                 f"{name} has format {found}, written by an older mongottl; this one knows formats from {min(_UPGRADES)}"
@@ -238,9 +241,9 @@ class Place:
             raise self._forbidden(
                 f"may not use the sequence of {name}", f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {self._schema}"
             )
-        if found < FORMAT:
+        if found < newest:
             self._require_rights()
-        return found == FORMAT
+        return found == newest
 
     def require_rights_to_create(self) -> None:
         """Raises if the tables cannot be made."""
@@ -298,11 +301,16 @@ def _creation(schema: str, is_there: bool, is_distributed: bool) -> list[Call]:
         f"COMMENT ON SCHEMA {name} IS {comment}" if not is_there else f"COMMENT ON TABLE {name}.meta IS {comment}"
     )
     made.append(f"INSERT INTO {name}.clock VALUES (1, 0, NULL)")
-    number = FORMAT + DISTRIBUTED * is_distributed
+    number = _number(is_distributed)
     made.append(f"INSERT INTO {name}.meta VALUES (1, {number}, 1, 0, 0, 0, 0)")
     if is_distributed:
         made += distribution(name)
     return [Statement(f"schema_{number}", sql).with_() for number, sql in enumerate(made)]
+
+
+def _number(is_distributed: int) -> int:
+    """What `meta.format` says of tables that are made now. is_distributed: 1 if they are distributed, else 0."""
+    return FORMAT + is_distributed + DISTRIBUTED * is_distributed
 
 
 def _table(name: str, table: str) -> list[str]:
@@ -322,7 +330,9 @@ def _upgrade(schema: str, found: int, is_distributed: int) -> list[Call]:
     for table in _UPGRADES[found]:
         made += [f"DROP TABLE IF EXISTS {name}.{table}", *_table(name, table)]
     made.append(_NEW_COLUMNS.format(name))
-    made.append(f"UPDATE {name}.meta SET format = {FORMAT + DISTRIBUTED * is_distributed}")
+    if is_distributed:
+        made.append(PARTS_COLUMN.format(name))
+    made.append(f"UPDATE {name}.meta SET format = {_number(is_distributed)}")
     return [Statement(f"upgrade_{number}", sql).with_() for number, sql in enumerate(made)]
 
 

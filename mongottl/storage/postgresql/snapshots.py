@@ -70,11 +70,18 @@ class SnapshotStores(Access):
     def records_of(self, store: RecordStore) -> PostgresRecordStore:
         """A record store of the engine, or of what wraps it, as of then."""
         stored = self._all_records[store.ident]
-        return PostgresRecordStore(self.at(stored.place), stored.ident, stored.counters, stored.ids, stored.is_log)
+        parts = [
+            PostgresRecordStore(self.at(part.place), part.ident, part.counters, part.ids, part.is_log)
+            for part in stored.parts
+        ]
+        return stored.joined(self, parts)
 
     def entries_of(self, data: SortedDataInterface) -> PostgresSortedData:
         stored = self._all_sorted[data.ident]
-        return PostgresSortedData(self.at(stored.place), stored.ident, stored.store_id, stored.unique)
+        parts = [
+            PostgresSortedData(self.at(part.place), part.ident, part.store_id, part.unique) for part in stored.parts
+        ]
+        return stored.joined(self, parts)
 
 
 class SessionSnapshot(OpenSnapshot, SnapshotStores):
@@ -179,8 +186,8 @@ class PlacedSnapshot(SessionSnapshot):
             self.place = place
         elif self.place != place:
             raise SeveralPlaces(
-                "reads of one snapshot reach one collection only where the store is spread over several machines, by"
-                " Citus",
+                "reads of one snapshot reach one collection only, or one value of the shard key of a sharded one, where"
+                " the store is spread over several machines, by Citus",
                 False,
             )
 

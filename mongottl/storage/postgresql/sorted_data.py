@@ -196,7 +196,7 @@ class _StrictStatements(_Statements):
             )
 
 
-_STATEMENTS: Final = {unique: _Statements(unique) for unique in (False, True)}
+ENTRIES: Final = {unique: _Statements(unique) for unique in (False, True)}
 # For transactions with a snapshot of their own.
 STRICT: Final = {unique: _StrictStatements(unique) for unique in (False, True)}
 
@@ -235,7 +235,16 @@ class PostgresSortedData(SortedDataInterface):
         self._access: Final = access
         self.place: Final = access.place
         self._store: Final = int4(store_id)
-        self._statements: Final = (statements or _STATEMENTS)[unique]
+        self._statements: Final = (statements or ENTRIES)[unique]
+
+    @property
+    def parts(self) -> "list[PostgresSortedData]":
+        """The sorted data of its places, in their order: it itself if it has one place."""
+        return [self]
+
+    def joined(self, access: Access, parts: "list[PostgresSortedData]") -> "PostgresSortedData":
+        """The same sorted data, seen through `access`. parts: seen so."""
+        return parts[0]
 
     def insert(self, entries: list[KeyEntry]) -> None:
         unit = self._access.require()
@@ -329,6 +338,10 @@ class PostgresSortedData(SortedDataInterface):
         rows: list[KeyEntry] = self._access.read(
             self._statements.scan[key_range.forward], *self._place(key_range, after), int8(limit), int8(0)
         )
+        return self._within(rows, limit, max_bytes)
+
+    def _within(self, rows: list[KeyEntry], limit: int, max_bytes: int) -> tuple[list[KeyEntry], bool]:
+        """Those of the entries that `scan` returns."""
         size = 0
         for position, (key, _) in enumerate(rows):
             size += len(key)
@@ -355,7 +368,10 @@ class PostgresSortedData(SortedDataInterface):
     ) -> tuple[list[FetchedEntry], bool]:
         assert isinstance(records, PostgresRecordStore)
         if records.place != self.place:
-            return super().scan_fetch(records, key_range, after, limit, max_bytes)
+            part = records.at_place(self.place)
+            if part is None:
+                return super().scan_fetch(records, key_range, after, limit, max_bytes)
+            records = part
         while True:
             rows = self._access.read(
                 self._statements.scan_fetch[key_range.forward],
@@ -384,7 +400,10 @@ class PostgresSortedData(SortedDataInterface):
     ) -> tuple[list[FetchedEntry], int, bool]:
         assert isinstance(records, PostgresRecordStore)
         if records.place != self.place:
-            return super().scan_fetch_ranges(records, key_ranges, after, limit, max_bytes)
+            part = records.at_place(self.place)
+            if part is None:
+                return super().scan_fetch_ranges(records, key_ranges, after, limit, max_bytes)
+            records = part
         done = 0
         while True:
             rows = self._access.read(
@@ -414,7 +433,10 @@ class PostgresSortedData(SortedDataInterface):
     def fetch_exact(self, records: RecordStore, key: bytes) -> Record | None:
         assert isinstance(records, PostgresRecordStore)
         if records.place != self.place:
-            return super().fetch_exact(records, key)
+            part = records.at_place(self.place)
+            if part is None:
+                return super().fetch_exact(records, key)
+            records = part
         head, digest, _ = divided(key)
         rows: list[Record] = self._access.read(
             self._statements.fetch, self._store, int4(records.store_id), head, digest

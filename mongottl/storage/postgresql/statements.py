@@ -88,6 +88,13 @@ def placed(name: str, sql: str, types: tuple[int, ...], distributed: str = "") -
     return statement
 
 
+def scattered(statement: Statement) -> Statement:
+    """A query of rows of one store at several places: these are one more parameter, the last one."""
+    places = f"ANY (${len(statement.types) + 1})"
+    sql = _OF_STORE.sub(rf"\1place = {places} AND \1store = \2", statement.sql)
+    return Statement(f"scattered_{statement.name}", sql, (*statement.types, INT4_ARRAY))
+
+
 def _from_place(sql: str, place: str) -> str:
     """An INSERT of several rows that Citus can send to one machine, since it selects from a table with their place."""
     head, conflict, tail = sql.partition(" ON CONFLICT")

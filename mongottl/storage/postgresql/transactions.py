@@ -353,14 +353,18 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
     def own_records(self, store: RecordStore) -> RecordStore:
         self._require_open()
         stored = self._all_records[store.ident]
-        return TransactionRecords(self._engine.at(stored.place), stored, self)
+        return stored.joined(
+            self._engine, [TransactionRecords(self._engine.at(part.place), part, self) for part in stored.parts]
+        )
 
     def own_entries(self, data: SortedDataInterface, complete: bool = True) -> SortedDataInterface:
         self._require_open()
         if not complete:
             raise SnapshotConflict("an index of the collection is being built")
         stored = self._all_sorted[data.ident]
-        return TransactionEntries(self._engine.at(stored.place), stored)
+        return stored.joined(
+            self._engine, [TransactionEntries(self._engine.at(part.place), part) for part in stored.parts]
+        )
 
     def kept_writes(self, store: RecordStore, between: Callable[[], None]) -> KeptWrites | None:
         return None
@@ -424,7 +428,8 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
             self.place = place
         elif self.place != place:
             raise SeveralPlaces(
-                "a transaction reaches one collection only where the store is spread over several machines, by Citus",
+                "a transaction reaches one collection only, or one value of the shard key of a sharded one, where the"
+                " store is spread over several machines, by Citus",
                 True,
             )
 

@@ -12,6 +12,7 @@ from pymongo.database import Database
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
 
 import mongottl
+from tests.on_store import stays_in_its_place
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -243,6 +244,7 @@ def test_documents_without_shard_key_that_are_allowed(orders: Collection[dict[st
     assert orders.delete_many({"_id": {"$in": [1, 2, 3]}, "customer": {"$ne": "ann"}}).deleted_count == 2
 
 
+@stays_in_its_place
 def test_shard_keys_that_are_allowed_to_change(orders: Collection[dict[str, Any]], account: Client) -> None:
     orders.insert_many([{"_id": 1, "customer": name} for name in ("ann", "bob")])
     account.admin.command("configureCosmos", {"allow": ["shard-key-change"]})
