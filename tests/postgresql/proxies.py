@@ -1,4 +1,5 @@
-"""A proxy before a PostgreSQL server, which cuts a connection before a unit's end has reached the server, or after.
+"""A proxy before a PostgreSQL server, which cuts a connection before a unit's end has reached the server, or after;
+or is silent, as a link is that loses packets: what is sent meanwhile arrives when it is not any more.
 
 Every exchange ends with a Sync; with `only_commits` those alone count that commit a unit of work: by COMMIT, or by the
 row of the oplog, the last statement of a unit that is sent in one exchange.
@@ -38,6 +39,10 @@ class CuttingProxy:
         self.cuts = 0
         self.accepted = 0
         self._open: list[socket.socket] = []
+        # Set while what clients send is passed on, and what the server does.
+        self._forwards = threading.Event()
+        self._backwards = threading.Event()
+        self.speak()
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
@@ -61,10 +66,23 @@ class CuttingProxy:
             threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
             threading.Thread(target=self._backward, args=(client, server), daemon=True).start()
 
+    def be_silent(self, forward: bool = True, backward: bool = True) -> None:
+        """From now on says nothing to the server, to clients, or to both; all connections stay open."""
+        if forward:
+            self._forwards.clear()
+        if backward:
+            self._backwards.clear()
+
+    def speak(self) -> None:
+        """Passes on what was sent since it was silent, also of clients that have gone meanwhile."""
+        self._forwards.set()
+        self._backwards.set()
+
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         """Passes on what the client sends."""
         try:
             while data := client.recv(_CHUNK):
+                self._forwards.wait()
                 if self.cut == BEFORE_COMMIT and data.endswith(_SYNC) and self._counts(data):
                     self._cut(client, server)
                     return
@@ -77,6 +95,7 @@ class CuttingProxy:
         """Passes on what the server sends."""
         try:
             while data := server.recv(_CHUNK):
+                self._backwards.wait()
                 if self.cut == AFTER_COMMIT and data.endswith(_READY) and self._counts(data):
                     self._cut(client, server)
                     return
@@ -101,6 +120,7 @@ class CuttingProxy:
 
     def close(self) -> None:
         close(self._listener)
+        self.speak()
         self.cut_all()
         self._thread.join()
 

@@ -2,7 +2,7 @@
 
 Each client repeats on another server what was not answered. Besides what holds with one (`test_store_histories`): no
 server shows a document after its second, or loses one before; and collections and indexes that all change at once are
-the same for all. MONGOTTL_FLEET_ROUNDS=100 has a hundred faults; by default each kind comes once.
+the same for all. MONGOTTL_FLEET_ROUNDS=100 has a hundred faults; by default the first five kinds come once.
 """
 
 import os
@@ -18,6 +18,7 @@ import pytest
 from tests import postgres
 from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_histories import SEED, Client, Documents, Histories, Session, Worker, World
+from tests.postgresql.proxies import CuttingProxy
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -31,20 +32,22 @@ OVERTAKEN: Final = frozenset({26, 27, 48, 68, 85, 86, 112, 117, 175, 276, 12587}
 
 
 class Fleet(World):
-    """Several servers; a client that connects gets any of them."""
+    """Several servers, each with a link of its own to PostgreSQL; a client that connects gets any of them."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.servers: list[Process] = []
+        self._links: list[CuttingProxy] = []
         super().__init__(folder, seed)
 
-    @property
-    def store(self) -> str:
-        return f"postgresql://mongottl@127.0.0.1:{self.proxy.port}/postgres?schema=fleet"
-
     def start(self) -> None:
+        while len(self._links) < SERVERS - 1:
+            self._links.append(CuttingProxy(f"{self.cluster.run_folder}/.s.PGSQL.5432"))
         while len(self.servers) < SERVERS:
+            # The oldest ones end first, so all have different ones.
+            link = (self.proxy, *self._links)[self._starts % SERVERS]
             self._starts += 1
-            options = ("--port", "0", "--store", self.store, "--topology", "sharded")
+            store = f"postgresql://mongottl@127.0.0.1:{link.port}/postgres?schema=fleet"
+            options = ("--port", "0", "--store", store, "--topology", "sharded")
             self.servers.append(Process(self._folder / f"log{self._starts}", *options))
 
     @property
@@ -61,7 +64,8 @@ class Fleet(World):
         for server in self.servers:
             server.popen.send_signal(signal.SIGCONT)
             server.kill()
-        self.proxy.close()
+        for link in (self.proxy, *self._links):
+            link.close()
         self.cluster.remove()
 
     # The faults
@@ -93,19 +97,62 @@ class Fleet(World):
         time.sleep(seconds)
         server.popen.send_signal(signal.SIGCONT)
 
+    def lose_answers(self) -> None:
+        """One server hears nothing of PostgreSQL, which hears it."""
+        self._lose(forward=False)
+
+    def lose_requests(self) -> None:
+        self._lose(backward=False)
+
+    def lose_link(self) -> None:
+        self._lose()
+
+    def lose_link_for_a_moment(self) -> None:
+        self._lose(seconds=0.7)
+
+    def lose_link_and_kill(self) -> None:
+        """What the server has sent arrives when it is dead and others have its place."""
+        link = (self.proxy, *self._links)[(self._starts - SERVERS) % SERVERS]
+        link.be_silent()
+        time.sleep(0.3)
+        self.kill(1)
+        time.sleep(FROZEN_S)
+        link.speak()
+        self.start()
+
+    def lose_all_links(self) -> None:
+        """PostgreSQL cannot be reached."""
+        for link in (self.proxy, *self._links):
+            link.be_silent()
+        time.sleep(FROZEN_S)
+        for link in (self.proxy, *self._links):
+            link.speak()
+
+    def _lose(self, forward: bool = True, backward: bool = True, seconds: float = FROZEN_S) -> None:
+        link = self.chance.choice((self.proxy, *self._links))
+        link.be_silent(forward, backward)
+        time.sleep(seconds)
+        link.speak()
+
 
 FAULTS: Final[tuple[Callable[[Fleet], None], ...]] = (
     Fleet.kill_one,
-    Fleet.freeze_one,
+    Fleet.lose_answers,
     Fleet.cut_after_commit,
+    Fleet.freeze_one,
+    Fleet.restart_postgresql,
+    Fleet.lose_link_and_kill,
     Fleet.end_one,
+    Fleet.lose_link,
     Fleet.freeze_one_for_a_moment,
     Fleet.cut_before_commit,
+    Fleet.lose_requests,
     Fleet.kill_two,
+    Fleet.lose_link_for_a_moment,
     Fleet.end_some_sessions,
-    Fleet.restart_postgresql,
+    Fleet.lose_all_links,
 )
-ROUNDS: Final = int(os.environ.get("MONGOTTL_FLEET_ROUNDS", len(FAULTS)))
+ROUNDS: Final = int(os.environ.get("MONGOTTL_FLEET_ROUNDS", "5"))
 
 
 class Expiring(Worker):
