@@ -8,12 +8,14 @@ die with its last reference, but is put aside:
     last reference goes ──► put aside ──► evaluations (`interrupt.give_way`) and commands that have ended
                                           (`exec.running.stack`) free it, a slice at a time
 
-A tree of long lists is put aside one list after the other. What has fewer elements is freed at once, as ever.
+A tree of long lists is put aside one list after the other. What has fewer elements is freed at once, as ever. Other
+containers are put aside by who has them, when they are not used any more (`put_aside`).
 
 The garbage collector does not examine them either: in each of its collections it would look at all elements of a list
 that is new, 30 ms for a million.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
@@ -21,6 +23,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from mongottl.document.untracked import untrack
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 # From this number of elements on a list is freed in slices: below it takes 0.05 ms at most, and that of lists of such a
@@ -35,11 +38,17 @@ _MOST_ASIDE: Final[i64] = 50_000_000
 
 
 class _Aside:
-    """What has lost its last reference. size: the number of elements, roughly."""
+    """What has lost its last reference, or is not used any more.
+
+    heavy: lists whose elements have many parts each, and how many. size: the number of elements, roughly.
+    """
 
     def __init__(self) -> None:
         self.lists: list[list[Any]] = []
         self.sets: list[set[Any]] = []
+        self.dicts: list[dict[Any, Any]] = []
+        self.queues: list[deque[Any]] = []
+        self.heavy: list[tuple[list[Any], int]] = []
         self.size: i64 = 0
 
 
@@ -88,10 +97,48 @@ def freed_in_slices(values: list[T]) -> list[T]:
     return values if len(values) < LONG or isinstance(values, LongList) else LongList(values)
 
 
-def values_freed_in_slices(table: dict[Any, Any]) -> None:
-    """Called before a dict goes whose values have many parts, such as groups: its values are freed in slices."""
-    if len(table) >= LONG:
-        LongList(table.values())
+def list_for(count: int) -> list[Any]:
+    """A new list for about this many elements."""
+    return [] if count < LONG else LongList()
+
+
+def append_to(lists: dict[K, list[T]], key: K, value: T) -> None:
+    """Appends to the list of a key, which is freed in slices once it is long."""
+    values = lists.get(key)
+    if values is None:
+        lists[key] = [value]
+        return
+    values.append(value)
+    if len(values) == LONG:
+        lists[key] = LongList(values)
+
+
+def put_aside(container: list[Any] | set[Any] | dict[Any, Any] | deque[Any]) -> None:
+    """Takes what nobody uses any more: it is emptied in slices if it is long. It may not be part of a reference
+    cycle."""
+    size = len(container)
+    if size < LONG or _aside.size >= _MOST_ASIDE:
+        return
+    untrack(container)
+    _aside.size += size
+    if isinstance(container, list):
+        _aside.lists.append(container)
+    elif isinstance(container, dict):
+        _aside.dicts.append(container)
+    elif isinstance(container, set):
+        _aside.sets.append(container)
+    else:
+        _aside.queues.append(container)
+
+
+def put_aside_heavy(values: list[Any], parts: int = LONG) -> None:
+    """`put_aside` of a list whose elements have about this many parts each."""
+    size = len(values) * parts
+    if size < LONG or _aside.size >= _MOST_ASIDE:
+        return
+    untrack(values)
+    _aside.size += size
+    _aside.heavy.append((values, parts))
 
 
 def free_some() -> bool:
@@ -115,5 +162,31 @@ def free_some() -> bool:
         _aside.size -= freed
         if members:
             _aside.sets.append(members)
+        return True
+    if _aside.dicts:
+        table = _aside.dicts.pop()
+        freed = min(len(table), _SLICE)
+        for _ in range(freed):
+            table.popitem()
+        _aside.size -= freed
+        if table:
+            _aside.dicts.append(table)
+        return True
+    if _aside.queues:
+        queue = _aside.queues.pop()
+        freed = min(len(queue), _SLICE)
+        for _ in range(freed):
+            queue.pop()
+        _aside.size -= freed
+        if queue:
+            _aside.queues.append(queue)
+        return True
+    if _aside.heavy:
+        values, parts = _aside.heavy.pop()
+        freed = min(len(values), max(1, _SLICE // parts))
+        del values[len(values) - freed :]
+        _aside.size -= freed * parts
+        if values:
+            _aside.heavy.append((values, parts))
         return True
     return False

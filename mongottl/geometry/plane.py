@@ -8,6 +8,7 @@ none.)
 
 import math
 
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.geometry.geojson import Position
 
@@ -79,10 +80,15 @@ class PlanePolygon(PlaneShape):
     """
 
     def __init__(self, corners: list[Position]) -> None:
-        self._sides = [(corners[i - 1], corners[i]) for i in range(len(corners))]
-        xs = [x for x, _ in corners]
-        ys = [y for _, y in corners]
-        self._bounds: Bounds = (min(xs), min(ys), max(xs), max(ys))
+        self._sides: list[tuple[Position, Position]] = list_for(len(corners))
+        west, south = corners[0]
+        east, north = west, south
+        for i in range(len(corners)):
+            give_way()
+            x, y = corners[i]
+            west, south, east, north = min(west, x), min(south, y), max(east, x), max(north, y)
+            self._sides.append((corners[i - 1], corners[i]))
+        self._bounds: Bounds = (west, south, east, north)
 
     def contains(self, position: Position) -> bool:
         x, y = position

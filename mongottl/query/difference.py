@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.freeing import freed_in_slices, values_freed_in_slices
+from mongottl.document.freeing import freed_in_slices, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, Value, integer
 from mongottl.document.utf8 import encode_text
@@ -159,8 +159,8 @@ def _compare_documents(
             _note(found, [*path, name], value)
         elif known != value:
             _compare_values(known, value, [*path, name], _below(targets, name), found)
-    values_freed_in_slices(old)
-    values_freed_in_slices(new)
+    put_aside(old)
+    put_aside(new)
 
 
 def _compare_values(

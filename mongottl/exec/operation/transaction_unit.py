@@ -7,6 +7,7 @@ Reads give what was committed when the transaction began, with its own writes; T
 time. Writes belong to the transaction of the engine. A collection that it creates is in no database until the commit.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,6 +19,7 @@ from mongottl.catalog.namespace import spelled_otherwise
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
 from mongottl.catalog.view import View
 from mongottl.clock import VirtualClock
+from mongottl.document.freeing import put_aside_heavy
 from mongottl.document.interrupt import Undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -42,6 +44,8 @@ from mongottl.ttl.policy import NO_TTL
 
 # How much of the changes of a transaction is in memory whose writes the engine has.
 MOST_CHANGES_BYTES: Final = 4 << 20
+# A transaction with fewer changes frees them at once.
+_FEW_CHANGES: Final = 4
 
 
 def begin(service: ServiceContext, session_key: bytes, number: int) -> Transaction:
@@ -116,7 +120,17 @@ def release(service: ServiceContext, transaction: Transaction) -> None:
     transaction.ready_indexes.clear()
     transaction.pending.clear()
     transaction.missing.clear()
-    transaction.changes.clear()
+    _let_go(transaction)
+
+
+def _let_go(transaction: Transaction) -> None:
+    """Frees the changes of an ended transaction in slices: they may have a million documents."""
+    changes = transaction.changes
+    if len(changes) < _FEW_CHANGES:
+        changes.clear()
+    else:
+        transaction.changes = deque()
+        put_aside_heavy(list(changes), max(changes[0].count, changes[-1].count))
 
 
 def _arm(service: ServiceContext, collections: list[Collection]) -> None:

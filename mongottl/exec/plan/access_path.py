@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 
 from mongottl.catalog.collection import Collection
-from mongottl.document.freeing import freed_in_slices
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.document.freeing import LONG, LongSet, list_for
+from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.plan.express import NO_ID_PLAN
 from mongottl.exec.plan.oplog_bounds import oplog_span
@@ -106,9 +106,7 @@ class IndexPath(AccessPath):
         super().__init__(collection, direction)
         self.bounds = bounds
         self.match: MatchExpression | None = match if conjuncts else None
-        covered = set(bounds.covered)
-        if skips:
-            covered.update(bounds.covered_by_trailing)
+        covered = _set_of(bounds.covered, bounds.covered_by_trailing if skips else [])
         self._skips = skips
         self.residual: MatchExpression | None = _without(conjuncts, covered) if covered else self.match
         self.id_plan = NO_ID_PLAN
@@ -116,9 +114,8 @@ class IndexPath(AccessPath):
     def leave_nulls_to_keys(self) -> None:
         """Takes equalities to null off the residual where the bounds express them: for counts, which read no fields."""
         residual = self.residual
-        nulls = set(self.bounds.covered_nulls)
-        if self._skips:
-            nulls.update(self.bounds.nulls_covered_by_trailing)
+        bounds = self.bounds
+        nulls = _set_of(bounds.covered_nulls, bounds.nulls_covered_by_trailing if self._skips else [])
         if residual is not None and nulls:
             self.residual = _without(conjuncts_of(residual), nulls)
 
@@ -180,9 +177,25 @@ class IndexPath(AccessPath):
         return share
 
 
+def _set_of(some: list[MatchExpression], more: list[MatchExpression]) -> set[MatchExpression]:
+    """The expressions of two lists."""
+    if len(some) + len(more) < LONG:
+        return {*some, *more}
+    expressions: set[MatchExpression] = LongSet()
+    for part in (some, more):
+        for expression in part:
+            give_way()
+            expressions.add(expression)
+    return expressions
+
+
 def _without(conjuncts: list[MatchExpression], covered: set[MatchExpression]) -> MatchExpression | None:
     """The conjunction of those that are not covered, None for none."""
-    left = [conjunct for conjunct in conjuncts if conjunct not in covered]
+    left: list[MatchExpression] = list_for(len(conjuncts))
+    for conjunct in conjuncts:
+        give_way()
+        if conjunct not in covered:
+            left.append(conjunct)
     if not left:
         return None
     return left[0] if len(left) == 1 else AndExpression(left)
@@ -202,10 +215,13 @@ class OrPath(AccessPath):
     def open(self, wanted: int, trial: bool = False) -> PlanStage:
         begun = begin_evaluation()  # of a hundred thousand scans, which are opened as soon as the query is planned
         try:
+            stages: list[PlanStage] = list_for(len(self.paths))
             for path in self.paths:
+                give_way()
                 path.metadata = self.metadata
                 path.space = self.space
-            return OrStage(freed_in_slices([path.open(wanted, trial) for path in self.paths]))
+                stages.append(path.open(wanted, trial))
+            return OrStage(stages)
         finally:
             if begun:
                 end_evaluation()

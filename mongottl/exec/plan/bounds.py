@@ -32,9 +32,10 @@ from mongottl.document.compare import (
     BRACKET_STRING,
     bracket_of,
 )
-from mongottl.document.freeing import LONG, LongList
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import bracket_range, encode_value, successor
+from mongottl.document.long_lists import with_more
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
 from mongottl.exec.plan.predicates import Filter, Predicate, is_everything
@@ -166,19 +167,19 @@ def bounds_of(
         if not taken:
             break
         through_array = bool(arrays.along(components[i].path.dotted))
-        intervals = intersection_of_all([each.intervals for each in taken])
-        if i == 0 and descriptor.sparse and complete and not any(predicate.exists for predicate in taken):
+        intervals = _common(taken)
+        if i == 0 and descriptor.sparse and complete and not _any_exists(taken):
             return None
         full = len(intervals) == 1 and is_everything(intervals[0])
         if full and not (i == 0 and descriptor.sparse):
             break
-        points = taken[0].points if len(taken) == 1 else all(interval.is_point for interval in intervals)
+        points = taken[0].points if len(taken) == 1 else _all_points(intervals)
         if len(intervals) * len(prefixes) > MAX_RANGES and i > 0:
             break
-        chosen.extend(taken)
+        chosen = with_more(chosen, taken)
         bounds.intervals.append(intervals)
-        bounds.covered.extend(_proven(taken, through_array))
-        bounds.covered_nulls.extend(_nulls_of(taken, through_array))
+        bounds.covered = with_more(bounds.covered, _proven(taken, through_array))
+        bounds.covered_nulls = with_more(bounds.covered_nulls, _nulls_of(taken, through_array))
         if not intervals:
             bounds.void = True
             bounds.ranges = []
@@ -193,7 +194,7 @@ def bounds_of(
         if len(intervals) == 1 and bounds.single_points == i:
             bounds.single_points += 1
     if bounds.points:
-        bounds.ranges = [] if len(prefixes) < LONG else LongList()
+        bounds.ranges = list_for(len(prefixes))
         for prefix in prefixes:
             bounds.ranges.append(keys_with_prefix(prefix))
         _add_trailing(bounds, filter, chosen)
@@ -216,7 +217,7 @@ def _usable(
     if component.whole and component.named and not through_array:
         of_whole = filter.of_whole.get(path)
         if of_whole is not None:
-            predicates = of_whole if predicates is None else [*predicates, *of_whole]
+            predicates = of_whole if predicates is None else with_more(with_more([], predicates), of_whole)
     if predicates is not None:
         predicates = _comparable(predicates, collation)
     if predicates is None:
@@ -229,12 +230,23 @@ def _usable(
 
 def _proven(predicates: list[Predicate], through_array: bool) -> list[MatchExpression]:
     """The conjuncts that are true for every document with a key in the intervals of these predicates on one path."""
-    return [each.source for each in predicates if each.exact_multikey or (each.exact and not through_array)]
+    proven: list[MatchExpression] = list_for(len(predicates))
+    for each in predicates:
+        give_way()
+        if each.exact_multikey or (each.exact and not through_array):
+            proven.append(each.source)
+    return proven
 
 
 def _nulls_of(predicates: list[Predicate], through_array: bool) -> list[MatchExpression]:
     """Those of the conjuncts that are equalities to null, unless keys of arrays' elements may be null too."""
-    return [] if through_array else [each.source for each in predicates if each.of_null]
+    nulls: list[MatchExpression] = []
+    if not through_array:
+        for each in predicates:
+            give_way()
+            if each.of_null:
+                nulls.append(each.source)
+    return nulls
 
 
 def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) -> None:
@@ -243,11 +255,11 @@ def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) 
     found: list[list[Interval]] = []
     for component in bounds.components[len(bounds.intervals) :]:
         taken = _usable(component, filter, descriptor.collation, chosen, bounds.arrays)
-        chosen.extend(taken)
+        chosen = with_more(chosen, taken)
         through_array = bounds.arrays.along(component.path.dotted)
-        bounds.covered_by_trailing.extend(_proven(taken, through_array))
-        bounds.nulls_covered_by_trailing.extend(_nulls_of(taken, through_array))
-        intervals = intersection_of_all([each.intervals for each in taken]) if taken else [everything()]
+        bounds.covered_by_trailing = with_more(bounds.covered_by_trailing, _proven(taken, through_array))
+        bounds.nulls_covered_by_trailing = with_more(bounds.nulls_covered_by_trailing, _nulls_of(taken, through_array))
+        intervals = _common(taken) if taken else [everything()]
         if not intervals:
             bounds.void = True
             bounds.ranges = []
@@ -261,9 +273,38 @@ def _add_trailing(bounds: IndexBounds, filter: Filter, chosen: list[Predicate]) 
 def _comparable(predicates: list[Predicate], collation: Collation | None) -> list[Predicate] | None:
     """The predicates whose ranges are valid in an index of this collation; None for none."""
     for predicate in predicates:
+        give_way()
         if predicate.orders and not all_orders_equal(predicate.orders, collation):
-            return [one for one in predicates if all_orders_equal(one.orders, collation)] or None
+            found: list[Predicate] = list_for(len(predicates))
+            for one in predicates:
+                give_way()
+                if all_orders_equal(one.orders, collation):
+                    found.append(one)
+            return found or None
     return predicates
+
+
+def _common(predicates: list[Predicate]) -> list[Interval]:
+    """The intervals that all predicates on one path allow."""
+    if len(predicates) == 1:
+        return predicates[0].intervals
+    lists: list[list[Interval]] = list_for(len(predicates))
+    for each in predicates:
+        give_way()
+        lists.append(each.intervals)
+    return intersection_of_all(lists)
+
+
+def _any_exists(predicates: list[Predicate]) -> bool:
+    for each in predicates:
+        give_way()
+        if each.exists:
+            return True
+    return False
+
+
+def _all_points(intervals: list[Interval]) -> bool:
+    return all(interval.is_point for interval in intervals)
 
 
 def _has_number_in_array(components: list[BoundComponent], arrays: ArrayPaths) -> bool:
@@ -280,6 +321,7 @@ def _best_compatible(predicates: list[Predicate], chosen: list[Predicate], array
     best: Predicate | None = None
     best_rank = 0
     for predicate in predicates:
+        give_way()
         if not all(_may_combine(predicate, other, arrays) for other in chosen):
             continue
         rank = 1
@@ -329,12 +371,12 @@ def component_range(interval: Interval, descending: bool) -> ComponentRange:
 
 
 def _ranges(prefixes: list[bytes], intervals: list[Interval], descending: bool) -> list[KeyRange]:
-    parts: list[ComponentRange] = [] if len(intervals) < LONG else LongList()
+    parts: list[ComponentRange] = list_for(len(intervals))
     for interval in intervals:
         parts.append(component_range(interval, descending))
     if descending:
         parts.reverse()
-    ranges: list[KeyRange] = [] if len(prefixes) * len(parts) < LONG else LongList()
+    ranges: list[KeyRange] = list_for(len(prefixes) * len(parts))
     for prefix in prefixes:
         for low, high in parts:
             give_way()
@@ -343,12 +385,20 @@ def _ranges(prefixes: list[bytes], intervals: list[Interval], descending: bool) 
 
 
 def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -> list[bytes]:
-    parts = [encode_value(interval.low, descending) for interval in points]
+    parts: list[bytes] = list_for(len(points))
+    for interval in points:
+        give_way()
+        parts.append(encode_value(interval.low, descending))
     if descending:
         parts.reverse()
     if len(prefixes) == 1 and not prefixes[0]:
         return parts
-    return [prefix + part for prefix in prefixes for part in parts]
+    extended: list[bytes] = list_for(len(prefixes) * len(parts))
+    for prefix in prefixes:
+        for part in parts:
+            give_way()
+            extended.append(prefix + part)
+    return extended
 
 
 def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
@@ -397,6 +447,7 @@ def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
 def _without_text(intervals: list[Interval]) -> bool:
     """Whether the intervals contain no strings, objects or arrays."""
     for interval in intervals:
+        give_way()
         low = _bracket_of_end(interval.low)
         high = _bracket_of_end(interval.high)
         if low <= BRACKET_ARRAY and high >= BRACKET_STRING:

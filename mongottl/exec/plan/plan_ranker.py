@@ -74,9 +74,15 @@ class PlanRanker:
 
     def best_path(self) -> tuple[AccessPath, list[AccessPath]]:
         """The best access path, and the other candidates."""
+        filter = Filter(conjuncts_of(self.match))
+        try:
+            return self._best_path(filter)
+        finally:
+            filter.let_go()
+
+    def _best_path(self, filter: Filter) -> tuple[AccessPath, list[AccessPath]]:
         collection = self.collection
         match = self.match
-        filter = Filter(conjuncts_of(match))
         candidates = candidates_of(collection, match, filter, self.sort, self.allowed)
         if not candidates:
             or_plan = self._or_path(filter)

@@ -11,7 +11,7 @@ from mongottl.document.compare import (
     BRACKET_NULL,
     BRACKET_UNDEFINED,
 )
-from mongottl.document.freeing import LONG, LongList
+from mongottl.document.freeing import append_to, list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MaxKey, MinKey
@@ -74,16 +74,14 @@ class Filter:
         self._serial = 0
         for conjunct in conjuncts:
             self._collect(conjunct, conjunct, "", [])
-        for path, predicates in self.by_path.items():
-            if len(predicates) >= LONG:
-                self.by_path[path] = LongList(predicates)
+
+    def let_go(self) -> None:
+        """Called when it is not used any more: what is long is freed in slices."""
+        put_aside(self.by_path)
+        self.by_path = {}
 
     def _add(self, predicate: Predicate) -> None:
-        known = self.by_path.get(predicate.path)
-        if known is None:
-            self.by_path[predicate.path] = [predicate]
-        else:
-            known.append(predicate)
+        append_to(self.by_path, predicate.path, predicate)
 
     def _collect(
         self, part: MatchExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
@@ -122,7 +120,7 @@ class Filter:
                 predicate = Predicate(compared.path, [compared.interval], source, False, False, compared.exists, [])
                 if compared.texts:
                     predicate.orders = [compared.collation]
-                self.of_whole.setdefault(compared.path, []).append(predicate)
+                append_to(self.of_whole, compared.path, predicate)
 
     def _collect_not(
         self, part: NotExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]], whole: bool
@@ -140,7 +138,7 @@ class Filter:
         self, part: OrExpression, source: MatchExpression, prefix: str, elements: list[tuple[int, str]]
     ) -> None:
         """Adds one predicate for an `$or` whose branches are all predicates on one path."""
-        intervals: list[Interval] = []
+        intervals: list[Interval] = list_for(len(part.children))
         path: FieldPath | None = None
         everywhere = True
         exists = True
@@ -173,7 +171,11 @@ def conjuncts_of(match: MatchExpression) -> list[MatchExpression]:
 
 def parts_beside(conjuncts: list[MatchExpression], one: MatchExpression) -> list[MatchExpression]:
     """The conjuncts without `one`. Beyond MAX_PARTS_BESIDE the rest is one AND, which gives no index bounds."""
-    others = [conjunct for conjunct in conjuncts if conjunct is not one]
+    others: list[MatchExpression] = list_for(len(conjuncts))
+    for conjunct in conjuncts:
+        give_way()
+        if conjunct is not one:
+            others.append(conjunct)
     if len(others) <= MAX_PARTS_BESIDE:
         return others
     return [*others[:MAX_PARTS_BESIDE], AndExpression(others[MAX_PARTS_BESIDE:])]
@@ -190,7 +192,11 @@ def is_everything(interval: Interval) -> bool:
 
 
 def _all_exact(intervals: list[Interval]) -> bool:
-    return all(interval.exact for interval in intervals)
+    for interval in intervals:
+        give_way()
+        if not interval.exact:
+            return False
+    return True
 
 
 def _equals_null(part: MatchExpression, intervals: list[Interval]) -> bool:

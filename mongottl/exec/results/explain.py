@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.document.build import encode
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import saturated_sum
 from mongottl.document.types import Value
@@ -285,8 +285,10 @@ def _executed(node: PlanNode) -> dict[str, Value]:
     if len(node.inputs) == 1 and node.stage not in ("OR", "SORT_MERGE"):
         described["inputStage"] = _executed(node.inputs[0])
     elif node.inputs:
-        inputs: list[Value] = [_executed(child) for child in node.inputs]
-        described["inputStages"] = freed_in_slices(inputs)
+        inputs: list[Value] = list_for(len(node.inputs))
+        for child in node.inputs:
+            inputs.append(_executed(child))
+        described["inputStages"] = inputs
     return described
 
 

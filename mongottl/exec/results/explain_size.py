@@ -14,6 +14,7 @@ Source: the warnings of MongoDB 8.2; 10 MiB is the default of its parameter inte
 from typing import Final
 
 from mongottl.document.build import encode
+from mongottl.document.freeing import list_for
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
 
@@ -63,7 +64,10 @@ class _Room:
             if name in _DIVISIBLE and isinstance(value, dict):
                 kept[name] = self.kept(value)
             elif name in _DIVISIBLE and isinstance(value, list):
-                kept[name] = [self._kept_element(element) for element in value]
+                elements: list[Value] = list_for(len(value))
+                for element in value:
+                    elements.append(self._kept_element(element))
+                kept[name] = elements
             else:
                 size = len(encode({name: value}))
                 if size > self._left and size > _MAX_SMALL_BYTES:

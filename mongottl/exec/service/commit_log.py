@@ -21,6 +21,7 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.change_kinds import INSERT
 from mongottl.catalog.collection import Collection
 from mongottl.clock import Clock
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.types import Value
 from mongottl.exec.service.expiry import Expiry
 from mongottl.exec.sessions.cursor_registry import CursorRegistry
@@ -34,6 +35,9 @@ from mongottl.oplog.log import OPLOG_NUMBER
 from mongottl.oplog.numbered import NumberedOplog
 from mongottl.oplog.statements import Statements
 from mongottl.storage.interface import WriteUnitOfWork
+
+# The rows of a transaction whose deaths are noted before others may be answered.
+_PART: Final = 512
 
 
 class CommittedTransaction(NamedTuple):
@@ -96,22 +100,28 @@ class CommitLog(ABC):
         """
         raise NotImplementedError
 
-    def carry_on(self, change: Change) -> None:
-        """What follows the commit of a change of documents."""
+    def carry_on(self, change: Change, between: Callable[[], None] | None = None) -> None:
+        """What follows the commit of a change of documents. between: called between two parts of it."""
         collection = change.collection
         collection.writes += 1
-        self.arm(change)
+        self.arm(change, between)
         if change.expired:
             self._metrics.ttl_deleted_documents += change.expired
             collection.purged_documents += change.expired
         if change.kind == INSERT and collection.options.capped:
             self._cursors.notify_inserted(collection.number)
 
-    def arm(self, change: Change) -> None:
+    def arm(self, change: Change, between: Callable[[], None] | None = None) -> None:
         """Arms the timing wheel for what a change has written: at its commit, or before that of a transaction which the
         engine keeps. If that is never committed the reaper looks in vain; what is due before the commit it does not
         see, so it looks again when the transaction has ended."""
-        self._expiry.arm_written(change.collection, change.rows)
+        rows = change.rows
+        if between is None or len(rows) <= _PART:
+            self._expiry.arm_written(change.collection, rows)
+            return
+        for start in range(0, len(rows), _PART):
+            self._expiry.arm_written(change.collection, rows[start : start + _PART])
+            between()
 
     def log_catalog_change(self, work: WriteUnitOfWork, kind: int, collection: Collection, detail: Value) -> None:
         """Logs a change of a collection or its indexes in the unit of work of the catalog that makes it, which the
@@ -186,7 +196,7 @@ class NumberedCommitLog(CommitLog):
             # All its entries have the time of its commit. In `local.oplog.rs` each has one of its own, up to that.
             for _ in range(last):
                 at = cluster_clock.tick(now_ms)
-        entries: list[OplogEntry] = []
+        entries: list[OplogEntry] = LongList() if len(logged) >= LONG else []
         first_index = 0
         latest = at
         for number, change in enumerate(logged):
@@ -209,7 +219,7 @@ class NumberedCommitLog(CommitLog):
             if transaction is not None:
                 transaction.between()
         for committed in changes:
-            self.carry_on(committed)
+            self.carry_on(committed, None if transaction is None else transaction.between)
 
     def log(self, work: WriteUnitOfWork, change: LoggedChange) -> None:
         now_ms = self.clock.now_ms()

@@ -65,7 +65,7 @@ class Transaction:
         self.ready_indexes: Final[dict[int, frozenset[str]]] = {}
         self.pending: Final[dict[str, Collection]] = {}
         self.missing: Final[set[str]] = set()
-        self.changes: Final[deque[LoggedChange]] = deque()
+        self.changes: deque[LoggedChange] = deque()
         self.changes_bytes = 0
         self.kept_forms = 0
         self.kept_operations = 0

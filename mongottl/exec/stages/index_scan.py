@@ -12,7 +12,7 @@ from mongottl.catalog.array_paths import ArrayPaths
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.annotated import annotated
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
@@ -583,4 +583,7 @@ class OrStage(PlanStage):
     def node(self) -> PlanNode:
         counters = self.counters(self._taken)
         counters.extra = {"dupsTested": self._taken, "dupsDropped": self._taken - self.returned}
-        return PlanNode("OR", {}, freed_in_slices([child.node() for child in self._children]), counters)
+        nodes: list[PlanNode] = list_for(len(self._children))
+        for child in self._children:
+            nodes.append(child.node())
+        return PlanNode("OR", {}, nodes, counters)

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
@@ -94,8 +94,10 @@ class PlanNode:
         if len(self.inputs) == 1 and self.stage not in ("OR", "SORT_MERGE"):
             described["inputStage"] = self.inputs[0].planned()
         elif self.inputs:
-            inputs: list[Value] = [child.planned() for child in self.inputs]
-            described["inputStages"] = freed_in_slices(inputs)
+            inputs: list[Value] = list_for(len(self.inputs))
+            for child in self.inputs:
+                inputs.append(child.planned())
+            described["inputStages"] = inputs
         return described
 
 

@@ -86,8 +86,8 @@ def _logged(op: OperationContext, transaction: Transaction) -> list[LoggedChange
     """The changes of a transaction for the oplog. If it stores them they are described, while others run."""
     changes = transaction.changes
     if len(changes) < _MANY_CHANGES or not op.service.commit_log.describes:
-        return list(changes)
-    described: list[LoggedChange] = []
+        return LongList(changes) if len(changes) >= LONG else list(changes)
+    described: list[LoggedChange] = LongList() if len(changes) >= LONG else []
     for change in changes:
         described.append(change.described())
         op.give_way()
@@ -120,7 +120,8 @@ class _Commit:
             if index.ident in ready:
                 kept.remove_entries(index.sorted_data)
             else:
-                self._remove_generated(kept, index, kept.deleted + kept.old)
+                self._remove_generated(kept, index, kept.deleted)
+                self._remove_generated(kept, index, kept.old)
         written = kept.write_records()
         for index in collection.writable_indexes:
             if index.ident in ready:
@@ -129,12 +130,19 @@ class _Commit:
             if index.ident not in ready:
                 self._insert_generated(kept, collection, index, written, work)
         if kept.deleted:
-            self.changes.append(Change(DELETE, collection, [record[1] for record in kept.deleted], []))
+            self.changes.append(Change(DELETE, collection, self._documents(kept.deleted), []))
         if kept.replacing:
-            before = [record[1] for record in kept.old]
+            before = self._documents(kept.old)
             self.changes.append(Change(UPDATE, collection, before, self._rows(kept.replacing)))
         if kept.inserted:
             self.changes.append(Change(INSERT, collection, [], kept.inserted))
+
+    def _documents(self, records: list[Record]) -> list[bytes]:
+        documents: list[bytes] = LongList() if len(records) >= LONG else []
+        for start in range(0, len(records), _PART):
+            documents += [record[1] for record in records[start : start + _PART]]
+            self._let_ask()
+        return documents
 
     def _rows(self, records: list[Record]) -> list[NewRecord]:
         """Records without their ids."""

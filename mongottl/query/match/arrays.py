@@ -3,6 +3,7 @@
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
@@ -214,7 +215,7 @@ def parse_all(path: FieldPath, operand: Value, ctx: ParseContext) -> MatchExpres
         raise bad_value("$all needs an array")
     if not operand:
         return AlwaysFalse()
-    children: list[MatchExpression] = []
+    children: list[MatchExpression] = list_for(len(operand))
     if _is_elem_match(operand[0]):
         for entry in operand:
             if not isinstance(entry, bytes) or not _is_elem_match(entry):

@@ -4,6 +4,7 @@ Whole numbers are in two's complement with unlimited sign extension, binary data
 Doubles and decimals count if they have an int64 value exactly; everything else never matches.
 """
 
+from array import array
 from typing import Final
 
 from librt.strings import read_f64_le, read_i32_le, read_i64_le
@@ -11,7 +12,9 @@ from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of_type
+from mongottl.document.freeing import LONG, LongList, LongSet
 from mongottl.document.interrupt import give_way
+from mongottl.document.long_lists import with_more
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.sorting import sort_in_parts
@@ -40,6 +43,11 @@ ANY_SET: Final = "$bitsAnySet"
 ALL_CLEAR: Final = "$bitsAllClear"
 ANY_CLEAR: Final = "$bitsAnyClear"
 
+# An array of positions, which may be eight for each byte of 16 MB.
+_UINT32: Final = "I"
+# The most positions that explain shows: with these alone its reply is too large, so that they are left out of it.
+_MOST_DESCRIBED: Final = 2_000_000
+
 
 class BitsExpression(PathExpression):
     """`{path: {$bitsAllSet: mask}}` and the three other operators on bits.
@@ -47,13 +55,13 @@ class BitsExpression(PathExpression):
     operator: one of the four names. positions: the bits in question, ascending, without duplicates.
     """
 
-    def __init__(self, path: FieldPath, operator: str, positions: list[int]) -> None:
+    def __init__(self, path: FieldPath, operator: str, positions: "array[int]") -> None:
         super().__init__(path)
         self.operator = operator
         self.positions = positions
         # Positions are up to 2^31 - 1; those beyond 64 bits are not part of a mask.
         self._low = 0
-        self._high: list[int] = []
+        self._high: array[int] = array(_UINT32)
         for position in positions:
             give_way()
             if position < 64:
@@ -101,7 +109,7 @@ class BitsExpression(PathExpression):
         return not some_clear if self._asks_set else not some_set
 
     def describe_operand(self) -> dict[str, Value]:
-        positions: list[Value] = list(self.positions)
+        positions: list[Value] = with_more([], self.positions[:_MOST_DESCRIBED])
         return {self.operator: positions}
 
     def intervals(self) -> list[Interval] | None:
@@ -114,13 +122,13 @@ class BitsExpression(PathExpression):
         """None: its ranges are of numbers and binary data."""
 
 
-def _positions(operand: Value, name: str) -> list[int]:
+def _positions(operand: Value, name: str) -> "array[int]":
     """The bit positions of an operand: a mask as number or binary data, or an array of positions.
 
     FailedToParse (9) for a number that is negative or not whole, BadValue (2) for bad positions and other types.
     """
     if isinstance(operand, list):
-        positions: set[int] = set()
+        positions: set[int] = set() if len(operand) < LONG else LongSet()
         for index, position in enumerate(operand):
             give_way()
             fault = whole_number_fault(position)
@@ -130,15 +138,15 @@ def _positions(operand: Value, name: str) -> list[int]:
             if fault or bit is None:
                 raise bad_value(f"Failed to parse bit position. {fault}: {element_text(str(index), position)}")
             positions.add(bit)
-        return sort_in_parts(list(positions))
+        return array(_UINT32, sort_in_parts(LongList(positions)))
     if is_number(operand):
         fault = whole_number_fault(operand)
         number = whole(operand)
         if fault or number is None:
             raise CommandError(ErrorCode.FailedToParse, f"{fault}: {element_text(name, operand)}")
-        return [bit for bit in range(63) if number >> bit & 1]
+        return array(_UINT32, [bit for bit in range(63) if number >> bit & 1])
     if isinstance(operand, BinData):
-        set_bits: list[int] = []
+        set_bits = array(_UINT32)
         for at, byte in enumerate(operand.data):
             give_way()
             for bit in range(8):

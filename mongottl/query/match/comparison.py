@@ -24,9 +24,10 @@ from mongottl.document.compare import (
     compare_raw,
     compare_values,
 )
-from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices
+from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices, list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value as key_of
+from mongottl.document.long_lists import with_more
 from mongottl.document.numbers import is_nan
 from mongottl.document.path import FieldPath
 from mongottl.document.sorting import sort_in_parts
@@ -302,7 +303,7 @@ class InExpression(PathExpression):
         self._texts: set[bytes] = LongSet() if is_long else set()
         self._oids: set[bytes] = LongSet() if is_long else set()
         self._has_null = False
-        self._others: list[ComparisonExpression] = []
+        self._others: list[ComparisonExpression] = list_for(len(self.values))
         self._is_plain = False  # whether all values are of one of the common types
         if _all_whole(self.values):
             self._is_plain = True
@@ -325,7 +326,6 @@ class InExpression(PathExpression):
                 continue
             else:
                 self._others.append(ComparisonExpression(path, EQ, value, collation))
-        self._others = freed_in_slices(self._others)
         self._is_plain = not self._has_null and not self._others
 
     def matches_single(self, buf: bytes, type_code: i64, pos: i64) -> bool:
@@ -390,8 +390,9 @@ class InExpression(PathExpression):
         return self
 
     def describe_operand(self) -> dict[str, Value]:
-        described: list[Value] = list(self.values)
+        described: list[Value] = with_more([], self.values)
         for regex in self.regexes:
+            give_way()
             described.append(Regex(regex.pattern, regex.options))
         return {"$in": freed_in_slices(described)}
 
@@ -403,7 +404,7 @@ class InExpression(PathExpression):
                 give_way()
                 points.append(point(with_keys(value, self.collation)))
             return points
-        found: list[Interval] = []
+        found: list[Interval] = list_for(len(self.values) + len(self.regexes))
         for value in self.values:
             give_way()
             one = comparison_intervals(EQ, with_keys(value, self.collation))
@@ -411,6 +412,7 @@ class InExpression(PathExpression):
                 return None
             found.extend(one)
         for regex in self.regexes:
+            give_way()
             ranges = regex.intervals()
             if ranges is None:
                 return None
@@ -437,8 +439,14 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
         # Of equal values the first is kept.
         by_key: dict[bytes, Value] = {}
         for value in values:
+            give_way()
             by_key.setdefault(key_of(value, False, collation), value)
-        return [by_key[key] for key in sort_in_parts(list(by_key))]
+        in_order: list[Value] = list_for(len(by_key))
+        for key in sort_in_parts(list(by_key)):
+            give_way()
+            in_order.append(by_key[key])
+        put_aside(by_key)
+        return in_order
     if _all_whole(values):
         # Not by a dict: to make room in it for a million takes 30 ms at once.
         whole: list[Value] = [] if len(values) < LONG else LongList()
@@ -450,7 +458,7 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
     numbers: dict[object, Value] = {}
     texts: dict[bytes, None] = {}
     oids: dict[bytes, None] = {}
-    rest: list[Value] = []
+    rest: list[Value] = list_for(len(values))
     for value in values:
         give_way()
         if isinstance(value, str):
@@ -469,10 +477,15 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
     for oid in sort_in_parts(list(oids)):
         give_way()
         ordered.append(ObjectId(oid))
+    for table in (numbers, texts, oids):
+        put_aside(table)
     if not rest:
         return ordered
-    distinct: list[Value] = []
-    for value in sorted(ordered + rest, key=cmp_to_key(_compare)):
+    distinct: list[Value] = list_for(len(ordered) + len(rest))
+    ordered = with_more(ordered, rest)
+    ordered.sort(key=cmp_to_key(_compare))
+    for value in ordered:
+        give_way()
         if not distinct or compare_values(distinct[-1], value) != 0:
             distinct.append(value)
     return distinct

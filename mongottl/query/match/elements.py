@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of_type
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_true, truncated, whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import (
@@ -147,6 +148,7 @@ def parse_type_set(operand: Value, name: str) -> tuple[list[int], bool]:
     codes: set[int] = set()
     all_numbers = False
     for entry in entries:
+        give_way()
         if isinstance(entry, str):
             if entry == "number":
                 all_numbers = True

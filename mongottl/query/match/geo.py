@@ -10,6 +10,8 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.render import render_value
 from mongottl.document.types import ARRAY, DOCUMENT, Value, is_number
@@ -168,7 +170,12 @@ def _parts(value: Value, name: str) -> list[Value]:
     if isinstance(value, list):
         return value
     if isinstance(value, bytes):
-        return [part for _, part in fields(value)]
+        pairs = fields(value)
+        parts: list[Value] = list_for(len(pairs))
+        for _, part in pairs:
+            give_way()
+            parts.append(part)
+        return parts
     raise GeometryError(f"{name} requires an array, instead got {render_value(value)}")
 
 
@@ -180,7 +187,11 @@ def _box(value: Value) -> GeoRegion:
 
 
 def _polygon(value: Value) -> GeoRegion:
-    corners = [pair(corner, exact=True) for corner in _parts(value, "$polygon")]
+    parts = _parts(value, "$polygon")
+    corners: list[Position] = list_for(len(parts))
+    for corner in parts:
+        give_way()
+        corners.append(pair(corner, exact=True))
     if len(corners) < 3:
         raise GeometryError("Polygon must have at least 3 points")
     return WithinPlaneShape(PlanePolygon(corners))

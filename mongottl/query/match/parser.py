@@ -12,6 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.freeing import list_for
 from mongottl.document.path import FieldPath
 from mongottl.document.types import (
     ARRAY,
@@ -35,8 +36,9 @@ _GEOSPATIAL: Final = ("$geoWithin", "$within", "$geoIntersects", "$near", "$near
 
 def parse_document(filter: bytes, ctx: ParseContext) -> MatchExpression:
     """The tree of a filter or nested filter ($and, $elemMatch), not simplified."""
-    children: list[MatchExpression] = []
-    for name, value in fields(filter):
+    pairs = fields(filter)
+    children: list[MatchExpression] = list_for(len(pairs))
+    for name, value in pairs:
         if name.startswith("$") and name not in _DBREF_FIELDS:
             children.append(_parse_root(name, value, ctx))
             continue

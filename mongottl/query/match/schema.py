@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode_fields
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
-from mongottl.document.freeing import LongSet, freed_in_slices
+from mongottl.document.freeing import LONG, LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
@@ -104,7 +104,7 @@ class TypeTest(SchemaTest):
 class EnumTest(SchemaTest):
     def __init__(self, values: list[Value]) -> None:
         self.values = values
-        self._keys: set[bytes] = set()
+        self._keys: set[bytes] = set() if len(values) < LONG else LongSet()
         for value in values:
             give_way()
             self._keys.add(unordered_key(value))

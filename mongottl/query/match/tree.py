@@ -27,9 +27,10 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, LongSet, freed_in_slices
+from mongottl.document.freeing import LONG, LongSet, append_to, freed_in_slices, list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
+from mongottl.document.long_lists import with_more
 from mongottl.document.path import FieldPath
 from mongottl.document.types import ARRAY, DOCUMENT, Value
 from mongottl.document.walk import cstring_end, find_field_at, skip_value
@@ -122,8 +123,10 @@ class MatchExpression:
 
 
 def _described(expressions: list[MatchExpression]) -> list[Value]:
-    described: list[Value] = [expression.describe() for expression in expressions]
-    return freed_in_slices(described)
+    described: list[Value] = list_for(len(expressions))
+    for expression in expressions:
+        described.append(expression.describe())
+    return described
 
 
 def describe_operand(expression: MatchExpression) -> dict[str, Value]:
@@ -287,14 +290,27 @@ class AndExpression(ListExpression):
         return {"$and": _described(self.children)}
 
     def simplify(self) -> MatchExpression:
-        flat: list[MatchExpression] = []
-        for child in self.children:
+        children = self.children
+        count = len(children)
+        # The children stay a list of their own while each is as simple as can be, as most are.
+        flat = children
+        kept = 0
+        for child in children:
             simple = child.simplify()
-            if isinstance(simple, AndExpression):
-                flat.extend(simple.children)
-            elif isinstance(simple, AlwaysFalse):
+            if isinstance(simple, AlwaysFalse):
                 return simple
-            elif not always_true(simple):
+            if simple is child and flat is children and not isinstance(simple, (AndExpression, AlwaysTrue)):
+                kept += 1
+                continue
+            if flat is children:
+                if count == 1 and isinstance(simple, AndExpression):
+                    self._parts = simple._parts
+                    flat = simple.children
+                    break
+                flat = with_more(list_for(count), children[:kept])
+            if isinstance(simple, AndExpression):
+                flat = with_more(flat, simple.children)
+            elif not isinstance(simple, AlwaysTrue):
                 flat.append(simple)
         if len(flat) == 1:
             return flat[0]
@@ -304,7 +320,7 @@ class AndExpression(ListExpression):
             if child.runs_scripts():
                 scripts.append(child)
         if scripts:  # last, as in MongoDB: they may count on the other conditions
-            flat = [*[child for child in flat if child not in scripts], *scripts]
+            flat = with_more(_others_than(scripts, flat), scripts)
         self.children = freed_in_slices(flat)
         if len(flat) > MANY_CHILDREN:
             self._divided()  # made here, where other operations can run in between
@@ -373,13 +389,20 @@ class OrExpression(ListExpression):
         return any(child.matches_single(buf, type_code, pos) for child in self.tests())
 
     def simplify(self) -> MatchExpression:
-        flat: list[MatchExpression] = []
-        for child in self.children:
+        children = self.children
+        flat = children
+        kept = 0
+        for child in children:
             simple = child.simplify()
-            if isinstance(simple, OrExpression):
-                flat.extend(simple.children)
-            elif always_true(simple):
+            if always_true(simple):
                 return AndExpression([])
+            if simple is child and flat is children and not isinstance(simple, (OrExpression, AlwaysFalse)):
+                kept += 1
+                continue
+            if flat is children:
+                flat = with_more(list_for(len(children)), children[:kept])
+            if isinstance(simple, OrExpression):
+                flat = with_more(flat, simple.children)
             elif not isinstance(simple, AlwaysFalse):
                 flat.append(simple)
         if not flat:
@@ -412,7 +435,7 @@ class NorExpression(ListExpression):
         return not self._any.matches_single(buf, type_code, pos)
 
     def simplify(self) -> MatchExpression:
-        kept: list[MatchExpression] = []
+        kept: list[MatchExpression] = list_for(len(self.children))
         for child in self.children:
             simple = child.simplify()
             if always_true(simple):
@@ -729,14 +752,15 @@ class AnyEquality(PathExpression):
 def combined_equalities(children: list[MatchExpression]) -> list[MatchExpression]:
     """The children of an `$or`, with one AnyEquality in place of many equalities on one path."""
     by_path: dict[str, list[PathExpression]] = {}
-    tests: list[MatchExpression] = []
+    tests: list[MatchExpression] = list_for(len(children))
     for child in children:
         give_way()
         if isinstance(child, PathExpression) and child.traverse_leaf and child.equality_key():
-            by_path.setdefault(child.path.dotted, []).append(child)
+            append_to(by_path, child.path.dotted, child)
         else:
             tests.append(child)
     for equalities in by_path.values():
+        give_way()
         if len(equalities) <= MANY_CHILDREN:
             tests.extend(equalities)
             continue
@@ -745,7 +769,19 @@ def combined_equalities(children: list[MatchExpression]) -> list[MatchExpression
             give_way()
             keys.add(equality.equality_key())
         tests.append(AnyEquality(equalities[0].path, keys))
+    put_aside(by_path)
     return tests
+
+
+def _others_than(some: list[MatchExpression], expressions: list[MatchExpression]) -> list[MatchExpression]:
+    """The expressions that are not among some of them, in their order."""
+    known: set[MatchExpression] = set(some)
+    others: list[MatchExpression] = list_for(len(expressions))
+    for expression in expressions:
+        give_way()
+        if expression not in known:
+            others.append(expression)
+    return others
 
 
 class AndParts:
@@ -757,17 +793,18 @@ class AndParts:
     def __init__(self, children: list[MatchExpression]) -> None:
         self.count = len(children)
         by_path: dict[str, list[MatchExpression]] = {}
-        self._others: list[MatchExpression] = []
+        self._others: list[MatchExpression] = list_for(len(children))
         for child in children:
             give_way()
             if isinstance(child, PathExpression) and child.traverse_leaf and child.equality_key():
-                by_path.setdefault(child.path.dotted, []).append(child)
+                append_to(by_path, child.path.dotted, child)
             else:
                 self._others.append(child)
         self._firsts: list[MatchExpression] = []
         self._paths: list[FieldPath] = []
         self._wanted: list[set[bytes]] = []
         for equalities in by_path.values():
+            give_way()
             first = equalities[0]
             if len(equalities) <= MANY_CHILDREN or not isinstance(first, PathExpression):
                 self._others.extend(equalities)
@@ -779,6 +816,7 @@ class AndParts:
                 give_way()
                 wanted.add(equality.equality_key())
             self._wanted.append(wanted)
+        put_aside(by_path)
 
     def match_at(self, buf: bytes, start: i64) -> bool:
         for child in self._others:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import freed_in_slices, values_freed_in_slices
+from mongottl.document.freeing import freed_in_slices, put_aside
 from mongottl.document.keystring import encode_value
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.types import Date, ObjectId, Regex, Value
@@ -126,7 +126,7 @@ class ForeignTable:
         return self._size
 
     def close(self) -> None:
-        values_freed_in_slices(self._by_key)
+        put_aside(self._by_key)
         self._by_key = {}
         self._documents = freed_in_slices(self._documents)
         self._share.release()

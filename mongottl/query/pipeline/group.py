@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from mongottl.config import MemoryLimits
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import values_freed_in_slices
+from mongottl.document.freeing import put_aside
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value, is_number
 from mongottl.document.walk import fields, find_field_at, first_field_name, skip_value
@@ -275,10 +275,10 @@ class GroupSource(DocumentSource):
         self._moved_file = None
         if moved is not None:
             moved.close()
-        values_freed_in_slices(self._groups)
-        values_freed_in_slices(self._finished)
+        put_aside(self._groups)
+        put_aside(self._finished)
         for task in self._tasks:
-            values_freed_in_slices(task.groups)
+            put_aside(task.groups)
         self._groups = {}
         self._finished = {}
         self._ready = []

@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from mypy_extensions import i64
+from librt.strings import read_i32_le
+from mypy_extensions import i64, mypyc_attr
 
 from mongottl.document.build import index_name
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_raw
-from mongottl.document.freeing import LongSet, freed_in_slices
+from mongottl.document.freeing import LONG, LONG_BYTES, LongList, LongSet, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_raw
 from mongottl.document.numbers import whole
@@ -25,6 +26,7 @@ from mongottl.query.update.registry import Operand, modifier
 from mongottl.versions import OLDEST
 
 
+@mypyc_attr(acyclic=True)
 class Item:
     """An element of an array: its type and the bytes of its value."""
 
@@ -35,11 +37,11 @@ class Item:
 
 def cut_items(buf: bytes, pos: i64) -> list[Item]:
     """The elements of the array at `pos`."""
-    items: list[Item] = []
+    items: list[Item] = LongList() if read_i32_le(buf, pos) >= LONG_BYTES else []
     cursor = ElementCursor(buf, pos)
     while cursor.next():
         items.append(Item(cursor.type_code, buf[cursor.value : cursor.end]))
-    return freed_in_slices(items)
+    return items
 
 
 def join_items(items: list[Item]) -> bytes:
@@ -80,7 +82,7 @@ class ValueSet:
         self._collation = collation
         self._keys: set[bytes] | None = None
         if len(items) >= _MANY:
-            keys: set[bytes] = set()
+            keys: set[bytes] = set() if len(items) < LONG else LongSet()
             for item in items:
                 give_way()
                 keys.add(encode_raw(item.value, item.type_code, 0, False, collation))
@@ -237,7 +239,7 @@ class AddToSetNode(ModifierNode):
             elements = ElementCursor(buf, pos)
             while elements.next():
                 present.add(encode_raw(buf, elements.type_code, elements.value, False, self.collation))
-            missing: list[Item] = []
+            missing: list[Item] = list_for(len(self.values))
             for item in self.values:
                 give_way()
                 if encode_raw(item.value, item.type_code, 0, False, self.collation) not in present:
@@ -261,9 +263,10 @@ class AddToSetNode(ModifierNode):
 
 
 def _without_duplicates(items: list[Item], collation: Collation | None) -> list[Item]:
-    seen: set[bytes] = set()
-    unique: list[Item] = []
+    seen: set[bytes] = set() if len(items) < LONG else LongSet()
+    unique: list[Item] = list_for(len(items))
     for item in items:
+        give_way()
         key = encode_raw(item.value, item.type_code, 0, False, collation)
         if key not in seen:
             seen.add(key)

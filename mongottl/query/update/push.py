@@ -5,8 +5,10 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import KeyStringBuilder, encode_raw
+from mongottl.document.long_lists import part_of, with_more
 from mongottl.document.numbers import whole
 from mongottl.document.path import array_index
 from mongottl.document.sorting import sorted_by_keys
@@ -37,7 +39,7 @@ class SortClause:
 
     def sorted(self, items: list[Item]) -> list[Item]:
         """The elements in order, equal ones as they were; by their KeyStrings, since arrays may have a million."""
-        keys: list[bytes] = []
+        keys: list[bytes] = list_for(len(items))
         for item in items:
             give_way()
             keys.append(self._key(item))
@@ -85,19 +87,19 @@ class PushNode(ModifierNode):
     def _pushed(self, items: list[Item]) -> list[Item]:
         position = self.position
         if position is None or position >= len(items):
-            items = items + self.values
+            items = with_more(part_of(items, 0, len(items)), self.values)
         else:
             at = position if position >= 0 else max(len(items) + position, 0)
-            items = items[:at] + self.values + items[at:]
+            items = with_more(with_more(part_of(items, 0, at), self.values), part_of(items, at, len(items)))
         sort = self.sort
         if sort is not None:
             items = sort.sorted(items)
         kept = self.slice
         if kept is not None:
             if kept >= 0:
-                items = items[:kept]
+                items = part_of(items, 0, kept)
             elif -kept < len(items):
-                items = items[kept:]
+                items = part_of(items, len(items) + kept, len(items))
         return items
 
     def update_value(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:

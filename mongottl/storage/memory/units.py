@@ -5,12 +5,17 @@ can undo itself.
 """
 
 from abc import ABC, abstractmethod
+from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.freeing import put_aside_heavy
 from mongottl.storage.interface import EngineUnavailable
 from mongottl.storage.memory.contents import Contents
 from mongottl.storage.unit_of_work import UnitOfWorkState
+
+# A log of more writes, each of which may have hundreds of records or entries, is freed in slices.
+_AT_ONCE: Final = 16
 
 
 class Undo(ABC):
@@ -80,6 +85,8 @@ class MemoryUnits(UnitOfWorkState):
 
     def commit_writes(self) -> None:
         if self._log:
+            if len(self._log) > _AT_ONCE:
+                put_aside_heavy(self._log)
             self._log = []
 
     def undo_writes(self) -> None:

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import freed_in_slices, put_aside
 from mongottl.storage.interface import KeyEntry, Record, SnapshotTooOld
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
 
@@ -49,6 +49,15 @@ class CommitImages:
     def __init__(self) -> None:
         self.records: Final[dict[str, dict[int, Record | None]]] = {}
         self.entries: Final[dict[str, dict[KeyEntry, bool]]] = {}
+
+    def let_go(self) -> None:
+        """Called when they are not used any more: what is long is freed in slices."""
+        for records in self.records.values():
+            put_aside(records)
+        for entries in self.entries.values():
+            put_aside(entries)
+        self.records.clear()
+        self.entries.clear()
 
     def add_record(self, ident: str, record_id: int, before: Record | None) -> None:
         """before: the record as it was, or None if there was none."""
@@ -147,9 +156,9 @@ class Snapshot:
     def forget(self) -> None:
         """Frees its patches."""
         for patch in self._records.values():
-            patch.let_go()
+            patch.leave()
         for entries in self._entries.values():
-            entries.let_go()
+            entries.leave()
         self._records = {}
         self._entries = {}
 
@@ -189,9 +198,9 @@ class History:
         self.recording = len(self._open) > 0
         if not self.recording:
             for log in self.record_logs.values():
-                freed_in_slices(log)
+                put_aside(log)
             for entry_log in self.entry_logs.values():
-                freed_in_slices(entry_log)
+                put_aside(entry_log)
             self.record_logs.clear()
             self.entry_logs.clear()
             self.bytes = 0

@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from typing import Any, Final
 
-from mongottl.document.freeing import freed_in_slices, values_freed_in_slices
+from mongottl.document.freeing import LONG, LongList, freed_in_slices, put_aside
 from mongottl.storage.interface import KeyEntry, Record
 
 # Ids of records that transactions have inserted begin here; an engine never comes so far.
@@ -44,9 +44,15 @@ class RecordPatch:
         self.images.update(images)
 
     def let_go(self) -> None:
-        """Called when it is not used any more: what is long is freed in slices."""
+        """Called when nobody uses it any more: what is long is freed in slices."""
+        put_aside(self.order)
+        put_aside(self.images)
+
+    def leave(self) -> None:
+        """`let_go` where a read that is under way may still use it."""
         freed_in_slices(self.order)
-        values_freed_in_slices(self.images)
+        if len(self.images) >= LONG:
+            LongList(self.images.values())
 
     def discard(self, record_id: int) -> None:
         """Removes the image of an id that has one: the view then has what its base has."""
@@ -76,7 +82,12 @@ class EntryPatch:
         self.images.update(images)
 
     def let_go(self) -> None:
-        """Called when it is not used any more: what is long is freed in slices."""
+        """Called when nobody uses it any more: what is long is freed in slices."""
+        put_aside(self.order)
+        put_aside(self.images)
+
+    def leave(self) -> None:
+        """`let_go` where a read that is under way may still use it."""
         freed_in_slices(self.order)
 
     def discard(self, entry: KeyEntry) -> None:

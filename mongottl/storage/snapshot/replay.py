@@ -50,7 +50,7 @@ class ReplayedWrites(KeptWrites):
         self._between: Final = between
         # The engine's ids of the inserted records, by their provisional ones.
         self._ids: Final[dict[int, int]] = {}
-        self._provisional: Final[list[int]] = []
+        self._provisional: Final[list[int]] = LongList() if is_long else []
 
     def load(self) -> None:
         for part in self._parts(self._patch.order):

@@ -17,8 +17,9 @@ them for the engine's own.
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
+from mongottl.document.freeing import LONG, put_aside
 from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.storage.interface import (
     DuplicateKey,
@@ -41,6 +42,8 @@ from mongottl.storage.snapshot.patches import FIRST_PROVISIONAL_ID, EntryPatch, 
 from mongottl.storage.snapshot.replay import ReplayedWrites
 from mongottl.storage.snapshot.views import PatchedEntries, PatchedRecords, entries_at, records_at
 
+T = TypeVar("T")
+
 MAX_WRITE_SET_BYTES: Final = 256 * 1024 * 1024
 # Memory of a written record or entry in addition to its document or key.
 _OVERHEAD_BYTES: Final = 200
@@ -48,6 +51,15 @@ _OVERHEAD_BYTES: Final = 200
 
 def _nothing() -> None:
     pass
+
+
+def _emptied(values: list[T]) -> list[T]:
+    """An empty list in place of one that is not used any more."""
+    if len(values) < LONG:
+        values.clear()
+        return values
+    put_aside(values)
+    return []
 
 
 class WriteSet(OpenTransaction):
@@ -171,8 +183,8 @@ class WriteSet(OpenTransaction):
 
     def keep_statement(self) -> None:
         """Keeps what the open statement has written."""
-        self._record_undo.clear()
-        self._entry_undo.clear()
+        self._record_undo = _emptied(self._record_undo)
+        self._entry_undo = _emptied(self._entry_undo)
 
     def undo_statement(self) -> None:
         """Takes back what the open statement has written. Its claims remain until the transaction ends."""
@@ -202,6 +214,7 @@ class WriteSet(OpenTransaction):
 
     def committed(self) -> None:
         self.snapshot.history.append(self._images, self._between)
+        self._images.let_go()
 
     def release(self) -> None:
         if self.released:

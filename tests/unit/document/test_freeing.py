@@ -2,7 +2,9 @@
 
 import gc
 import sys
+from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -10,9 +12,12 @@ from mongottl.document.freeing import (
     LONG,
     LongList,
     LongSet,
+    append_to,
     free_some,
     freed_in_slices,
-    values_freed_in_slices,
+    list_for,
+    put_aside,
+    put_aside_heavy,
 )
 from mongottl.document.interrupt import begin_evaluation, check_often, clear_check, give_way, set_check
 
@@ -90,13 +95,34 @@ def test_a_long_set_is_freed_in_slices() -> None:
     assert free_all() > 10
 
 
-def test_the_values_of_a_dict() -> None:
-    table = dict(enumerate(objects(50_000)))
-    values_freed_in_slices(table)
-    assert Counted.alive == 50_000
-    table.clear()
+@pytest.mark.parametrize("kind", [list, set, deque])
+def test_what_nobody_uses_any_more(kind: type[list[Counted]] | type[set[Counted]] | type[deque[Counted]]) -> None:
+    container = kind(objects(50_000))
+    put_aside(container)
     assert Counted.alive == 50_000
     assert free_all() > 10
+    assert not container
+
+
+def test_a_dict_that_nobody_uses_any_more() -> None:
+    table = dict(enumerate(objects(50_000)))
+    put_aside(table)
+    assert Counted.alive == 50_000
+    assert free_all() > 10
+    assert not table
+
+
+def test_what_is_short_is_freed_with_its_last_reference() -> None:
+    put_aside(objects(LONG - 1))
+    assert Counted.alive == 0
+
+
+def test_elements_with_many_parts() -> None:
+    put_aside_heavy([objects(1000) for _ in range(20)], 1000)
+    alive = [Counted.alive]
+    while free_some():
+        alive.append(Counted.alive)
+    assert max(before - after for before, after in pairwise(alive)) == 1000
 
 
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="other implementations examine everything")
@@ -115,6 +141,18 @@ def test_lists_that_others_have_made() -> None:
     assert freed_in_slices(long) is long
     del long
     assert Counted.alive == LONG + 3
+
+
+def test_lists_that_become_long() -> None:
+    assert not isinstance(list_for(LONG - 1), LongList)
+    assert isinstance(list_for(LONG), LongList)
+    lists: dict[str, list[int]] = {}
+    for number in range(2 * LONG):
+        append_to(lists, "many", number)
+    append_to(lists, "few", 1)
+    assert lists == {"many": list(range(2 * LONG)), "few": [1]}
+    assert isinstance(lists["many"], LongList)
+    assert not isinstance(lists["few"], LongList)
 
 
 def test_evaluations_free_what_they_let_go() -> None:

@@ -105,9 +105,18 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "filter": {"$text": {"$search": " ".join(f"word{number}" for number in range(30_000))}},
     },
 }
-# Interpreted, writes walk a changed document for longer.
+# Interpreted, these take ten seconds, or writes walk a changed document for longer.
 COMPILED_EXAMPLES: dict[str, Callable[[], Command]] = {
     "updated array": lambda: {"update": "long", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"a.$[]": 1}}}]},
+    "all of many": lambda: {"find": "c", "filter": {"n": {"$all": list(range(200_000))}}, "hint": "n"},
+    "added to a set": lambda: {
+        "update": "c",
+        "updates": [{"q": {"_id": 1}, "u": {"$addToSet": {"set": {"$each": list(range(200_000))}}}}],
+    },
+    "polygon": lambda: {
+        "find": "c",
+        "filter": {"place": {"$geoWithin": {"$polygon": [[number % 180, number % 90] for number in range(100_000)]}}},
+    },
 }
 if is_compiled():
     EXAMPLES |= COMPILED_EXAMPLES
@@ -127,6 +136,7 @@ BEFORE: dict[str, list[Command]] = {
     "described role": [ROLE],
     "described user": [ROLE, USER],
     "restricted user": [ROLE, USER],
+    "all of many": [{"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}],
     "validated output": [{"create": "filled", "validator": long_validator(10_000)}],
 }
 

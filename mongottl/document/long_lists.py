@@ -1,0 +1,42 @@
+"""Lists as long as a client likes, made of others in parts between which an evaluation can give way.
+
+To copy a list of a million elements, or to free such a copy, is one step of 10 to 50 ms: each element is looked up in
+memory, to count the reference.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from mongottl.document.freeing import LONG, LongList, freed_in_slices
+from mongottl.document.interrupt import give_way
+
+T = TypeVar("T")
+
+# Elements that are copied in about ten microseconds.
+_PART: Final = 512
+_PART_WEIGHT: Final = 10
+
+
+def part_of(values: list[T], start: int, end: int) -> list[T]:
+    """The elements from `start` to before `end`, neither of which counts from the end."""
+    end = min(end, len(values))
+    if end - start <= _PART:
+        return values[start:end]
+    part: list[T] = LongList()
+    for first in range(start, end, _PART):
+        give_way(_PART_WEIGHT)
+        part += values[first : min(first + _PART, end)]
+    return part
+
+
+def with_more(values: list[T], more: Sequence[T]) -> list[T]:
+    """The list with more elements at its end; another list, which is freed in slices, if it becomes long."""
+    if len(more) <= _PART:
+        values += more
+        return freed_in_slices(values)
+    if len(values) + len(more) >= LONG:
+        values = freed_in_slices(values) if len(values) >= LONG else LongList(values)
+    for start in range(0, len(more), _PART):
+        give_way(_PART_WEIGHT)
+        values += more[start : start + _PART]
+    return values
