@@ -17,7 +17,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 # Wall clocks stay within what a 64-bit date and Python's `datetime` can both name: 1970-01-01 to the end of year 9999.
 MIN_WALL_MS: Final = 0
@@ -70,6 +70,20 @@ def awake_or_not_s() -> float:
     return time.clock_gettime(_BOOT_CLOCK)
 
 
+class ClockState(NamedTuple):
+    """All that a VirtualClock has besides the other clock.
+
+    offset_ms: how far it is ahead of that while it runs. frozen_at_ms: where it stands still, None while it runs.
+    start_ms, starts_frozen: what it was made with; of one that was to stand still from its first use on, start_ms is
+    that, and None before.
+    """
+
+    offset_ms: int
+    frozen_at_ms: int | None
+    start_ms: int | None
+    starts_frozen: bool
+
+
 class VirtualClock(Clock):
     """A clock over another one (the machine's by default) whose wall time tests may move, set and stop.
 
@@ -86,7 +100,7 @@ class VirtualClock(Clock):
         self._base: Final[Clock] = SystemClock() if base is None else base
         # None: a clock that runs goes with the other clock, and one that is to stand still has not been used yet.
         self._start_ms = start_ms
-        self._starts_frozen: Final = frozen
+        self._starts_frozen = frozen
         self._offset_ms = 0
         self._frozen_at_ms: int | None = None
         self._lock: Final = threading.Lock()  # For changes only; see `_place`.
@@ -211,6 +225,28 @@ class VirtualClock(Clock):
                 self._offset_ms = offset_ms
                 self._frozen_at_ms = None
             return self._wall_ms(base_ms)
+
+    def state(self) -> ClockState:
+        """What `take_over` makes another clock of."""
+        with self._lock:
+            return ClockState(self._offset_ms, self._frozen_at_ms, self._start_ms, self._starts_frozen)
+
+    def take_over(self, state: ClockState) -> None:
+        """Makes this clock what another one was, of the same other clock or of one that shows the same."""
+        with self._lock:
+            self._start_ms, self._starts_frozen = state.start_ms, state.starts_frozen
+            # In this order, so that a reader without the lock sees the old time or the new one.
+            if state.frozen_at_ms is not None:
+                self._frozen_at_ms = state.frozen_at_ms
+                self._offset_ms = state.offset_ms
+            else:
+                self._offset_ms = state.offset_ms
+                self._frozen_at_ms = None
+
+    def copied(self) -> "VirtualClock":
+        copy = VirtualClock(self._base)
+        copy.take_over(self.state())
+        return copy
 
     def _settled_base_ms(self) -> int:
         """What the other clock shows, after the first use of this one."""

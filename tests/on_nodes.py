@@ -8,8 +8,6 @@ import os
 import uuid
 from dataclasses import replace
 
-import pymongo
-
 from mongottl import RunningServer
 from tests.on_store import PREFIX, with_schema
 
@@ -29,8 +27,7 @@ def serve_by_nodes(count: int) -> None:
         if self.running or config.data_dir is not None or config.store is not None:
             return start(self)
         store = with_schema(PREFIX + uuid.uuid4().hex[:12])
-        # Clocks that stand still from the first command on would do so at different times.
-        shared = replace(config, store=store, storage_engine="auto", topology="sharded", freeze_clock=False)
+        shared = replace(config, store=store, storage_engine="auto", topology="sharded")
         self._config = shared
         try:
             start(self)
@@ -42,10 +39,6 @@ def serve_by_nodes(count: int) -> None:
         ]
         hosts = [f"127.0.0.1:{each.port}" for each in (self, *others[id(self)])]
         self.uri = self.uri.replace(hosts[0], ",".join(hosts))
-        if config.freeze_clock and not config.auth:
-            for each in (self, *others[id(self)]):
-                with pymongo.MongoClient[dict[str, object]]("127.0.0.1", each.port) as client:
-                    client.admin.command("freezeClock", True)
         return self
 
     def stop_all(self: RunningServer) -> None:

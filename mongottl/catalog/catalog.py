@@ -273,12 +273,31 @@ class Catalog:
             known.update([index.ident for index in collection.indexes])
         return [ident for ident in self.engine.idents() if ident not in known and not ident.startswith(OPLOG_IDENT)]
 
-    def drop_unowned(self, idents: list[str]) -> None:
-        """Drops stores that belong to no collection."""
-        with self.engine.unit_of_work() as work:
-            for ident in idents:
-                self.engine.drop_ident(ident)
-            work.commit()
+    def temporary_idents(self) -> list[str]:
+        """The record stores of temporary collections, such as that of `$out`: whoever has made one renames or drops it
+        soon, if that server runs. Who has started meanwhile does not know the collection."""
+        return [record_store_ident(int(key)) for key in collection_entries(self.engine)[1]]
+
+    def drop_left(self, idents: list[str]) -> None:
+        """Drops stores that belong to no collection, and temporary collections with theirs."""
+        left = set(idents)
+        unknown: list[str] = []
+        for key in collection_entries(self.engine)[1]:
+            collection = self._by_number.get(int(key))
+            if record_store_ident(int(key)) not in left:
+                continue
+            if collection is None:
+                unknown.append(key)
+            else:
+                left -= {collection.store.ident, *[index.ident for index in collection.indexes]}
+                self.drop_collection(collection)
+        if left or unknown:
+            with self.engine.unit_of_work() as work:
+                for key in unknown:
+                    self.engine.delete_catalog_entry(key)
+                for ident in sorted(left):
+                    self.engine.drop_ident(ident)
+                work.commit()
 
     def _has_same_stores(self, collection: Collection) -> bool:
         """Whether the engine still has the stores that a collection of the catalog reads, and all indexes are ready."""

@@ -8,6 +8,10 @@
     orders  a pipe to each: a byte when all serve, upon which worker 1 announces that; its end stops the worker, also
             if that comes since the parent was killed
 
+With `--store local-postgresql:FOLDER` the parent starts the private PostgreSQL before the workers, starts it again if
+it ends, and stops it when they have ended. If the parent is killed it runs on, as after the kill of a single server,
+and the next start stops it.
+
 The parent serves nothing, and has no event loop. A worker that ends is started again: at once, but after longer and
 longer pauses if it does not run for STEADY_S in between. One that ends with status 0 has run the command `shutdown`,
 which ends all of them, as a signal to the parent does.
@@ -18,7 +22,7 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,11 +32,13 @@ from mongottl.cli.processes import exit_status
 from mongottl.cli.subcommands import FAILURE
 from mongottl.clock import SystemClock
 from mongottl.config import ServerConfig
+from mongottl.config.setting import LOCAL_STORE
 from mongottl.server.listeners import port_of, reserve_port
 from mongottl.server.log import Log
 
 if TYPE_CHECKING:
     from mongottl.server.server import Server
+    from mongottl.storage.postgresql.local_cluster import LocalCluster
 
 # A worker that has run for this time, in seconds, is started again at once.
 STEADY_S: Final = 60.0
@@ -40,6 +46,11 @@ STEADY_S: Final = 60.0
 PAUSES_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 # How long workers have to end after SIGTERM, before they get SIGKILL. Each has a last resort that is sooner.
 END_S: Final = 5.0
+# Seconds between two looks whether the private PostgreSQL runs.
+LOOK_EVERY_S: Final = 0.5
+# How many connections of it a worker has at most; and others, such as psql, and its own processes.
+_CONNECTIONS: Final = 61
+_SPARE_CONNECTIONS: Final = 20
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 _HANDLED: Final = (*_STOPPING, signal.SIGCHLD)
 
@@ -81,27 +92,50 @@ def serve_by_workers(config: ServerConfig, announce: _Announce, logs_waiting: bo
     returns.
     """
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity)
+    # A signal that comes while PostgreSQL is started is answered when it has been, so that it does not stay alone.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    cluster: LocalCluster | None = None
     try:
         reserved = reserve_port(config.host, config.port)
+        config = replace(config, port=port_of(reserved))
+        if config.store is not None and config.store.startswith(LOCAL_STORE):
+            cluster = _start_cluster(config.store.removeprefix(LOCAL_STORE), config.workers)
+            config = replace(config, store=cluster.store)
     except OSError as error:
         log.error("control", "Cannot start", error=error.strerror or str(error))
         return FAILURE
-    config = replace(config, port=port_of(reserved))
-    descriptors = [listener.fileno() for listener in reserved]
-    return _Parent(config, partial(_serve_in_child, announce, logs_waiting, serve), log, descriptors).run()
+    become = partial(_serve_in_child, announce, logs_waiting, serve)
+    try:
+        return _Parent(config, become, log, [listener.fileno() for listener in reserved], cluster).run(mask)
+    finally:
+        if cluster is not None:
+            cluster.stop()
+
+
+def _start_cluster(folder: str, workers: int) -> "LocalCluster":
+    """Starts the private PostgreSQL of a folder. DataDirectoryError."""
+    from mongottl.storage.postgresql.local_cluster import start_local_cluster  # others do not need what it imports
+
+    return start_local_cluster(folder, settings={"max_connections": str(workers * _CONNECTIONS + _SPARE_CONNECTIONS)})
 
 
 class _Parent:
     """become: serves in the process of a worker, with its pipes, and ends it. reserved: the sockets that keep the port,
-    which the workers do not need."""
+    which the workers do not need. cluster: the private PostgreSQL with the data, if it is one."""
 
     def __init__(
-        self, config: ServerConfig, become: Callable[[ServerConfig, int, int], NoReturn], log: Log, reserved: list[int]
+        self,
+        config: ServerConfig,
+        become: Callable[[ServerConfig, int, int], NoReturn],
+        log: Log,
+        reserved: list[int],
+        cluster: "LocalCluster | None" = None,
     ) -> None:
         self._config: Final = config
         self._become: Final = become
         self._log: Final = log
         self._reserved: Final = reserved
+        self._cluster: Final = cluster
         self._workers: Final = [_Worker(number) for number in range(1, config.workers + 1)]
         # Whether worker 1 serves, and whether all have done so, which is announced once.
         self._first_serves = False
@@ -111,12 +145,14 @@ class _Parent:
         self._status = 0
         self._wake_end, self._wake = os.pipe()
 
-    def run(self) -> int:
+    def run(self, mask: Iterable[int]) -> int:
+        """mask: the signals that are blocked from now on."""
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wake_end, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in _HANDLED:
             signal.signal(number, _do_nothing)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._start(self._workers[0])
         while not self._kill_s or any(worker.pid for worker in self._workers):
             self._wait()
@@ -125,6 +161,7 @@ class _Parent:
             if self._kill_s:
                 self._kill_late()
             else:
+                self._look_after_cluster()
                 self._start_due()
         self._log.info("control", "Stopped")
         return self._status
@@ -132,6 +169,8 @@ class _Parent:
     def _wait(self) -> None:
         """Returns when a signal has come, a worker says that it serves, or something is due."""
         due = [self._kill_s] if self._kill_s else [w.due_s for w in self._workers if not w.pid and w.due_s]
+        if self._cluster is not None:
+            due.append(_monotonic_s() + LOOK_EVERY_S)
         timeout_s = max(0.0, min(due) - _monotonic_s()) if due else None
         pipes = [worker.ready for worker in self._workers if worker.ready >= 0]
         readable, _, _ = select.select([self._wake_end, *pipes], [], [], timeout_s)
@@ -158,6 +197,16 @@ class _Parent:
             self._is_announced = True
             with suppress(BrokenPipeError):
                 os.write(self._workers[0].orders, b"x")
+
+    def _look_after_cluster(self) -> None:
+        """Starts PostgreSQL again if it has ended; the workers wait for it."""
+        cluster = self._cluster
+        if cluster is not None and not cluster.runs:
+            self._log.warning("control", "PostgreSQL has ended; it is started again", folder=cluster.folder)
+            try:
+                cluster.start_again()
+            except OSError as error:
+                self._log.error("control", "PostgreSQL did not start", error=str(error))
 
     def _note_ended(self) -> None:
         while True:
@@ -228,6 +277,8 @@ class _Parent:
             others = [pipe for each in self._workers for pipe in (each.ready, each.orders) if pipe >= 0]
             for descriptor in (ready, orders, self._wake, self._wake_end, *others, *self._reserved):
                 os.close(descriptor)
+            if self._cluster is not None:
+                self._cluster.release()  # it is the parent's
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             for number in (signal.SIGTERM, signal.SIGCHLD):
@@ -243,12 +294,12 @@ class _Parent:
 
 
 def _config_of(config: ServerConfig, number: int, is_first: bool) -> ServerConfig:
-    """The configuration of a worker: the page has a port for each, and the first start alone loads files and makes a
-    user."""
+    """The configuration of a worker: the page has a port for each, and the first start alone loads files, makes a user
+    and sets the clock of all."""
     web_port = config.web_port + number - 1 if config.web_port else config.web_port
     if is_first:
         return replace(config, web_port=web_port)
-    return replace(config, web_port=web_port, load=None, user=None, password=None, password_file=None)
+    return replace(config, web_port=web_port, load=None, user=None, password=None, password_file=None, now=None)
 
 
 def _do_nothing(number: int, frame: object) -> None:

@@ -37,8 +37,8 @@ def config_for_tests(settings: Mapping[str, Any]) -> ServerConfig:
     """A configuration for one test suite: a free port, test commands, a clock that stands still, only warnings logged,
     unless the settings, by field, say otherwise. SettingError for a bad value."""
     defaults = {**_emulator_defaults(settings), **_FOR_TESTS}
-    if settings.get("enable_test_commands") is False or settings.get("workers", 1) != 1:
-        del defaults["freeze_clock"]  # only test commands could move it, and not those of each worker
+    if settings.get("enable_test_commands") is False:
+        del defaults["freeze_clock"]  # only test commands could move it
     if settings.get("verbosity"):
         del defaults["quiet"]
     if "certificate_port" not in settings:

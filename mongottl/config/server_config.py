@@ -21,7 +21,7 @@ from mongottl.config.cosmos_choices import (
     VARIANTS,
 )
 from mongottl.config.dialects import DIALECTS
-from mongottl.config.setting import LOCAL_STORE, Setting, SettingError, setting_field, settings_of
+from mongottl.config.setting import Setting, SettingError, setting_field, settings_of
 from mongottl.config.versions import NEWEST_PATCHES, WIRE_VERSIONS
 
 LOG_FORMATS: Final = ("text", "json")
@@ -69,10 +69,7 @@ _EXCLUDES: Final[tuple[tuple[str, str], ...]] = (
     ("verbosity", "quiet"),
     ("tls_self_signed", "tls_cert"),
     ("cosmos_key", "cosmos_key_file"),
-    # Each worker would do these for itself.
-    ("workers", "now"),
-    ("workers", "freeze_clock"),
-    ("workers", "certificate_port"),
+    ("workers", "certificate_port"),  # each worker would do that for itself
 )
 
 
@@ -399,8 +396,6 @@ class ServerConfig:
                 raise SettingError("cosmos_refuse", f"{name} not together with {{}} {name}", "cosmos_allow")
 
     def _validate_workers(self) -> None:
-        if self.store is not None and self.store.startswith(LOCAL_STORE):
-            raise SettingError("workers", "needs a {} that several servers can use: postgresql://…", "store")
         if not self.is_sharded:
             raise SettingError("workers", f"needs {{}} {SHARDED}", "topology")
         if self.web_port:

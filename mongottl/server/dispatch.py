@@ -168,7 +168,7 @@ class Dispatcher:
                 for _, documents in sequences:
                     validate_documents(documents)
             if self._unsettled is not None and not spec.access.by_anyone:
-                self._unsettled.settle()
+                self._settle(self._unsettled)
                 self._unsettled = None
             op = OperationContext(self.service, client, generic.database)
             op.set_request_bytes(message.size_bytes)
@@ -182,6 +182,8 @@ class Dispatcher:
             self.service.metrics.count_command(spec.name, "" if spec.counts_statements else spec.counter)
             if stacks.present is None and not self._admission.is_prompt(spec, request, generic, op):
                 return stacks.begin(partial(self._perform, spec, request, generic, op))
+        except NeedsStack:
+            return stacks.begin(partial(self._answer_valid_on_stack, message, body, client, is_long))
         except Exception as error:
             return self._replies.failed(name, error, op, client, named_collection(name, body) if op is None else "")
         try:
@@ -191,6 +193,15 @@ class Dispatcher:
             op.set_request_bytes(message.size_bytes)
             op.command = generic.sent_command(spec, body, sequences)
         return stacks.begin(partial(self._perform, spec, request, generic, op))
+
+    def _answer_valid_on_stack(self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, is_long: bool) -> bytes:
+        reply = self._answer_valid(message, body, client, is_long)
+        assert isinstance(reply, bytes)
+        return reply
+
+    def _settle(self, clock: VirtualClock) -> None:
+        """Stops a clock that is to stand still from now on. NeedsStack."""
+        clock.settle()
 
     def _perform(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bytes:
         """Carries out a parsed command, on its stack unless it is a prompt one. NeedsStack: nothing is changed yet."""

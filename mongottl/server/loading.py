@@ -4,10 +4,11 @@ All files are read before anything is seen, so the server starts with all of it 
 exists already, in a data directory that was loaded before, is left as it is.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -26,11 +27,14 @@ from mongottl.dump.errors import DumpError
 from mongottl.dump.folder import DEFAULT_DATABASE, CollectionFiles, DumpFolder
 from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.refreshing import carry_out
 from mongottl.exec.results.views import drop_view
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.loading import LoadingCatalog, NotLoaded, load_documents, loading_operation
 from mongottl.security.accounts import DATABASE, ROLES, USERS
 from mongottl.server.log import Log
+
+T = TypeVar("T")
 
 
 async def load_folder(service: ServiceContext, folder: str, log: Log) -> None:
@@ -52,6 +56,10 @@ class _Loading:
         self._documents = 0
         self._collections = 0
 
+    def _carry_out(self, step: Callable[[], T]) -> T:
+        """`carry_out`, since other servers of the same store may change its catalog meanwhile."""
+        return carry_out(self._service.engine, step)
+
     def steps(self, folder: DumpFolder) -> Generator[None]:
         """Loads the folder, a batch of documents a step."""
         began_s = self._service.clock.monotonic_s()
@@ -65,7 +73,7 @@ class _Loading:
                 yield from self._load(files)
             self._define_views()
         except BaseException:
-            self._catalog.drop_all()
+            self._carry_out(self._catalog.drop_all)
             raise
         elapsed_ms = int((self._service.clock.monotonic_s() - began_s) * 1000)
         self._log.info(
@@ -92,7 +100,7 @@ class _Loading:
         self._collections += 1
         for batch in files.batches():
             try:
-                load_documents(op, collection, batch.documents)
+                self._carry_out(partial(load_documents, op, collection, batch.documents))
             except NotLoaded as error:
                 raise DumpError(f"{files.documents}, {batch.place(error.position)}: {error.reason}") from error
             self._documents += len(batch.documents)
@@ -105,7 +113,7 @@ class _Loading:
         if (files.database, name) not in ((DATABASE, USERS), (DATABASE, ROLES)):
             catalog.check_new_name(files.database, name)
         if files.metadata is None:
-            return catalog.create_collection(files.database, name)
+            return self._carry_out(partial(catalog.create_collection, files.database, name))
         described = [("create", name), *fields(files.metadata.options)]
         request = CreateRequest._make(_parsed("create", encode_fields(described)))
         options = parse_options(op, request)
@@ -116,7 +124,7 @@ class _Loading:
                 raise DumpError(f"{files.path}: {files.namespace} is a view, which has no indexes")
             self._views.append((files, _view(files, request, options)))
             return None
-        collection = catalog.create_collection(files.database, name, options)
+        collection = self._carry_out(partial(catalog.create_collection, files.database, name, options))
         specs = [
             _with_collation(spec, collection) for spec in files.metadata.indexes if not _is_made_with_collection(spec)
         ]
@@ -124,7 +132,7 @@ class _Loading:
             wanted = CreateIndexesRequest._make(
                 _parsed("createIndexes", encode_fields([("createIndexes", name), ("indexes", specs)]))
             )
-            create_requested(op, wanted, with_collection=True)
+            self._carry_out(partial(create_requested, op, wanted, with_collection=True))
         return collection
 
     def _define_views(self) -> None:
@@ -134,11 +142,11 @@ class _Loading:
             for files, view in self._views:
                 op = loading_operation(self._service, self._catalog, files.database)
                 try:
-                    create_view(op, view, None)
+                    self._carry_out(partial(create_view, op, view, None))
                 except CommandError as error:
                     raise DumpError(f"{files.path}: {error.message}") from error
                 defined.append((op, view))
-            self._catalog.publish_all()
+            self._carry_out(self._catalog.publish_all)
         except BaseException:
             for op, view in defined:
                 drop_view(op, view)

@@ -46,6 +46,8 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Stopped": 9900003,
     "Worker started": 9900094,
     "Worker ended": 9900095,
+    "PostgreSQL has ended; it is started again": 9900096,
+    "PostgreSQL did not start": 9900097,
     "Request units": 9900005,
     "Connections are limited": 9900004,
     "Unknown environment variable": 9900006,

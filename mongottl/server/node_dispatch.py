@@ -24,8 +24,10 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.node_messages import obey
-from mongottl.exec.operation.refreshing import follow_others
+from mongottl.exec.operation.refreshing import follow_others, known_to_all
+from mongottl.exec.running.stack import NeedsStack
 from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.sessions.session_ids import session_key
 from mongottl.oplog.positioned import PositionedOplog
 from mongottl.query.timestamps import MAX_SECONDS
@@ -43,9 +45,16 @@ class NodeDispatcher(Dispatcher):
         self._nodes = nodes
         follow_others(service)
         nodes.on_message = partial(obey, service)
-        if isinstance(service.clock, VirtualClock):
+        if service.config.enable_test_commands:
             # Clients may bring the time of another server whose clock is being moved, before this one knows of that.
             service.cluster_clock.max_drift_s = MAX_SECONDS
+
+    def _settle(self, clock: VirtualClock) -> None:
+        if clock.unsettled:
+            if self.service.stacks.present is None:
+                raise NeedsStack
+            known_to_all(self.service, partial(change_clock, self.service, VirtualClock.settle))
+            self.service.note_clock_change()
 
     def _carry_out(
         self,

@@ -103,8 +103,12 @@ class Reaper:
     def _sleep_s(self) -> float:
         service = self._service
         due_s = service.expiry.wheel.next_due_s()
-        if due_s is None or not service.expiry.is_enabled:
-            return math.inf if service.engine.shared_nodes is None else MAX_SLEEP_S
-        wait_s = service.clock.wait_s(due_s * 1000)
-        # A frozen clock can be moved only by a command, which wakes the reaper.
-        return wait_s if wait_s == math.inf else min(wait_s, MAX_SLEEP_S)
+        is_shared = service.engine.shared_nodes is not None
+        wait_s = math.inf
+        if service.expiry.left_to:
+            wait_s = MAX_SLEEP_S  # its end wakes the reaper
+        elif due_s is not None and service.expiry.is_enabled:
+            wait_s = service.clock.wait_s(due_s * 1000)
+        # A frozen clock can be moved only by a command, which wakes the reaper. Other servers may end, and leave what
+        # they have written.
+        return wait_s if wait_s == math.inf and not is_shared else min(wait_s, MAX_SLEEP_S)

@@ -35,7 +35,7 @@ from mongottl.exec.operation.refreshing import carry_out
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.service.service import ServiceContext
-from mongottl.exec.service.stored_clock import ahead_s, resume_clock
+from mongottl.exec.service.stored_clock import ahead_s, begin_clock
 from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
@@ -494,12 +494,12 @@ def _page(config: ServerConfig, shell: Shell, port: int, tls: ServerTls | None) 
 
 def _clock_of(config: ServerConfig, engine: StorageEngine) -> Clock:
     """The machine's clock, or one that can be moved where test commands are enabled: as the last run has left it in the
-    data directory, unless the configuration names its time."""
-    if not config.enable_test_commands:
+    data directory, unless the configuration names its time. Of several servers with the same store it is that of the
+    others, and moved by theirs also where test commands are not enabled here."""
+    if not config.enable_test_commands and engine.shared_nodes is None:
         return SystemClock()
     clock = VirtualClock(None, config.start_ms(), config.freeze_clock)
-    if config.now is None:
-        resume_clock(engine, clock)
+    begin_clock(engine, clock, goes_on=config.enable_test_commands and config.now is None)
     return clock
 
 
@@ -538,9 +538,11 @@ async def open_server(
     engine = open_engine(config.store_uri(), node)
     server: Server | None = None
     try:
+        ahead = 0
         if clock is None:
+            ahead = 0 if config.enable_test_commands else ahead_s(engine, SystemClock())
             clock = _clock_of(config, engine)
-        ahead = ahead_s(engine, clock)
+        ahead = ahead or ahead_s(engine, clock)
         if ahead:
             log.startup_warning("storage", "Documents are stored ahead of the clock, and expire later", seconds=ahead)
         _warn_of_readers(engine.folder, log)

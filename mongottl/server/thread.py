@@ -26,11 +26,13 @@ from mongottl.config import ServerConfig, SettingError, check_names, config_for_
 from mongottl.document.build import EMPTY_DOCUMENT, encode
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.refreshing import known_to_all
 from mongottl.exec.operation.restoring import drop_state, restore_state, save_state
-from mongottl.exec.service.stored_clock import keep_clock
+from mongottl.exec.service.service import ServiceContext
+from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.state.failpoints import DIALECT_FAIL_POINTS
 from mongottl.exec.state.request_units import UnitsReport
-from mongottl.exec.write.expiry import reap_after_clock_change
+from mongottl.exec.write.expiry import move_clock
 from mongottl.server.driving import drive
 from mongottl.server.server import Server, StartCancelled, open_server
 from mongottl.server.uri import uri_for_database
@@ -54,8 +56,8 @@ class ServerClock:
     def now(self) -> datetime:
         """The server's time, which stands still from now on if the server's clock is to."""
         clock = self._thread.server.clock
-        if isinstance(clock, VirtualClock):
-            clock.settle()
+        if isinstance(clock, VirtualClock) and clock.unsettled:
+            self._thread.run(self._change, VirtualClock.settle)
         return _EPOCH + timedelta(milliseconds=self._thread.server.clock.now_ms())
 
     @property
@@ -75,7 +77,7 @@ class ServerClock:
             step_s = float(given)
         except OverflowError:  # a number beyond all floats
             step_s = math.inf
-        return self._thread.run(self._moved, lambda: self._thread.clock.advance(step_s))
+        return self._thread.run(self._moved, lambda clock: clock.advance(step_s))
 
     def set(self, now: date | str) -> int:
         """Sets the server's time, and waits until all documents that have expired by then are deleted; how many.
@@ -86,30 +88,36 @@ class ServerClock:
         if not isinstance(text, str):
             raise TypeError(f"a datetime, or a text in ISO 8601, is needed, not {now!r}")
         now_ms = parse_date(text)
-        return self._thread.run(self._moved, lambda: self._thread.clock.set_wall(now_ms))
+        return self._thread.run(self._moved, lambda clock: clock.set_wall(now_ms))
 
     def reset(self) -> int:
         """Sets the server's time, and whether it stands still, as they were at the start; as `advance`."""
-        return self._thread.run(self._moved, self._thread.clock.reset)
+        return self._thread.run(self._moved, VirtualClock.reset)
 
     def freeze(self, frozen: bool = True) -> None:
         """Stops the server's time, or lets it run on."""
         given: object = frozen
         if not isinstance(given, bool):
             raise TypeError(f"True or False is needed, not {given!r}")
-        self._thread.run(self._freeze, frozen)
+        self._thread.run(self._change, lambda clock: clock.freeze(frozen))
 
-    async def _moved(self, move: Callable[[], int]) -> int:
-        move()
+    async def _moved(self, change: Callable[[VirtualClock], object]) -> int:
+        return await self._carry_out(move_clock, change)
+
+    async def _change(self, change: Callable[[VirtualClock], object]) -> None:
+        await self._carry_out(change_clock, change)
+        self._thread.server.service.note_clock_change()
+
+    async def _carry_out(
+        self,
+        step: Callable[[ServiceContext, Callable[[VirtualClock], object]], _Result],
+        change: Callable[[VirtualClock], object],
+    ) -> _Result:
         server = self._thread.server
-        outcome = server.service.stacks.begin(partial(reap_after_clock_change, server.service))
+        outcome = server.service.stacks.begin(
+            partial(known_to_all, server.service, partial(step, server.service, change))
+        )
         return await drive(outcome, server.clock, server.durability)
-
-    async def _freeze(self, frozen: bool) -> None:
-        self._thread.clock.freeze(frozen)
-        service = self._thread.server.service
-        keep_clock(service)
-        service.note_clock_change()
 
 
 class RunningServer:
@@ -337,7 +345,7 @@ class ServerThread:
     def clock(self) -> VirtualClock:
         """The server's clock. RuntimeError when the server does not run, or its clock cannot be moved."""
         clock = self.server.clock
-        if not isinstance(clock, VirtualClock):
+        if not isinstance(clock, VirtualClock) or not self.server.config.enable_test_commands:
             raise RuntimeError("the server's clock cannot be moved: enable_test_commands is False")
         return clock
 

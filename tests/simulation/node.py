@@ -27,7 +27,7 @@ from mongottl.exec.running.stack import Stack, Steps, StepTimes
 from mongottl.exec.running.state import OperationState
 from mongottl.exec.running.steps import Flush, Wait
 from mongottl.exec.service.service import ServiceContext
-from mongottl.exec.service.stored_clock import resume_clock
+from mongottl.exec.service.stored_clock import begin_clock
 from mongottl.server.attendance import Attendance
 from mongottl.server.driving import perform
 from mongottl.server.durability import Durability
@@ -230,7 +230,7 @@ class Node:
         except (DataDirectoryError, EngineUnavailable, WriteConflict):
             return False
         self.clock = self.world.new_clock()
-        resume_clock(self.engine, self.clock)
+        begin_clock(self.engine, self.clock, goes_on=True)
         self.log = Log(quiet=True, stream=self.log_text)
         config = ServerConfig(quiet=True, topology="sharded", enable_test_commands=True)
         try:

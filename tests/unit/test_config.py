@@ -321,12 +321,7 @@ def test_wrong_values_are_refused_by_name(field: str, value: object) -> None:
         ({"cosmos_account": "a"}, "--cosmos-account: only with --dialect cosmos"),
         ({"workers": "2"}, "--workers: only together with --store"),
         ({"workers": "2", "data_dir": "x"}, "--workers: only together with --store"),
-        ({"workers": "2", "store": "local-postgresql:x"}, "--workers: needs a --store that several servers can use: "),
         ({"workers": "2", "store": "postgresql://x", "topology": "replicaSet"}, "--workers: needs --topology sharded"),
-        (
-            {"workers": "2", "store": "postgresql://x", "enable_test_commands": "1", "now": "2030-01-01"},
-            "--workers: not together with --now",
-        ),
         (
             {"workers": "3", "store": "postgresql://x", "port": "8082", "web_port": "8080"},
             "--web-port: needs ports from it on for each of --workers, other than --port",

@@ -1,9 +1,11 @@
 """advanceClock, setClock, resetClock, freezeClock and configureFailPoint: for tests, only with --enable-test-commands.
 
 `{advanceClock: 2592000}` moves the server's clock by 30 days and replies after all documents that became due were
-purged. So a test of a 30-day TTL takes a millisecond, without sleeping or polling.
+purged. So a test of a 30-day TTL takes a millisecond, without sleeping or polling. Of several servers with one store it
+is the clock of all, and the reply comes after all have taken it over.
 """
 
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from mongottl.clock import VirtualClock
@@ -17,20 +19,13 @@ from mongottl.document.numbers import to_double
 from mongottl.document.types import Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.service.stored_clock import keep_clock
+from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.state.failpoints import DIALECT_FAIL_POINTS
-from mongottl.exec.write.expiry import reap_after_clock_change
+from mongottl.exec.write.expiry import move_clock
 
 
 class AdvanceClockRequest(NamedTuple):
     seconds: Annotated[Value, Field("advanceClock", NUMBER)]
-
-
-def _virtual_clock(op: OperationContext) -> VirtualClock:
-    clock = op.service.clock
-    if not isinstance(clock, VirtualClock):
-        raise CommandError(ErrorCode.IllegalOperation, "the server's clock cannot be moved: it is the machine's own")
-    return clock
 
 
 @command(
@@ -46,11 +41,8 @@ def advance_clock(op: OperationContext, request: AdvanceClockRequest) -> Reply:
 
     seconds: any number, also fractional or negative. ttlDeleted: documents purged because of this command.
     """
-    try:
-        _virtual_clock(op).advance(to_double(request.seconds))
-    except ValueError as error:
-        raise CommandError(ErrorCode.BadValue, f"advanceClock: {error}") from None
-    return _moved(op)
+    seconds = to_double(request.seconds)
+    return _moved(op, "advanceClock", lambda clock: clock.advance(seconds))
 
 
 class SetClockRequest(NamedTuple):
@@ -69,11 +61,8 @@ def set_clock(op: OperationContext, request: SetClockRequest) -> Reply:
     """`{setClock: date}` → `{now, ttlDeleted}`, as advanceClock. TypeMismatch (14), BadValue (2) for other years."""
     if not isinstance(request.date, Date):
         raise wrong_type("setClock.setClock", request.date, "date")
-    try:
-        _virtual_clock(op).set_wall(request.date.ms)
-    except ValueError as error:
-        raise CommandError(ErrorCode.BadValue, f"setClock: {error}") from None
-    return _moved(op)
+    now_ms = request.date.ms
+    return _moved(op, "setClock", lambda clock: clock.set_wall(now_ms))
 
 
 class ResetClockRequest(NamedTuple):
@@ -91,14 +80,22 @@ class ResetClockRequest(NamedTuple):
 )
 def reset_clock(op: OperationContext, request: ResetClockRequest) -> Reply:
     """`{resetClock: 1}` → `{now, ttlDeleted}`, as advanceClock."""
-    _virtual_clock(op).reset()
-    return _moved(op)
+    return _moved(op, "resetClock", VirtualClock.reset)
 
 
-def _moved(op: OperationContext) -> Reply:
-    """Deletes what has expired on a clock that was moved, and replies."""
+def _require_movable(op: OperationContext) -> None:
+    if not isinstance(op.service.clock, VirtualClock):
+        raise CommandError(ErrorCode.IllegalOperation, "the server's clock cannot be moved: it is the machine's own")
+
+
+def _moved(op: OperationContext, name: str, change: Callable[[VirtualClock], object]) -> Reply:
+    """Moves the clock, deletes what has expired by that, and replies. BadValue (2)."""
+    _require_movable(op)
     op.lift_time_bound()  # the time by which the clock was moved is not the command's
-    deleted = reap_after_clock_change(op.service)
+    try:
+        deleted = move_clock(op.service, change)
+    except ValueError as error:
+        raise CommandError(ErrorCode.BadValue, f"{name}: {error}") from None
     op.check_interrupt()
     return {"now": Date(op.service.clock.now_ms()), "ttlDeleted": deleted if deleted < 2**31 else Int64(deleted)}
 
@@ -119,8 +116,9 @@ def freeze_clock(op: OperationContext, request: FreezeClockRequest) -> Reply:
     """`{freezeClock: true|false}` → `{now}`."""
     if not isinstance(request.frozen, bool):
         raise wrong_type("freezeClock.freezeClock", request.frozen, "bool")
-    now_ms = _virtual_clock(op).freeze(request.frozen)
-    keep_clock(op.service)
+    _require_movable(op)
+    frozen = request.frozen
+    now_ms = change_clock(op.service, lambda clock: clock.freeze(frozen))
     op.service.note_clock_change()
     return {"now": Date(now_ms)}
 

@@ -3,6 +3,10 @@
     {killOp: <opid>, node: <number>}      the operation of one of them
     {killSessions: <BinData>}             sessions, as `SessionPatterns.in_parts` names them
 
+and what it says itself:
+
+    {expiredDeletedBy: <number>}          `service.leaving`
+
 Whoever asks has checked that its client may. There is no answer: what has ended meanwhile is not missed.
 """
 
@@ -13,6 +17,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import BinData, Int64
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.exec.service.leaving import note_end
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.session_patterns import SessionPatterns, from_part
 from mongottl.storage.nodes import MAX_MESSAGE_BYTES
@@ -44,6 +49,7 @@ def obey(service: ServiceContext, message: bytes) -> None:
     opid = get_value(message, "killOp")
     if isinstance(opid, int) and nodes is not None and get_value(message, "node") == nodes.number:
         service.operations.kill(opid)
+    note_end(service, message)
     part = get_value(message, "killSessions")
     if isinstance(part, BinData):
         patterns = from_part(part.data)

@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.entries import is_collection_key
-from mongottl.clock import VirtualClock
 from mongottl.document.interrupt import Undivided
-from mongottl.exec.operation.transaction_unit import abort
+from mongottl.exec.operation.transaction_unit import abort, abort_expired
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import take_clock
 from mongottl.storage.interface import CatalogChanged, StorageEngine, WriteConflict
@@ -36,11 +35,31 @@ def carry_out(engine: StorageEngine, step: Callable[[], T]) -> T:
             nodes.catch_up()
 
 
+def known_to_all(service: ServiceContext, step: Callable[[], T]) -> T:
+    """What a step returns that changes the catalog, outside of commands: all servers of the store know the change then.
+    It is carried out again where others have changed the catalog meanwhile, before it has committed anything. Within an
+    operation that may wait."""
+    nodes = service.engine.shared_nodes
+    if nodes is None:
+        return step()
+    while True:
+        nodes.begin()
+        try:
+            return step()
+        except CatalogChanged:
+            if nodes.has_committed:
+                raise
+        finally:
+            nodes.end()
+
+
 def follow_others(service: ServiceContext) -> None:
     """Has a server take over what others change, if its engine can share its data."""
     nodes = service.engine.shared_nodes
     if nodes is not None:
         nodes.on_change = partial(refresh, service)
+        if nodes.found_others:
+            take_clock(service)  # which may have been moved since this server has begun to start
 
 
 def refresh(service: ServiceContext, change: CatalogChange) -> None:
@@ -58,9 +77,9 @@ def refresh(service: ServiceContext, change: CatalogChange) -> None:
     service.write_block.reload()
     service.databases.reload()
     service.settings.reload()
-    if isinstance(service.clock, VirtualClock):
-        take_clock(service.engine, service.clock, change.before)
-    service.note_clock_change()
+    if take_clock(service, change.before):
+        abort_expired(service)
+        service.note_clock_change()
 
 
 def clear_up(service: ServiceContext) -> None:
@@ -90,12 +109,13 @@ def clear_up(service: ServiceContext) -> None:
 
 
 def _drop_left(service: ServiceContext, nodes: StoreNodes) -> None:
-    """Drops the stores that are in no collection, of servers that have ended: nobody puts them in one any more."""
-    left = nodes.left_of(service.catalog.unowned_idents())
-    with suppress(WriteConflict):
+    """Drops the stores that are in no collection, and temporary collections, of servers that have ended: nobody puts
+    them in one any more, or renames them."""
+    left = nodes.left_of([*service.catalog.unowned_idents(), *service.catalog.temporary_idents()])
+    with suppress(WriteConflict), Undivided():
         if left:
             # If it is made from an old catalog nothing is dropped.
-            service.catalog.drop_unowned(left)
+            service.catalog.drop_left(left)
         nodes.has_left = False
 
 

@@ -5,6 +5,7 @@ some expire. `exec.write.expiry` deletes them, and fills the wheel at the start.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.dialect import Dialect
@@ -13,6 +14,10 @@ from mongottl.exec.service.hooks import ServerHooks
 from mongottl.storage.interface import NewRecord
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 from mongottl.ttl.wheel import TimingWheel, WheelEntries
+
+# For how long deletion is left to another server that has moved the clock, in seconds, if it does not say that it has
+# done it.
+_LEFT_S: Final = 30.0
 
 
 class Expiry:
@@ -32,6 +37,12 @@ class Expiry:
         self.unarmed: set[int] = set()
         # Monotonic time at which all collections are looked at, where other servers may have written to them.
         self.look_at_s = 0.0
+        # The server that has moved the clock of all, and deletes alone what has expired by that, so that it can say how
+        # much it was; 0 for none. Until which monotonic time it is left to that server; and how many commands of this
+        # one have moved the clock and are doing it.
+        self.left_to = 0
+        self.left_until_s = 0.0
+        self.moves: int = 0
         # How many tasks are filling the wheel with the expiry times of a collection.
         self.arming: int = 0
 
@@ -52,6 +63,11 @@ class Expiry:
         due_s = date_due_s(index, document, self._dialect.numbers_are_dates)
         if due_s is not None and self.wheel.arm(collection.number, due_s):
             self._hooks.wake_reaper()
+
+    def leave_to(self, number: int, now_s: float) -> None:
+        """Leaves deletion to another server. now_s: monotonic time."""
+        self.left_to = number
+        self.left_until_s = now_s + _LEFT_S
 
     def setting(self) -> tuple[bool, int]:
         """What commands have set, for `restore_setting`."""

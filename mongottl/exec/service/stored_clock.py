@@ -2,33 +2,73 @@
 
 Only if the engine keeps its data. Without test commands the clock is the machine's, and documents of a run whose clock
 was ahead have their `_ts` in its future: then they expire `ahead_s` later than they should.
+
+Where several servers may have the same store it is the clock of all of them: moved, stopped and started there. It is
+stored first. The server that changes it takes it over when that is committed, the others when they hear of it, and its
+command is answered when they have. A server that starts while others run begins with their clock; one that starts alone
+goes on from where the last one has left it, as any server does, and those that follow see that.
 """
 
-from collections.abc import Container
-from typing import Final
+from collections.abc import Callable, Container
+from typing import Final, TypeVar
 
-from mongottl.clock import Clock, VirtualClock
+from mongottl.clock import Clock, ClockState, VirtualClock
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import get_value
 from mongottl.exec.service.service import ServiceContext
-from mongottl.storage.interface import StorageEngine
+from mongottl.storage.interface import CatalogChanged, StorageEngine
+
+T = TypeVar("T")
 
 _ENTRY: Final = "clock"
 
 
-def keep_clock(service: ServiceContext) -> None:
-    """Stores where the clock stands. To be called after each change."""
+def change_clock(service: ServiceContext, change: Callable[[VirtualClock], T]) -> T:
+    """Changes the clock, of all servers of the store, and stores where it stands; what the change returns. Others than
+    this one may know it only when the command ends (`StoreNodes.settle`). ValueError of the change; CatalogChanged:
+    nothing is changed."""
     clock = service.clock
-    if not service.engine.persistent or not isinstance(clock, VirtualClock):
-        return
+    assert isinstance(clock, VirtualClock)
+    nodes = service.engine.shared_nodes
+    if nodes is None:
+        result = change(clock)
+        if service.engine.persistent:
+            with Undivided():
+                service.catalog.save_server_entry(_ENTRY, encode(_entry(clock)))
+        return result
     with Undivided():
-        state: dict[str, Value] = {"now": Date(clock.now_ms())}
-        offset_ms = clock.offset_ms
-        if offset_ms is not None:
-            state["offsetMs"] = Int64(offset_ms)
-        service.catalog.save_server_entry(_ENTRY, encode(state))
+        changed = clock.copied()
+        result = change(changed)
+        service.catalog.save_server_entry(_ENTRY, encode(_shared_entry(changed, nodes.number)))
+        service.expiry.left_to = 0
+        clock.take_over(changed.state())
+    return result
+
+
+def begin_clock(engine: StorageEngine, clock: VirtualClock, goes_on: bool) -> None:
+    """Sets the clock of a server that starts: to that of the servers that run, or else, with `goes_on`, as the last run
+    has left it. EngineUnavailable, WriteConflict."""
+    nodes = engine.shared_nodes
+    if nodes is None:
+        if goes_on:
+            resume_clock(engine, clock)
+        return
+    if nodes.found_others:
+        _take(engine, clock)
+        return
+    if goes_on:
+        resume_clock(engine, clock)
+    is_stored = engine.catalog_entry(_ENTRY) is not None
+    while is_stored or clock.state() != ClockState(0, None, None, clock.unsettled):
+        try:
+            with engine.unit_of_work() as work:
+                engine.put_catalog_entry(_ENTRY, encode(_shared_entry(clock, nodes.number)))
+                work.commit()
+            return
+        except CatalogChanged:  # by others that start
+            nodes.catch_up()
 
 
 def resume_clock(engine: StorageEngine, clock: VirtualClock) -> None:
@@ -38,10 +78,18 @@ def resume_clock(engine: StorageEngine, clock: VirtualClock) -> None:
         clock.resume(*state)
 
 
-def take_clock(engine: StorageEngine, clock: VirtualClock, changed: Container[str]) -> None:
-    """Sets a clock as another server has, if one has moved its own. changed: the keys of entries that have changed."""
-    if _ENTRY in changed:
-        resume_clock(engine, clock)
+def take_clock(service: ServiceContext, changed: Container[str] = (_ENTRY,)) -> bool:
+    """Sets the clock as another server has set that of all; whether it is another one now. changed: the keys of entries
+    that have changed."""
+    clock = service.clock
+    if _ENTRY not in changed or not isinstance(clock, VirtualClock):
+        return False
+    before = clock.state()
+    by = _take(service.engine, clock)
+    if clock.state() == before:
+        return False
+    service.expiry.leave_to(by, service.clock.monotonic_s())
+    return True
 
 
 def ahead_s(engine: StorageEngine, clock: Clock) -> int:
@@ -53,6 +101,36 @@ def ahead_s(engine: StorageEngine, clock: Clock) -> int:
     if offset_ms is not None:
         now_ms = offset_ms + (clock.base_ms if isinstance(clock, VirtualClock) else clock.now_ms())
     return max(0, now_ms - clock.now_ms()) // 1000
+
+
+def _entry(clock: VirtualClock) -> dict[str, Value]:
+    state: dict[str, Value] = {"now": Date(clock.now_ms())}
+    offset_ms = clock.offset_ms
+    if offset_ms is not None:
+        state["offsetMs"] = Int64(offset_ms)
+    return state
+
+
+def _shared_entry(clock: VirtualClock, number: int) -> dict[str, Value]:
+    """number: of the server that stores it."""
+    state = clock.state()
+    start = None if state.start_ms is None else Date(state.start_ms)
+    return {**_entry(clock), "start": start, "startsFrozen": state.starts_frozen, "by": Int64(number)}
+
+
+def _take(engine: StorageEngine, clock: VirtualClock) -> int:
+    """Sets a clock as it is stored for all servers; by which one it was stored, 0 if it is not stored."""
+    entry = engine.catalog_entry(_ENTRY)
+    stored = _stored(engine)
+    if entry is None or stored is None:
+        return 0
+    now_ms, offset_ms = stored
+    start = get_value(entry, "start")
+    by = get_value(entry, "by")
+    start_ms = start.ms if isinstance(start, Date) else None
+    starts_frozen = get_value(entry, "startsFrozen") is True
+    clock.take_over(ClockState(offset_ms or 0, now_ms if offset_ms is None else None, start_ms, starts_frozen))
+    return int(by) if isinstance(by, int) else 0
 
 
 def _stored(engine: StorageEngine) -> tuple[int, int | None] | None:

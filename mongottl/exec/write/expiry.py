@@ -18,6 +18,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.key_ranges import ascending_values
+from mongottl.clock import VirtualClock
 from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
 from mongottl.document.interrupt import Undivided
 from mongottl.document.keystring import bracket_range
@@ -25,8 +26,9 @@ from mongottl.document.types import INT64_MIN, Date, Int64, Value
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.steps import Wait
 from mongottl.exec.service.due_dates import date_due_ms
+from mongottl.exec.service.leaving import end_leaving, is_left_to_another
 from mongottl.exec.service.service import ServiceContext
-from mongottl.exec.service.stored_clock import keep_clock
+from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
@@ -34,6 +36,7 @@ from mongottl.exec.write.taking import NOT_TAKEN, Taking
 from mongottl.storage.interface import (
     FIRST_DUE,
     NO_BYTE_LIMIT,
+    CatalogChanged,
     ClaimedByTransaction,
     DamagedRecord,
     EngineUnavailable,
@@ -159,25 +162,46 @@ def _reap_everywhere(service: ServiceContext) -> int:
     return deleted
 
 
-def reap_after_clock_change(service: ServiceContext) -> int:
-    """Keeps where the clock stands after it was moved, aborts the transactions that have outlived their time, purges
-    everything that is due, and wakes what waits for a time; how many documents were purged meanwhile, by whomever."""
-    is_shared = service.engine.shared_nodes is not None
+def move_clock(service: ServiceContext, change: Callable[[VirtualClock], object]) -> int:
+    """Moves the clock, of all servers of the store, and keeps where it stands. Aborts the transactions that have
+    outlived their time, purges everything that is due, and wakes what waits for a time; how many documents were purged
+    meanwhile, by whomever of this server. ValueError of the change."""
+    change_clock(service, change)
+    nodes = service.engine.shared_nodes
     before = service.metrics.ttl_deleted_documents
-    if is_shared:
-        # Before others know it, who would purge the same and count it there.
-        reap_due(service, everywhere=True)
-        _reap_dates(service)
-    keep_clock(service)
-    abort_expired(service)
-    while service.expiry.arming and service.stacks.present is not None:
-        service.stacks.wait(Wait(_PURGE_POLL_S))  # until the wheel has all that may be due
-    if not is_shared:
-        before = service.metrics.ttl_deleted_documents
-    reap_due(service, everywhere=is_shared)
-    _reap_dates(service)
+    service.expiry.moves += 1
+    try:
+        if nodes is not None:
+            nodes.settle()  # nobody sees any more what is deleted now
+        abort_expired(service)
+        while service.expiry.arming and service.stacks.present is not None:
+            service.stacks.wait(Wait(_PURGE_POLL_S))  # until the wheel has all that may be due
+        if nodes is not None:
+            _reap_for_others(service)
+        else:
+            before = service.metrics.ttl_deleted_documents
+            reap_due(service)
+            _reap_dates(service)
+    finally:
+        service.expiry.moves -= 1
+        if nodes is not None and not service.expiry.moves:
+            end_leaving(nodes)
     service.note_clock_change()
     return service.metrics.ttl_deleted_documents - before
+
+
+def _reap_for_others(service: ServiceContext) -> None:
+    """Purges everything that is due, of all servers, or waits until one has done so that has moved the clock since."""
+    while True:
+        while is_left_to_another(service):
+            service.stacks.wait(Wait(_PURGE_POLL_S))
+        try:
+            reap_due(service, everywhere=True)
+            _reap_dates(service)
+        except CatalogChanged:
+            continue  # what is deleted is found anew
+        if not is_left_to_another(service):
+            return
 
 
 def _reap_dates(service: ServiceContext) -> None:
@@ -200,12 +224,13 @@ def _reap_dates(service: ServiceContext) -> None:
 
 
 def _must_end(service: ServiceContext) -> bool:
-    """Whether a saved state is about to be restored, so that what runs ends at its next step.
+    """Whether a saved state is about to be restored, or another server has moved the clock, so that what runs ends at
+    its next step.
 
     A function, since mypy takes an attribute that was False for False until it is assigned here, and mypyc would leave
     out what follows when another task has set it between two steps.
     """
-    return service.restoring
+    return service.restoring or is_left_to_another(service)
 
 
 def _purge_collection(service: ServiceContext, number: int) -> int:
@@ -237,7 +262,7 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
         records: list[Record] = []
         begun = done
         with Undivided():  # what is due when it is read is deleted before others can change that
-            if collection.dropped:  # while an engine has waited here
+            if collection.dropped or _must_end(service):  # while an engine has waited here
                 return deleted
             if from_backlog:
                 try:

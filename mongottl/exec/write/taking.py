@@ -12,6 +12,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.interrupt import Undivided
+from mongottl.exec.service.leaving import is_left_to_another
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
@@ -48,7 +49,7 @@ class Taking:
             return NOT_TAKEN
         service = self._service
         with Undivided():  # nobody drops the collection meanwhile, or changes its default
-            if collection.dropped:
+            if collection.dropped or is_left_to_another(service):
                 return 0
             stored = self._unit.records(collection)
             now_s = service.clock.now_ms() // MS_PER_S

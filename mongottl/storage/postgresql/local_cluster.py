@@ -18,6 +18,7 @@ import sys
 import threading
 from contextlib import suppress
 from typing import Final
+from urllib.parse import quote
 
 from mongottl.storage.interface import DataDirectoryError
 from mongottl.storage.postgresql.binaries import OLDEST_MAJOR, WHEEL, Binaries, all_binaries, blocked_folder
@@ -62,7 +63,8 @@ SETTINGS: Final[dict[str, str]] = {
 
 
 class LocalCluster:
-    """A cluster that runs. uri: how to connect to it. major: its version."""
+    """A cluster that runs. uri: how to connect to it, for libpq; store: the same as a setting `store`. major: its
+    version."""
 
     def __init__(self, folder: str, binaries: Binaries, lock: int, settings: dict[str, str]) -> None:
         self.folder = folder
@@ -71,6 +73,7 @@ class LocalCluster:
         self.data = os.path.join(folder, "data")
         self.run_folder = os.path.join(folder, "run")
         self.uri = f"host={self.run_folder} port=5432 user={USER} dbname={DATABASE}"
+        self.store = f"postgresql://{USER}@/{DATABASE}?host={quote(self.run_folder)}&port=5432"
         self._lock = lock
         self._settings = settings
         # Held while it is started or stopped.
@@ -84,6 +87,10 @@ class LocalCluster:
                     stop_cluster(self.binaries, self.data, mode)
             finally:
                 self.release()
+
+    @property
+    def runs(self) -> bool:
+        return is_running(self.data)
 
     def start_again(self) -> None:
         """Starts a cluster that has ended though nobody has stopped it. Does nothing if it runs, or was stopped.

@@ -402,7 +402,10 @@ class PostgresNodes(StoreNodes):
         self.has_left |= has_duties and not self.has_duties
         self.has_duties = has_duties
         rows: list[_Row] = places.rows()
+        known = {node.number for node in self.latest}
         self.latest = [_node(row) for row in rows]
+        # Of one that is gone, another server may have cleared the place away.
+        self.has_left |= has_duties and not known <= {node.number for node in self.latest}
         if self.is_shared:
             self.shares = self._divide(rows)
         return renewed

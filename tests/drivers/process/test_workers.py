@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -183,6 +184,50 @@ def test_workers_end_with_a_parent_that_was_killed(start: Starter) -> None:
     process = start("--workers", "2")
     process.popen.kill()
     end_of(process)
+
+
+def test_workers_have_a_private_postgresql(start: Starter) -> None:
+    folder = f"/tmp/mttl-workers-{uuid.uuid4().hex[:8]}"  # the path of a socket is short
+    options = ("--store", f"local-postgresql:{folder}", "--workers", "2", "--enable-test-commands", "--freeze-clock")
+    try:
+        process = start(*options, "--now", "2030-01-01")
+        with Client(process.uri) as client:
+            client.shop.carts.insert_one({"_id": 1})
+            assert postmaster(folder)
+            # It is started again when it has ended, and the workers go on.
+            os.kill(postmaster(folder), signal.SIGQUIT)
+            until(lambda: "it is started again" in process.log.read_text())
+            client.shop.carts.insert_one({"_id": 2})
+        shown: set[int] = set()
+        for other in connections_to_all(process, 2).values():
+            with other:
+                shown.add(other.admin.command("serverStatus")["localTime"].year)
+        assert shown == {2030}
+        process.stop(signal.SIGINT)
+        assert not is_running(postmaster(folder))
+        # One whose parent was killed leaves it, and the next start takes the folder over.
+        killed = start(*options)
+        killed.popen.kill()
+        end_of(killed)
+        again = start(*options)
+        with Client(again.uri) as client:
+            assert client.shop.carts.count_documents({}) == 2
+        again.stop()
+        assert not is_running(postmaster(folder))
+    finally:
+        for each in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                if os.readlink(each / "cwd") == f"{folder}/data":
+                    os.kill(int(each.name), signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def postmaster(folder: str) -> int:
+    """The process of a private PostgreSQL; 0 if it was stopped."""
+    try:
+        return int(Path(folder, "data", "postmaster.pid").read_text().split()[0])
+    except FileNotFoundError:
+        return 0
 
 
 def test_the_reason_why_no_worker_starts_is_logged_once(start: Starter, store: str) -> None:

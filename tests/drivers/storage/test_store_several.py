@@ -582,6 +582,60 @@ def test_stores_of_a_transaction_are_dropped_when_its_server_was_killed(
         assert one.shop.made.count_documents({}) == 1
 
 
+def test_temporary_collections_of_a_server_that_was_killed_are_dropped(
+    store: str, processes: tuple[Process, Process]
+) -> None:
+    first, second = processes
+    with Client(first.uri) as one, Client(second.uri) as two:
+        one.shop.carts.insert_many([{"_id": number} for number in range(3000)])
+        before = stores(store)
+        pipeline: list[dict[str, Any]] = [
+            {"$match": {"$expr": {"$gt": [{"$size": {"$range": [0, 5000]}}, 1]}}},
+            {"$out": "copies"},
+        ]
+
+        def copy_until_killed() -> None:
+            with contextlib.suppress(PyMongoError):
+                two.shop.carts.aggregate(pipeline)
+
+        copying = threading.Thread(target=copy_until_killed)
+        copying.start()
+        until(lambda: stores(store) > before)
+        second.popen.kill()
+        copying.join()
+        until(lambda: stores(store) == before)
+        until(lambda: one.shop.list_collection_names() == ["carts"])
+        one.shop.carts.aggregate([{"$limit": 2}, {"$out": "copies"}])
+        assert one.shop.copies.count_documents({}) == 2
+
+
+def test_files_are_loaded_while_another_server_changes_the_catalog(store: str, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    for name in ("carts", "orders"):
+        (folder / f"{name}.json").write_text("".join(f'{{"_id": {number}}}\n' for number in range(3000)))
+    ended = threading.Event()
+    with mongottl.start_server(store=store, topology="sharded") as first, Client(first.uri) as one:
+
+        def change() -> None:
+            while not ended.is_set():
+                one.other.made.create_index("n")
+                one.other.made.drop()
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            with (
+                mongottl.start_server(store=store, topology="sharded", load=str(tmp_path)) as second,
+                Client(second.uri) as two,
+            ):
+                for client in (one, two):
+                    assert [client.shop[name].count_documents({}) for name in ("carts", "orders")] == [3000, 3000]
+        finally:
+            ended.set()
+            changing.join()
+
+
 def stores(store: str) -> int:
     place, _, schema = store.rpartition("schema=")
     with psycopg.connect(place.rstrip("?&")) as connection:
