@@ -496,7 +496,7 @@ class Catalog:
         """
         with self.engine.unit_of_work() as work:
             collection = self._made(database, name, options, uuid)
-            self._put(collection, collection.entry_document())
+            self._put_named(collection, collection.entry_document(), collection.namespace)
             self._notify(work, CREATE, collection, _created(collection))
             work.commit()
         self._remember(collection)
@@ -517,7 +517,7 @@ class Catalog:
     def publish(self, collection: Collection, work: WriteUnitOfWork) -> None:
         """Stores a pending collection in the catalog, inside a unit of work; its name must be free. Once that has
         committed, `published` must be called."""
-        self._put(collection, collection.entry_document())
+        self._put_named(collection, collection.entry_document(), collection.namespace)
         self._notify(work, CREATE, collection, _created(collection))
         built = [index for index in collection.indexes if not index.descriptor.is_id]
         if built:
@@ -613,7 +613,8 @@ class Catalog:
         with self.engine.unit_of_work() as work:
             if replaced is not None:
                 self._delete_stored(replaced)
-            self._put(collection, collection.entry_document(namespace=f"{database}.{name}", options=options))
+            namespace = f"{database}.{name}"
+            self._put_named(collection, collection.entry_document(namespace=namespace, options=options), namespace)
             renamed: dict[str, Value] = {"to": {"db": database, "coll": name}}
             if replaced is not None:
                 renamed["dropTarget"] = replaced.uuid
@@ -833,6 +834,11 @@ class Catalog:
 
     def _put(self, collection: Collection, entry: bytes) -> None:
         self.engine.put_catalog_entry(collection_key(collection.number), entry)
+
+    def _put_named(self, collection: Collection, entry: bytes, namespace: str) -> None:
+        """`_put` of a collection that is new or gets another name. Inside a unit of work."""
+        self._put(collection, entry)
+        self.engine.name_entry(collection_key(collection.number), namespace)
 
     def _save(self, collection: Collection, entry: bytes) -> None:
         with self.engine.unit_of_work() as work:

@@ -4,8 +4,9 @@
     after     all others know what the command has changed there; what it has read was true, since the place still is
 
 A command that was made from a catalog which has changed meanwhile is carried out again, if it has not committed
-anything, or nothing that matters. What is said by one that only reads, after the place was lost, may be old: it is
-answered by an error upon which drivers read again, mostly elsewhere.
+anything, or nothing that matters. So is one that meets what a transaction or a command of another server holds, until
+it gets through, its time limit is over, its client leaves or it is killed. What is said by one that only reads, after
+the place was lost, may be old: it is answered by an error upon which drivers read again, mostly elsewhere.
 
 A retryable write may have been sent to another server before. What that has executed is looked up in the store's log
 where it shows: the store refuses to execute a statement twice, or the write does less than it is to do. Then the write
@@ -29,11 +30,12 @@ from mongottl.exec.running.stack import NeedsStack
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.sessions.session_ids import session_key
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.oplog.positioned import PositionedOplog
 from mongottl.query.timestamps import MAX_SECONDS
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import CatalogChanged, StatementExecuted, StoreUnreachable
+from mongottl.storage.interface import StatementExecuted, StoreUnreachable, UnitLost, WriteConflict
 from mongottl.storage.nodes import StoreNodes
 
 
@@ -68,8 +70,9 @@ class NodeDispatcher(Dispatcher):
             # It may have been committed by another server, which has not answered.
             key = session_key(generic.lsid, op.client.login)
             latest = self.service.transactions.latest(key)
-            if latest is None or latest.number < generic.txn_number:
-                self._recall(op, key, generic.txn_number)
+            is_other = latest is None or latest.number < generic.txn_number
+            if is_other and self._recall(op, key, generic.txn_number):
+                self._nodes.spread()
         return super()._carry_out(spec, request, generic, op, concern)
 
     def _call(self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...]) -> Reply:
@@ -81,11 +84,13 @@ class NodeDispatcher(Dispatcher):
             nodes.begin()
             try:
                 reply = super()._call(spec, op, request)
-            except CatalogChanged:
+            except WriteConflict as conflict:
                 has_committed = nodes.has_committed
                 nodes.end()
-                if op.session.in_transaction or (has_committed and not spec.is_repeatable):
+                is_lost = isinstance(conflict, UnitLost)
+                if is_lost or op.session.in_transaction or (has_committed and not spec.is_repeatable):
                     raise
+                await_transaction(op, conflict)
                 continue
             except StatementExecuted:
                 nodes.end()

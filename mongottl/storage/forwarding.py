@@ -330,6 +330,9 @@ class ForwardingEngine(StorageEngine):
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         self.inner.put_catalog_entry(key, value)
 
+    def name_entry(self, key: str, name: str) -> None:
+        self.inner.name_entry(key, name)
+
     def delete_catalog_entry(self, key: str) -> None:
         self.inner.delete_catalog_entry(key)
 

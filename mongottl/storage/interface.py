@@ -194,6 +194,16 @@ class ClaimOwner:
         """Calls `action` when the transaction ends."""
         self._release_actions.append(action)
 
+    def forget_action(self, action: Callable[[], None]) -> None:
+        """Has `action`, which may have been called, not be called any more."""
+        if action in self._release_actions:
+            self._release_actions.remove(action)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for the end."""
+        return len(self._release_actions)
+
     def _run_release_actions(self) -> None:
         actions = self._release_actions
         self._release_actions = []
@@ -1127,6 +1137,12 @@ class StorageEngine(ABC):
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         """Adds or replaces an entry. Inside a unit of work."""
         raise NotImplementedError
+
+    def name_entry(self, key: str, name: str) -> None:
+        """Gives an entry a name that no other one has until that is deleted or gets another. Inside the unit of work
+        that has put the entry. CatalogChanged, at the latest by its commit, if another server has given that name to
+        one; by default there is no other server."""
+        return
 
     @abstractmethod
     def delete_catalog_entry(self, key: str) -> None:

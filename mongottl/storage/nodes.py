@@ -138,8 +138,8 @@ class StoreNodes(ABC):
 
     @abstractmethod
     def send(self, message: bytes) -> None:
-        """Sends a message of at most MAX_MESSAGE_BYTES to all others; does nothing where it is not shared. Those that
-        are cut off at the moment do not get it. EngineUnavailable."""
+        """Sends a message of at most MAX_MESSAGE_BYTES to all others, and waits until each of them has done what it
+        asks for, or is taken for dead, or for LEASE_S. Does nothing where it is not shared. EngineUnavailable."""
         raise NotImplementedError
 
     @abstractmethod
@@ -197,6 +197,12 @@ class StoreNodes(ABC):
         is_held: whether the operation holds off others of this server, which so cannot take over changes either. Of two
         servers that wait for each other then, the one with the higher number gives up: CatalogChanged.
         """
+        raise NotImplementedError
+
+    @abstractmethod
+    def spread(self) -> None:
+        """Has all servers know what transactions of dead servers may have changed of the catalog just before their end.
+        To be called before somebody learns here that such a transaction was committed. EngineUnavailable."""
         raise NotImplementedError
 
     @abstractmethod

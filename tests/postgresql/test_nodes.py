@@ -14,6 +14,7 @@ from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.nodes import PostgresNodes
 from mongottl.storage.postgresql.statements import Statement
+from mongottl.storage.postgresql.transactions import CommitUnit
 
 ONE_OF_SEVERAL = NodeFacts("sharded", may_share=True)
 ALONE = NodeFacts("replicaSet")
@@ -166,7 +167,7 @@ def test_only_what_has_changed_is_read(
     make(first, "b")
     second.reload()
     connection = connect_to(settings=SessionSettings(schema))
-    connection.run_one(Statement("spoil", "UPDATE catalog SET value = 'spoiled'").with_())
+    connection.run_one(Statement("spoil", "UPDATE catalog SET value = 'spoiled' WHERE key <> 'b'").with_())
     make(first, "c")
     with first.unit_of_work() as unit:
         first.put_catalog_entry("b", b"changed")
@@ -310,3 +311,61 @@ def test_all_parts_of_a_budget_are_never_more_than_the_whole(
         assert first.nodes.shares == 3
     attend(first.nodes)
     assert first.nodes.shares == 2
+
+
+def test_a_name_is_given_once_whoever_knows_of_it(
+    opened: Callable[..., PostgresEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server is killed when it has committed a transaction, before the version of the catalog is raised."""
+    first, second = both(opened)
+    make(first, "a")
+    make(first, "b")
+    second.reload()
+    with monkeypatch.context() as patch:
+        patch.setattr(CommitUnit, "_end_raise", lambda unit: None)
+        transaction = first.isolation.begin_transaction()
+        assert transaction.records_view(first.record_store("a")).count() == 0
+        with transaction.final_unit(first, True) as unit:
+            first.put_catalog_entry("7", b"of first")
+            first.name_entry("7", "shop.carts")
+            first.put_catalog_entry("a", b"changed")
+            unit.commit()
+    assert "7" not in dict(second.catalog_entries())
+    for key in ("a", "8"):
+        with pytest.raises(CatalogChanged), second.unit_of_work() as unit:
+            second.put_catalog_entry(key, b"of second")
+            if key == "8":
+                second.name_entry(key, "shop.carts")
+            unit.commit()
+        second.reload()
+        assert second.catalog_entry("7") == b"of first" and second.catalog_entry("a") == b"changed"
+        assert second.catalog_entry("8") is None
+    # The name is free again when the entry has got another, or is gone.
+    with second.unit_of_work() as unit:
+        second.put_catalog_entry("7", b"renamed")
+        second.name_entry("7", "shop.orders")
+        second.put_catalog_entry("8", b"of second")
+        second.name_entry("8", "shop.carts")
+        second.delete_catalog_entry("7")
+        second.put_catalog_entry("9", b"of second")
+        second.name_entry("9", "shop.orders")
+        unit.commit()
+    third = opened()
+    assert third.catalog_entry("7") is None and third.catalog_entry("8") == third.catalog_entry("9") == b"of second"
+
+
+def test_changes_of_a_transaction_of_a_dead_server_are_spread(
+    opened: Callable[..., PostgresEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = both(opened)
+    monkeypatch.setattr(CommitUnit, "_end_raise", lambda unit: None)
+    transaction = first.isolation.begin_transaction()
+    with transaction.final_unit(first, True) as unit:
+        first.put_catalog_entry("7", b"of first")
+        unit.commit()
+    first.close()
+    version = second.log.epoch
+    second.nodes.spread()
+    assert second.catalog_entry("7") == b"of first" and second.log.epoch > version
+    monkeypatch.undo()
+    make(second, "a")

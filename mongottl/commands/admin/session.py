@@ -18,7 +18,7 @@ from mongottl.document.types import NULL, BinData, Value
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.node_messages import end_session, kill_sessions_elsewhere, matching_sessions
+from mongottl.exec.operation.node_messages import end_session, end_sessions_elsewhere, matching_sessions
 from mongottl.exec.running.client import UUID_SUBTYPE
 from mongottl.exec.sessions.session_ids import digest_of, read_digest, read_user, session_key
 from mongottl.exec.sessions.session_patterns import SessionPatterns
@@ -111,6 +111,9 @@ def end_sessions(op: OperationContext, request: SessionsRequest) -> Reply:
     keys = _keys(op, "endSessions.endSessions", request.sessions)
     if op.service.authorizes and op.client.login is None:
         return {}  # a stranger has no sessions
+    patterns = SessionPatterns()
+    patterns.add_keys(keys)
+    end_sessions_elsewhere(op.service, patterns, kills=False)
     return _end(op, keys, kills=False)
 
 
@@ -144,7 +147,7 @@ def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
     patterns = SessionPatterns()
     if not is_empty(request.sessions):
         patterns.add_keys(keys)
-        kill_sessions_elsewhere(op.service, patterns)
+        end_sessions_elsewhere(op.service, patterns, kills=True)
         return _end(op, keys, kills=True)
     patterns.add_digests([_own_digest(op)])
     return _kill_where(op, patterns)
@@ -249,7 +252,7 @@ def _lsid_pattern(name: str, lsid: Value) -> tuple[bytes, set[bytes] | None]:
 
 def _kill_where(op: OperationContext, patterns: SessionPatterns) -> Reply:
     """Ends the sessions that match, here and on the other servers of the store, and their operations."""
-    kill_sessions_elsewhere(op.service, patterns)
+    end_sessions_elsewhere(op.service, patterns, kills=True)
     return _end(op, list(matching_sessions(op.service, patterns)), kills=True)
 
 

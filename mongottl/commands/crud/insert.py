@@ -299,10 +299,11 @@ def _insert_when_free(op: OperationContext, name: str, document: bytes) -> None:
     """Inserts a prepared document, after the transactions that have written one of its unique keys, into the collection
     that has the name then."""
     while True:
-        collection = collection_for_write(op, name)
+        collection: Collection | None = None
         try:
+            collection = collection_for_write(op, name)
             return insert_document(op, collection, document)
-        except ClaimedByTransaction as conflict:
+        except WriteConflict as conflict:
             await_transaction(op, conflict)
         except CommandError as error:
             if not _was_dropped(collection, error):

@@ -260,14 +260,17 @@ def upsert_or_update(
     The other document can be deleted before the update finds it; then the insert is tried again. DuplicateKey (11000)
     if `is_key_of_filter` says that the other document need not match, and always with `multi`.
     """
-    for _ in range(_MAX_LOST_UPSERTS):
+    lost = 0
+    while lost < _MAX_LOST_UPSERTS:
+        lost += 1
         try:
             return upsert(op, collection_for_write(op, name), driver, selection.match, context)
         except DuplicateKeyError as error:
             if multi or not is_key_of_filter(error, selection.match):
                 raise
         except WriteConflict as conflict:
-            await_transaction(op, conflict)
+            if await_transaction(op, conflict):
+                lost -= 1
         op.check_interrupt()
         op.refresh_now()  # the insert goes by this instant, at which a document may live that had been expired
         selection.collection = op.catalog.lookup(op.database, name)

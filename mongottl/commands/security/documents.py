@@ -10,7 +10,7 @@ from mongottl.document.build import encode, encode_fields
 from mongottl.document.interrupt import Undivided, give_way
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode, is_interruption
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.writes import delete_batch, insert_document, update_record
 from mongottl.security.accounts import DATABASE
@@ -37,7 +37,8 @@ def change_accounts(op: OperationContext, prepare: Callable[[], Changes]) -> Non
     """Changes users and roles.
 
     prepare: reads users and roles, and computes the changes. Others run meanwhile, since there may be very many roles
-    and privileges. If they have changed any user or role, it is called again. Raises its errors.
+    and privileges. If they have changed any user or role, here or on another server, it is called again. Raises its
+    errors.
     """
     accounts = op.service.accounts
     for _ in range(_MOST_OVERTAKEN):
@@ -48,10 +49,15 @@ def change_accounts(op: OperationContext, prepare: Callable[[], Changes]) -> Non
             if is_interruption(error) or generation == accounts.generation():
                 raise
             continue
-        with Undivided():
-            if generation == accounts.generation():
-                _write(op, changes)
-                return
+        try:
+            with Undivided():
+                if generation == accounts.generation():
+                    _write(op, changes)
+                    return
+        except DuplicateKeyError:
+            if op.service.engine.shared_nodes is None:
+                raise
+            # Another server has just made it, as `prepare` finds out.
     with Undivided():
         _write(op, prepare())
 

@@ -1,13 +1,15 @@
 """What a server of a store asks the others to do: to end operations and sessions, which each of them has of its own.
 
     {killOp: <opid>, node: <number>}      the operation of one of them
-    {killSessions: <BinData>}             sessions, as `SessionPatterns.in_parts` names them
+    {killSessions: <BinData>}             sessions, as `SessionPatterns.in_parts` names them, with their operations
+    {endSessions: <BinData>}              the same without these
 
 and what it says itself:
 
     {expiredDeletedBy: <number>}          `service.leaving`
 
-Whoever asks has checked that its client may. There is no answer: what has ended meanwhile is not missed.
+Whoever asks has checked that its client may, and waits until it is done: then what the sessions have written in
+transactions is in nobody's way any more. What has ended meanwhile is not missed.
 """
 
 from collections.abc import Iterable
@@ -17,11 +19,17 @@ from mongottl.document.build import encode
 from mongottl.document.types import BinData, Int64
 from mongottl.document.walk import get_value
 from mongottl.exec.operation.transaction_unit import abort_open
+from mongottl.exec.running.steps import Wait
 from mongottl.exec.service.leaving import note_end
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.session_patterns import SessionPatterns, from_part
-from mongottl.storage.nodes import MAX_MESSAGE_BYTES
+from mongottl.exec.sessions.transactions import Transaction
+from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES
 
+_KILL: Final = "killSessions"
+_END: Final = "endSessions"
+# Seconds between two looks whether a statement has ended.
+_LOOK_S: Final = 0.01
 # Beside the patterns in a message.
 _FRAME_BYTES: Final = 100
 
@@ -35,12 +43,13 @@ def kill_elsewhere(service: ServiceContext, node: int, opid: int) -> bool:
     return True
 
 
-def kill_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns) -> None:
-    """Has the other servers of the store kill sessions; does nothing where there are none. EngineUnavailable."""
+def end_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns, kills: bool) -> None:
+    """Has the other servers of the store end sessions, and with `kills` their operations; does nothing where there are
+    none. EngineUnavailable."""
     nodes = service.engine.shared_nodes
-    if nodes is not None:
+    if nodes is not None and (kills or len(nodes.latest) > 1):
         for part in patterns.in_parts(MAX_MESSAGE_BYTES - _FRAME_BYTES):
-            nodes.send(encode({"killSessions": BinData(part, 0)}))
+            nodes.send(encode({_KILL if kills else _END: BinData(part, 0)}))
 
 
 def obey(service: ServiceContext, message: bytes) -> None:
@@ -50,11 +59,25 @@ def obey(service: ServiceContext, message: bytes) -> None:
     if isinstance(opid, int) and nodes is not None and get_value(message, "node") == nodes.number:
         service.operations.kill(opid)
     note_end(service, message)
-    part = get_value(message, "killSessions")
-    if isinstance(part, BinData):
-        patterns = from_part(part.data)
-        for key in matching_sessions(service, patterns):
-            end_session(service, key, kills=True)
+    for name in (_KILL, _END):
+        part = get_value(message, name)
+        if isinstance(part, BinData):
+            _end_matching(service, from_part(part.data), kills=name == _KILL)
+
+
+def _end_matching(service: ServiceContext, patterns: SessionPatterns, kills: bool) -> None:
+    ended: list[Transaction] = []
+    for key in matching_sessions(service, patterns):
+        latest = service.transactions.latest(key)
+        if latest is not None and latest.in_progress:
+            ended.append(latest)
+        end_session(service, key, kills)
+    until_s = service.clock.monotonic_s() + LEASE_S
+    for transaction in ended:
+        # At the end of its statement, if one is under way.
+        while transaction.in_progress and service.clock.monotonic_s() < until_s:
+            service.stacks.wait(Wait(_LOOK_S))
+        transaction.data.await_end()
 
 
 def matching_sessions(service: ServiceContext, patterns: SessionPatterns) -> Iterable[bytes]:

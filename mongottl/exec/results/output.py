@@ -22,6 +22,7 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteErr
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.unit.recovery_unit import uuid_text
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
     check_size,
     insert_batch,
@@ -36,7 +37,7 @@ from mongottl.query.pipeline.run_context import MergeRequest
 from mongottl.query.update import UpdateDriver, parse_pipeline_update
 from mongottl.query.update.driver import check_storable
 from mongottl.query.update.nodes import compare_components
-from mongottl.storage.interface import ClaimedByTransaction, DuplicateKey, Record, WriteConflict
+from mongottl.storage.interface import CatalogChanged, ClaimedByTransaction, DuplicateKey, Record, WriteConflict
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 # What one call of `stamp_output` writes again: a few milliseconds' work.
@@ -294,6 +295,16 @@ def merge_document(
     The pipeline of `whenMatched` is checked whether or not a document matches: InvalidOptions (72) for a stage that
     updates do not have. ClaimedByTransaction: the caller waits and calls again.
     """
+    while True:
+        try:
+            return _merge_document(op, database, name, request, collation)
+        except CatalogChanged as conflict:
+            await_transaction(op, conflict)
+
+
+def _merge_document(
+    op: OperationContext, database: str, name: str, request: MergeRequest, collation: Collation | None
+) -> None:
     collection = op.catalog.lookup(database, name)
     context = _update_context(op, f"{database}.{name}", request, collation)
     pipeline = parse_pipeline_update(request.pipeline, context) if request.when_matched == "pipeline" else None
@@ -319,7 +330,7 @@ def merge_document(
                 match = _match_in_partition(collection, request)
         try:
             _update(op, collection, record, request, context, pipeline)
-        except ClaimedByTransaction:
+        except (ClaimedByTransaction, CatalogChanged):
             raise
         except WriteConflict:
             continue

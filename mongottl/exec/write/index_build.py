@@ -30,10 +30,12 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.stage import FIRST_BATCH, next_batch_size
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import MOST_OVERTAKEN, KeysAhead
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.storage.interface import (
     MAX_RECORD_ID,
     CatalogChanged,
+    ClaimedByTransaction,
     DuplicateKey,
     EngineUnavailable,
     Record,
@@ -135,7 +137,7 @@ def _finish(
             old = [index for index in collection.indexes if index.name in dropped and index not in started]
             op.catalog.finish_indexes(collection, started, replaced, old)
         return True
-    except CatalogChanged:
+    except (CatalogChanged, ClaimedByTransaction):
         return False
 
 
@@ -175,6 +177,7 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
         while built_through < build_end:
             started_s = op.service.clock.monotonic_s()
             added = False
+            conflict: WriteConflict | None = None
             with Undivided():  # what is read is in the index before others can change it
                 _check_wanted(collection, indexes)
                 records, _ = op.recovery_unit.records(collection).scan(built_through, size, True, BUILD_BYTES)
@@ -187,10 +190,8 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
                     try:
                         _add_batch(op, collection, indexes, records)
                         added = True
-                    except WriteConflict:
-                        conflicts += 1
-                        if conflicts > MAX_CONFLICTS:
-                            raise
+                    except WriteConflict as raised:
+                        conflict = raised
                 if added:
                     conflicts = 0
                     built_through = records[-1][0]
@@ -201,6 +202,10 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
                 size = min(batch, next_batch_size(op, size, started_s))
                 ahead.forget()
                 overtaken = 0
+            if conflict is not None and not await_transaction(op, conflict):
+                conflicts += 1
+                if conflicts > MAX_CONFLICTS:
+                    raise conflict
             overtaken += bool(missing)
             for document in missing:
                 ahead.make(indexes, document)

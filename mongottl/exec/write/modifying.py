@@ -46,7 +46,7 @@ from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.update import UpdateDriver, new_document_for_upsert
-from mongottl.storage.interface import NO_BYTE_LIMIT, DamagedRecord, Record, WriteConflict
+from mongottl.storage.interface import NO_BYTE_LIMIT, ClaimedByTransaction, DamagedRecord, Record, WriteConflict
 
 _MAX_CONFLICTS = 100
 
@@ -183,7 +183,8 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
     """Updates the first record of the selection, if there is one."""
     selection.check_shard_key(op, many=False)
     result = UpdateResult()
-    for overtaken in range(_MAX_CONFLICTS):
+    overtaken = 0
+    while overtaken < _MAX_CONFLICTS:
         record = first_record(op, selection)
         if record is None:
             return result
@@ -196,11 +197,12 @@ def update_one(op: OperationContext, selection: Selection, driver: UpdateDriver)
             if overtaken == 0:
                 apply_update(op, selection.collection, selection.match, record, driver, result)
             elif not _update_at_once(op, selection.collection, selection.match, record, driver, result, overtaken):
+                overtaken += 1
                 continue  # it does not match any more
         except WriteConflict as raised:
             conflict = raised
         if conflict is not None:
-            await_transaction(op, conflict)
+            overtaken = 0 if await_transaction(op, conflict) else overtaken + 1
             continue
         if selection.metadata:
             result.carry(found)
@@ -325,6 +327,8 @@ def _update_batch(
         try:
             if _update_together(op, collection, match, records, driver, result, ahead):
                 return
+        except ClaimedByTransaction:
+            pass  # those before the claimed record need not wait
         except WriteConflict:
             with Undivided(), suppress(WriteConflict):
                 records = _reread_all(op, collection, match, records)
@@ -387,16 +391,24 @@ def _apply_to_latest(
     result: UpdateResult,
 ) -> None:
     """`apply_update` with retries: after a WriteConflict the record is read again; skipped if it no longer matches."""
-    for overtaken in range(_MAX_CONFLICTS):
+    overtaken = 0
+    latest: Record | None = record
+    while latest is not None and overtaken < _MAX_CONFLICTS:
         try:
             if overtaken == 0:
-                apply_update(op, collection, match, record, driver, result)
+                apply_update(op, collection, match, latest, driver, result)
             else:
-                _update_at_once(op, collection, match, record, driver, result, overtaken)
+                _update_at_once(op, collection, match, latest, driver, result, overtaken)
             return
         except WriteConflict as raised:
             conflict = raised
-        await_transaction(op, conflict)
+        if await_transaction(op, conflict):
+            overtaken = 0
+            latest = _reread(op, collection, match, latest)
+        else:
+            overtaken += 1
+    if latest is None:
+        return
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
@@ -489,7 +501,8 @@ def is_key_of_filter(error: DuplicateKeyError, match: MatchExpression) -> bool:
 def delete_one(op: OperationContext, selection: Selection) -> bytes | None:
     """Deletes the first record of the selection; its document, or None if there was none."""
     selection.check_shard_key(op, many=False)
-    for overtaken in range(_MAX_CONFLICTS):
+    overtaken = 0
+    while overtaken < _MAX_CONFLICTS:
         record = first_record(op, selection)
         if record is None:
             return None
@@ -502,13 +515,14 @@ def delete_one(op: OperationContext, selection: Selection) -> bytes | None:
             else:
                 deleted = _delete_at_once(op, selection.collection, selection.match, record, overtaken)
                 if deleted is None:
+                    overtaken += 1
                     continue
                 document = copy_metadata(record[1], deleted[1]) if selection.metadata else deleted[1]
             op.service.metrics.documents["deleted"] += 1
             return document
         except WriteConflict as raised:
             conflict = raised
-        await_transaction(op, conflict)
+        overtaken = 0 if await_transaction(op, conflict) else overtaken + 1
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
@@ -539,6 +553,8 @@ def _delete_all(op: OperationContext, collection: Collection, match: MatchExpres
     try:
         delete_batch(op, collection, batch)
         return len(batch)
+    except ClaimedByTransaction:
+        pass  # those before the claimed record need not wait
     except WriteConflict:
         with Undivided(), suppress(WriteConflict):
             batch = _reread_all(op, collection, match, batch)
@@ -552,7 +568,8 @@ def _delete_all(op: OperationContext, collection: Collection, match: MatchExpres
 
 
 def _delete_latest(op: OperationContext, collection: Collection, match: MatchExpression, record: Record) -> int:
-    for overtaken in range(_MAX_CONFLICTS):
+    overtaken = 0
+    while overtaken < _MAX_CONFLICTS:
         try:
             if overtaken:
                 return 0 if _delete_at_once(op, collection, match, record, overtaken) is None else 1
@@ -563,7 +580,7 @@ def _delete_latest(op: OperationContext, collection: Collection, match: MatchExp
             return 1
         except WriteConflict as raised:
             conflict = raised
-        await_transaction(op, conflict)
+        overtaken = 0 if await_transaction(op, conflict) else overtaken + 1
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 

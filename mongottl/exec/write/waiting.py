@@ -5,22 +5,29 @@ from typing import Final
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.signal import Signal
-from mongottl.storage.interface import ClaimedByTransaction, WriteConflict
+from mongottl.storage.interface import CatalogChanged, ClaimedByTransaction, WriteConflict
 
 # How often the wait looks whether the transaction has outlived its time.
 _LOOK_S: Final = 1.0
 
 
-def await_transaction(op: OperationContext, conflict: WriteConflict) -> None:
-    """After a ClaimedByTransaction: waits until that transaction has ended, or for its `look_s`. Returns at once after
-    other conflicts.
+def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
+    """After a ClaimedByTransaction: waits until that transaction has ended, or for its `look_s`. After CatalogChanged
+    waits until all servers know what the operation has changed of the catalog. Returns at once after other conflicts.
+    Whether the conflict was not one with another plain write: such waits may be as many as it takes.
 
     The caller then reads again and repeats its write. MaxTimeMSExpired (50), Interrupted (11601).
     """
     metrics = op.service.metrics
     metrics.write_conflicts += 1
+    if isinstance(conflict, CatalogChanged):
+        op.check_interrupt()
+        nodes = op.service.engine.shared_nodes
+        if nodes is not None:
+            nodes.settle()
+        return True
     if not isinstance(conflict, ClaimedByTransaction):
-        return
+        return False
     owner = conflict.owner
     signal = Signal()
     owner.on_release(signal.notify)
@@ -32,13 +39,17 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> None:
             abort_expired(op.service)
             if not owner.released:
                 seconds = seconds_to_look(op)
-                op.wait(seconds if owner.look_s == 0.0 else min(seconds, owner.look_s), signal)
+                if owner.look_s != 0.0:
+                    seconds = min(seconds, owner.look_s)
+                op.wait(seconds, signal, may_abandon=True)
             if owner.look_s != 0.0:
                 break  # the write is tried again: the engine may not know of the end
     finally:
         metrics.queued_writers -= 1
         op.waits_for = None
+        owner.forget_action(signal.notify)
     op.refresh_now()
+    return True
 
 
 def seconds_to_look(op: OperationContext) -> float:

@@ -54,6 +54,7 @@ from mongottl.storage.postgresql.statements import (
     INT4_ARRAY,
     INT8,
     INT8_ARRAY,
+    PATIENT,
     Call,
     Parameter,
     Statement,
@@ -68,8 +69,10 @@ from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, Postg
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
-# How long a unit of work waits for the row of another, in milliseconds.
+# How long a unit of work waits for the row of another, in milliseconds. Where it may be one of a transaction of another
+# server, of which nothing is known here, it gives its connection back sooner, and is tried again.
 _LOCK_TIMEOUT_MS: Final = 1000
+_SHARED_LOCK_TIMEOUT_MS: Final = 50
 # Seconds within which a database answers that is there.
 _PING_S: Final = 1.0
 # What has changed since a version of the catalog; of transactions always (`UNKNOWN_EPOCH`).
@@ -122,10 +125,23 @@ _PUT: Final = Statement(
     " ON CONFLICT (key) DO UPDATE SET state = excluded.state, value = excluded.value, epoch = excluded.epoch",
     (BYTEA, BYTEA, INT8),
 )
+# The same where others may have changed the entry meanwhile: it is a division by zero unless it is still as it was.
+_PUT_OVER: Final = Statement(
+    "put_over_catalog",
+    "WITH done AS (INSERT INTO catalog (key, state, value, epoch) VALUES ($1, 'ready', $2, $3)"
+    " ON CONFLICT (key) DO UPDATE SET state = excluded.state, value = excluded.value, epoch = excluded.epoch"
+    " WHERE CASE WHEN catalog.state = 'gone' THEN $4 IS NULL ELSE catalog.value = $4 END RETURNING 1)"
+    " SELECT 1 / count(*) FROM done",
+    (BYTEA, BYTEA, INT8, BYTEA),
+)
+_NAME: Final = Statement("name_catalog", "UPDATE catalog SET ns = $2 WHERE key = $1", (BYTEA, BYTEA))
 _DELETE: Final = Statement("delete_catalog", "DELETE FROM catalog WHERE key = $1", (BYTEA,))
 # Where others have to hear of it.
 _BURY: Final = Statement(
-    "bury_catalog", "UPDATE catalog SET state = 'gone', value = '', epoch = $2 WHERE key = $1", (BYTEA, INT8)
+    "bury_catalog",
+    "WITH done AS (UPDATE catalog SET state = 'gone', ns = NULL, value = '', epoch = $2"
+    " WHERE key = $1 AND state <> 'gone' AND value = $3 RETURNING 1) SELECT 1 / count(*) FROM done",
+    (BYTEA, INT8, BYTEA),
 )
 # Whether a commit is acknowledged only when a standby has it.
 _STANDBYS: Final = Statement(
@@ -208,7 +224,8 @@ class PostgresEngine(StorageEngine, Access):
         self._units_of: Final = f"mongottl unit {place}"
         self._transactions_of: Final = f"mongottl txn {place}"
         session = f"{self._units_of} {token}"
-        self._settings: Final = SessionSettings(schema, session, _LOCK_TIMEOUT_MS)
+        lock_timeout_ms = _SHARED_LOCK_TIMEOUT_MS if node.may_share else _LOCK_TIMEOUT_MS
+        self._settings: Final = SessionSettings(schema, session, lock_timeout_ms)
         # Over how many machines tables are distributed; 0 if they are not.
         self._workers = 0
         self._is_distributed = False
@@ -237,7 +254,16 @@ class PostgresEngine(StorageEngine, Access):
         )
         self._is_shared: Final = node.may_share
         self._isolation: Final = PostgresIsolation(
-            self, self._records, self._sorted, self.units, address, schema, transactions, self._waiter, node.timeout_s
+            self,
+            self._records,
+            self._sorted,
+            self.units,
+            address,
+            schema,
+            transactions,
+            self._waiter,
+            node.timeout_s,
+            node.may_share,
         )
         self._log.more_pools.append(self._isolation.pool)
         try:
@@ -350,7 +376,7 @@ class PostgresEngine(StorageEngine, Access):
             if not everything and not self._nodes.is_valid:
                 everything = True
                 epoch, stores, catalog = self._read_changes(everything)
-            if everything or epoch != self._log.epoch:
+            if everything or epoch != self._log.epoch or stores or catalog:
                 self._log.epoch = epoch
                 if everything:
                     self._forget_others(stores, catalog)
@@ -567,7 +593,8 @@ class PostgresEngine(StorageEngine, Access):
     def _lease(self, store: int, count: int) -> int:
         """Leases `count` record ids, which nobody else gives; the first of them."""
         try:
-            return int(self._pool.write([(_LEASE, (int4(store), int8(count)))])[0].value())
+            patience = [PATIENT] if self._is_shared else []
+            return int(self._pool.write([*patience, (_LEASE, (int4(store), int8(count)))])[-1].value())
         except StoreFailure as failure:
             raise engine_error(failure) from failure
 
@@ -638,18 +665,26 @@ class PostgresEngine(StorageEngine, Access):
     def put_catalog_entry(self, key: str, value: bytes) -> None:
         unit = self.units.require()
         unit.change_catalog()
+        before = self._catalog.get(key)
         self._undo_catalog(unit, key)
         self._catalog[key] = value
-        unit.write(_PUT, encode_text(key), value, int8(unit.catalog_epoch))
+        if self._is_shared:
+            unit.write(_PUT_OVER, encode_text(key), value, int8(unit.catalog_epoch), before)
+        else:
+            unit.write(_PUT, encode_text(key), value, int8(unit.catalog_epoch))
+
+    def name_entry(self, key: str, name: str) -> None:
+        self.units.require().write(_NAME, encode_text(key), encode_text(name))
 
     def delete_catalog_entry(self, key: str) -> None:
         unit = self.units.require()
-        if key in self._catalog:
+        before = self._catalog.get(key)
+        if before is not None:
             unit.change_catalog()
             self._undo_catalog(unit, key)
             del self._catalog[key]
             if self._is_shared:
-                unit.write(_BURY, encode_text(key), int8(unit.catalog_epoch))
+                unit.write(_BURY, encode_text(key), int8(unit.catalog_epoch), before)
             else:
                 unit.write(_DELETE, encode_text(key))
 

@@ -21,7 +21,7 @@ from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.snapshots import PlacedSnapshot, PostgresSnapshot, SessionSnapshot
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import INT4, INT8_ARRAY, int4, int8_array, placed
-from mongottl.storage.postgresql.transactions import PAUSE_S, PostgresTransaction, SomeTransactions
+from mongottl.storage.postgresql.transactions import CLAIM_LOOK_S, PAUSE_S, PostgresTransaction, SomeTransactions
 from mongottl.storage.postgresql.units import AWAY, PostgresUnits, engine_error
 from mongottl.storage.waiting import Waiter
 
@@ -29,6 +29,9 @@ from mongottl.storage.waiting import Waiter
 MOST_SNAPSHOTS: Final = 8
 # How many are opened at the same time.
 _MOST_OPENING: Final = 4
+# Between two looks of any of those that wait for transactions of other servers, in seconds: each has a connection
+# for about 0.05 s.
+_LOOK_OF_EACH_S: Final = 0.02
 # How long a statement of a transaction waits for a row or key of another one, in milliseconds. MongoDB's own limit.
 _LOCK_TIMEOUT_MS: Final = 5
 _UNLOCKED: Final = placed(
@@ -40,7 +43,8 @@ _UNLOCKED: Final = placed(
 
 class PostgresIsolation(Isolation):
     """engine: with records and sorted_data, its stores by ident. schema: where the tables are. session: the name of the
-    sessions of open transactions, which those of units do not begin with. timeout_s: see `ConnectionPool`."""
+    sessions of open transactions, which those of units do not begin with. timeout_s: see `ConnectionPool`. is_shared:
+    whether other servers may have the database open, too."""
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class PostgresIsolation(Isolation):
         session: str,
         waiter: Waiter,
         timeout_s: float,
+        is_shared: bool,
     ) -> None:
         self._engine: Final = engine
         self._records: Final = records
@@ -70,7 +75,11 @@ class PostgresIsolation(Isolation):
         self._settings: Final = (settings, holders)
         self._transactions: Final[set[PostgresTransaction]] = set()
         self._some = SomeTransactions()
+        self._others = SomeTransactions()
         units.claimant = self.claimant
+        if is_shared:
+            units.stranger = self._stranger
+            units.on_passage = self._wake_held_off
 
     def distribute(self) -> None:
         """Called before the first use where tables are distributed."""
@@ -128,6 +137,17 @@ class PostgresIsolation(Isolation):
     def claimant(self) -> ClaimOwner | None:
         """Who may have what a plain write has met; None if there is nobody."""
         return self._some if any(transaction.may_hold_locks for transaction in self._transactions) else None
+
+    def _stranger(self) -> ClaimOwner:
+        """Who of other servers may have what a plain write has met: their transactions, of whose ends nothing is
+        heard. The more wait for them the less often each of them looks, so that they leave connections for others."""
+        others = self._others
+        others.look_s = max(CLAIM_LOOK_S, others.waiting * _LOOK_OF_EACH_S)
+        return others
+
+    def _wake_held_off(self) -> None:
+        others, self._others = self._others, SomeTransactions()
+        others.end()
 
     def count_claimed(self, ident: str) -> int:
         return sum(transaction.claims.get(ident, 0) for transaction in self._transactions)

@@ -43,6 +43,7 @@ from mongottl.storage.postgresql.statements import (
     INT4_ARRAY,
     INT8,
     INT8_ARRAY,
+    PATIENT,
     SYNC,
     TEXT,
     Answer,
@@ -450,7 +451,7 @@ class PostgresLog(StoreLog):
         """What has to come before a change of the catalog, in the same unit. Its commit calls `note_raise`."""
         calls: list[Call] = [(_RAISE_EPOCH, (int8(self.epoch),))]
         if self.channel:
-            calls.append((NOTIFY, (text(self.channel), b"")))
+            calls = [PATIENT, *calls, (NOTIFY, (text(self.channel), b""))]
         return calls
 
     def note_raise(self) -> None:
@@ -565,7 +566,7 @@ class PostgresLog(StoreLog):
             raise self._error_of(failure) from failure
 
     def _write(self, call: Call) -> Answer:
-        return self._write_all([call])[0]
+        return self._write_all([PATIENT, call] if self.channel else [call])[-1]
 
     def _write_all(self, calls: list[Call]) -> list[Answer]:
         try:

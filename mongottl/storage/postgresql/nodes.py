@@ -38,6 +38,7 @@ from mongottl.storage.postgresql.statements import (
     BYTEA_ARRAY,
     INT4,
     INT8,
+    PATIENT,
     TEXT,
     TEXT_ARRAY,
     Answer,
@@ -51,7 +52,7 @@ from mongottl.storage.postgresql.statements import (
     text_array,
 )
 from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, engine_error
-from mongottl.storage.waiting import Waiter
+from mongottl.storage.waiting import Turn, Waiter
 
 # How long an opening waits for the place of another server, in seconds: longer than a lease.
 PATIENCE_S: Final = LEASE_S + 1.0
@@ -135,6 +136,12 @@ _CLEAR_ONE: Final = Statement(
 _FORGET_GONE: Final = Statement(
     "forget_gone", "DELETE FROM catalog WHERE state = 'gone' AND epoch <= (SELECT min(epoch) FROM nodes)"
 )
+_RAISE_FOR_UNDATED: Final = Statement(
+    "raise_for_undated",
+    "UPDATE meta SET epoch = epoch + 1 WHERE EXISTS (SELECT FROM catalog WHERE epoch = $1)"
+    " OR EXISTS (SELECT FROM stores WHERE epoch = $1) RETURNING epoch",
+    (INT8,),
+)
 # Gives what transactions have changed a version of the catalog, once that is much to be read again and again.
 _DATE_CHANGES: Final = Statement(
     "date_changes",
@@ -145,6 +152,8 @@ _DATE_CHANGES: Final = Statement(
     (INT8, INT8),
 )
 _MOST_UNDATED: Final = 64
+# How the word begins that a message was obeyed; then comes who has sent it.
+_DONE: Final = "="
 # Above each version of the catalog.
 _EACH_EPOCH: Final = (1 << 63) - 1
 _LEFT_OF: Final = Statement(
@@ -166,6 +175,26 @@ _END_THESE: Final = Statement(
     f" ANY (ARRAY(SELECT session FROM nodes WHERE session = ANY ($3) AND until_ms <= {_NOW_MS}))",
     (TEXT, TEXT, TEXT_ARRAY),
 )
+
+
+@final
+class _Sent:
+    """A message. done_by: the numbers of those that have obeyed it."""
+
+    def __init__(self, new_turn: Callable[[], Turn]) -> None:
+        self._new_turn: Final = new_turn
+        self._turn: Turn | None = None
+        self.done_by: Final[set[int]] = set()
+
+    def turn(self) -> Turn:
+        """Is notified when another one has."""
+        self._turn = self._new_turn()
+        return self._turn
+
+    def note(self, node: int) -> None:
+        self.done_by.add(node)
+        if self._turn is not None:
+            self._turn.notify()
 
 
 @final
@@ -211,6 +240,9 @@ class PostgresNodes(StoreNodes):
         # not know, 0 if there is none; and those that have committed something.
         self._made: dict[object, int] = {}
         self._committed: set[object] = set()
+        # Messages that are waited for, by number.
+        self._sent: dict[int, _Sent] = {}
+        self._last_sent = 0
         # How many nodes there were at the latest renewals; of the first one, PostgreSQL's time; and from when on, by
         # the clock of the place, this one has a part of what all have together. None: it is not known yet.
         self._counts: deque[int] = deque(maxlen=_COUNTED)
@@ -356,18 +388,52 @@ class PostgresNodes(StoreNodes):
         """Has done what others have sent. Notifications without a text are of changes of the catalog."""
         for each in heard:
             sender, _, message = each.partition(" ")
-            if message and int(sender) != self.number:
-                self._waiter.run_aside(partial(self.on_message, b64decode(message)))
+            if not message or int(sender) == self.number:
+                continue
+            number, _, content = message.partition(" ")
+            if content.startswith(_DONE):
+                sent = self._sent.get(int(number)) if content == f"{_DONE}{self.number}" else None
+                if sent is not None:
+                    sent.note(int(sender))
+            else:
+                self._waiter.run_aside(partial(self._obey, int(sender), int(number), b64decode(content)))
+
+    def _obey(self, sender: int, number: int, message: bytes) -> None:
+        try:
+            self.on_message(message)
+        finally:
+            with suppress(StoreFailure):  # else it is asked for again
+                self._pool.write([self._notification(number, f"{_DONE}{sender}")])
+
+    def _notification(self, number: int, content: str) -> Call:
+        """Sends a message with a number, or says that one was obeyed."""
+        return NOTIFY, (text(self._log.channel), text(f"{self.number} {number} {content}"))
 
     def send(self, message: bytes) -> None:
         if not self.is_shared:
             return
         assert len(message) <= MAX_MESSAGE_BYTES
-        notification = f"{self.number} {decode_text(b64encode(message))}"
+        waiter = self._waiter
+        until_s = waiter.monotonic_s() + LEASE_S
+        self._last_sent += 1
+        number = self._last_sent
+        sent = self._sent[number] = _Sent(waiter.new_turn)
+        call = self._notification(number, decode_text(b64encode(message)))
         try:
-            self._pool.write([(NOTIFY, (text(self._log.channel), text(notification)))])
+            while True:
+                rows: list[_Row] = self._pool.write([call, (_ALL, ())])[-1].rows()
+                living = {row[0] for row in rows if _node(row).is_live and row[4]} - {self.number}
+                now_s = waiter.monotonic_s()
+                again_s = min(now_s + RENEW_S, until_s)  # then it is sent once more, to those that were cut off
+                while not living <= sent.done_by and now_s < again_s:
+                    waiter.wait_turn(sent.turn(), again_s)
+                    now_s = waiter.monotonic_s()
+                if living <= sent.done_by or now_s >= until_s:
+                    return
         except StoreFailure as failure:
             raise engine_error(failure) from failure
+        finally:
+            del self._sent[number]
 
     def _renew(self) -> None:
         """StoreFailure."""
@@ -397,7 +463,8 @@ class PostgresNodes(StoreNodes):
         now_s = self._waiter.monotonic_s()
         renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
         first: Call = (_TAKE_DUTIES, (int4(self.number),)) if self.is_shared else (_UNSYNCED, ())
-        [taken, renewed, places] = self._pool.write([first, renewal, (_ALL, ())], now_s + RENEW_S)
+        patience = [PATIENT] if self.is_shared else []
+        [taken, renewed, places] = self._pool.write([*patience, first, renewal, (_ALL, ())], now_s + RENEW_S)[-3:]
         has_duties = self.is_shared and taken.changed > 0
         self.has_left |= has_duties and not self.has_duties
         self.has_duties = has_duties
@@ -462,7 +529,7 @@ class PostgresNodes(StoreNodes):
         try:
             if self._clear_dead(_EACH_EPOCH):
                 self.has_left = True
-            self._pool.write([(_FORGET_GONE, ()), (_DATE_CHANGES, (int8(UNKNOWN_EPOCH), int8(_MOST_UNDATED)))])
+            self._pool.write([PATIENT, (_FORGET_GONE, ()), (_DATE_CHANGES, (int8(UNKNOWN_EPOCH), int8(_MOST_UNDATED)))])
         except StoreFailure as failure:
             raise engine_error(failure) from failure
         self._reload(False)
@@ -501,6 +568,19 @@ class PostgresNodes(StoreNodes):
 
     def disregard_commits(self) -> None:
         self._committed.discard(self._units.turns.present())
+
+    def spread(self) -> None:
+        owner = self._units.turns.present()
+        try:
+            raise_epoch = (_RAISE_FOR_UNDATED, (int8(UNKNOWN_EPOCH),))
+            notify = (NOTIFY, (text(self._log.channel), b""))
+            [_, raised, _] = self._pool.write([PATIENT, raise_epoch, notify])
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+        if raised.changed:
+            self._reload(False)
+            self._made[owner] = raised.value()
+            self.end()
 
     def end(self) -> None:
         try:
@@ -553,7 +633,7 @@ class PostgresNodes(StoreNodes):
                 found = True
                 while self._pool.read([(_END_THESE, (*self._sessions, text_array([session])))])[0].changed:
                     self._waiter.sleep(_LONGEST_PAUSE_S)
-                self._pool.write([(_CLEAR_ONE, (int4(number),))])
+                self._pool.write([PATIENT, (_CLEAR_ONE, (int4(number),))])
         return found
 
     def all_know(self) -> bool:

@@ -37,7 +37,7 @@ from mongottl.storage.interface import (
 )
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.connection import Connection
-from mongottl.storage.postgresql.failures import CONFLICT, FULL, LOCKED, StoreFailure
+from mongottl.storage.postgresql.failures import CONFLICT, FENCE, FULL, LOCKED, StoreFailure
 from mongottl.storage.postgresql.log import Changes, Counters, add_change, keep_call
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
@@ -524,7 +524,7 @@ class PostgresTransaction(OpenTransaction, SnapshotStores):
 
 def error_of(failure: StoreFailure) -> StorageError:
     """What a statement of a transaction fails with."""
-    if failure.kind in (CONFLICT, LOCKED):
+    if failure.kind in (CONFLICT, LOCKED, FENCE):
         return SnapshotConflict(failure.message)
     if failure.kind == FULL:
         return DiskFull(failure.message)

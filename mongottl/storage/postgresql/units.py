@@ -53,8 +53,8 @@ from mongottl.storage.postgresql.failures import (
 )
 from mongottl.storage.postgresql.log import RAISE_AGAIN, Changes, Counters, PostgresLog, add_change
 from mongottl.storage.postgresql.pool import ConnectionPool
-from mongottl.storage.postgresql.schema import RETRIES_INDEX
-from mongottl.storage.postgresql.statements import INT4, INT8, Answer, Call, Parameter, Statement, int4, int8
+from mongottl.storage.postgresql.schema import NAMESPACES_INDEX, RETRIES_INDEX
+from mongottl.storage.postgresql.statements import INT4, INT8, PATIENT, Answer, Call, Parameter, Statement, int4, int8
 from mongottl.storage.postgresql.turns import Turns
 
 Row = tuple[Any, ...]
@@ -347,8 +347,13 @@ class PostgresUnits:
         # Operations whose last unit has met a key that another one has: the next one asks.
         self._careful: set[object] = set()
         self._number = 0
-        # Who may have a row or key that a unit has waited for in vain.
+        # Who of this server may have a row or key that a unit has waited for in vain, and who of others.
         self.claimant: Callable[[], ClaimOwner | None] = nobody
+        self.stranger: Callable[[], ClaimOwner | None] = nobody
+        # Operations whose last unit has met what somebody of another server has; and what is called when one of them
+        # has got through at last, since others of them may, too.
+        self._held_off: set[object] = set()
+        self.on_passage: Callable[[], None] | None = None
         # Units that were asked for and not begun, by who has.
         self._asked: dict[object, PostgresUnit] = {}
         turns.on_wait = self._forget_asked
@@ -422,9 +427,16 @@ class PostgresUnits:
         if failure.kind == DUPLICATE:
             if failure.constraint == RETRIES_INDEX and self.on_commit is not None:
                 return StatementExecuted("another server has executed the statement")
+            if failure.constraint == NAMESPACES_INDEX and self.on_commit is not None:
+                self.is_stale = True
+                return CatalogChanged("another server has given the name to another collection")
             self._careful.add(unit.owner)
         elif failure.kind == LOCKED:
             claimant = self.claimant()
+            if claimant is None:
+                claimant = self.stranger()
+                if claimant is not None:
+                    self._held_off.add(unit.owner)
             if claimant is not None:
                 return ClaimedByTransaction(claimant)
         elif failure.kind == FENCE:
@@ -479,6 +491,9 @@ class PostgresUnits:
         self.log.note_commit(unit.position, unit.forms, len(unit.kept_ends), unit.kept_form_bytes)
         if self.on_commit is not None:
             self.on_commit(unit)
+        if self._held_off and unit.owner in self._held_off and self.on_passage is not None:
+            self._held_off.clear()
+            self.on_passage()
         if self.commit_listener is not None:
             self.commit_listener()
         for action in unit.commit_actions:
@@ -544,13 +559,14 @@ class PostgresUnits:
         """Called when it is not known whether the version of the catalog was raised for a unit that is committed."""
         while True:
             try:
-                raised = self.pool.write([(RAISE_AGAIN, ())])[0].value()
+                raised = self.pool.write([PATIENT, (RAISE_AGAIN, ())])[-1].value()
                 if self.on_commit is None:
                     self.log.epoch = raised
                 self.is_stale = self.on_commit is not None
                 return
             except StoreFailure as unknown:
-                if not unknown.may_be_committed and (unknown.kind not in AWAY or self.turns.present() is None):
+                is_passing = unknown.kind == LOCKED or unknown.kind in AWAY
+                if not unknown.may_be_committed and not (is_passing and self.turns.present() is not None):
                     self.refusal = f"it is not known which version the catalog has: {unknown.message}"
                     return
             except CommandError:

@@ -245,6 +245,10 @@ def test_sessions_are_killed_on_all_servers(way: str, clients: tuple[Client, Cli
             one.admin.command(way, [])
         else:
             one.admin.command(way, [{"lsid": lsid} for lsid in lsids])
+        with one.start_session() as following, following.start_transaction():
+            # Which would not wait: what the killed one has written is in nobody's way any more.
+            one.shop.carts.insert_one({"_id": 5}, session=following)
+            following.abort_transaction()
         assert waiting.end().code in (237, 11601)
         with pytest.raises(OperationFailure) as refused:
             list(cursor)
