@@ -94,6 +94,7 @@ class DropDatabaseRequest(NamedTuple):
     writes=True,
     stable=True,
     exclusive=True,
+    is_repeatable=True,
 )
 def drop_database(op: OperationContext, request: DropDatabaseRequest) -> Reply:
     """Drops the collections one by one, in steps. A database that does not exist is no error."""
