@@ -31,6 +31,7 @@ from mongottl.exec.operation import snapshot_reads
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.reading import Reading
 from mongottl.exec.operation.session_statement import IN_TRANSACTION, retryable_write
+from mongottl.exec.running.registry import RunningOperation
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.oplog.records import refused_write
@@ -42,6 +43,15 @@ from mongottl.server.session_use import SessionUse
 _ACCOUNT_FAMILIES: Final = ("roles", "users")
 # Commands up to this length are shown in errors.
 _MAX_SHOWN_BYTES: Final = 2048
+
+
+def registered(service: ServiceContext, op: OperationContext) -> RunningOperation:
+    """Registers an operation for currentOp and killOp, without passwords."""
+    spec = op.command.spec
+    assert isinstance(spec, CommandSpec)
+    stack = service.stacks.present
+    started_s = service.clock.monotonic_s() if stack is None else stack.started_s
+    return service.operations.begin(op, spec.shown(op), spec.counter, started_s, not spec.handshake)
 
 
 class Admission:

@@ -28,7 +28,6 @@ from mongottl.document.walk import fields, first_field_name
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import LONG_REQUEST_BYTES, OperationContext
 from mongottl.exec.running.client import ClientInfo
-from mongottl.exec.running.registry import RunningOperation
 from mongottl.exec.running.stack import NeedsStack, Steps
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.session_ids import session_key
@@ -36,7 +35,7 @@ from mongottl.exec.sessions.sessions import Session
 from mongottl.exec.sessions.transactions import Transaction
 from mongottl.exec.state.failpoints import FailCommand
 from mongottl.server import transactions, waits
-from mongottl.server.admission import Admission
+from mongottl.server.admission import Admission, registered
 from mongottl.server.command_lookup import CommandLookup, asks_help, check_op_query, named_collection
 from mongottl.server.fail_command import begin_failing, with_additions
 from mongottl.server.interruption import interruption_check
@@ -64,7 +63,7 @@ class Dispatcher:
         self.service = service
         self.gateway: Gateway | None = hooks_of(service).gateway(service)
         features = service.features
-        service.describe_operation = self._describe
+        service.describe_operation = partial(registered, service)
         service.stacks.check = interruption_check(service.stacks)
         self._takes_legacy_opcodes = features is not None and features.takes_legacy_opcodes
         # A clock that stands still from the first command on: of those that drivers and health checks do not send.
@@ -74,14 +73,6 @@ class Dispatcher:
         self._sessions = SessionUse(service)
         self._admission = Admission(service, self._sessions, self.gateway is not None)
         self._replies = Replies(service, log)
-
-    def _describe(self, op: OperationContext) -> RunningOperation:
-        """Registers an operation for currentOp and killOp, without passwords."""
-        spec = op.command.spec
-        assert isinstance(spec, CommandSpec)
-        stack = self.service.stacks.present
-        started_s = self.service.clock.monotonic_s() if stack is None else stack.started_s
-        return self.service.operations.begin(op, spec.shown(op), spec.counter, started_s, not spec.handshake)
 
     def handle(self, message: Request, client: ClientInfo) -> bytes | Steps[bytes]:
         """The reply document to a request, or what is left of the way to it.
@@ -182,8 +173,6 @@ class Dispatcher:
             self.service.metrics.count_command(spec.name, "" if spec.counts_statements else spec.counter)
             if stacks.present is None and not self._admission.is_prompt(spec, request, generic, op):
                 return stacks.begin(partial(self._perform, spec, request, generic, op))
-        except NeedsStack:
-            return stacks.begin(partial(self._answer_valid_on_stack, message, body, client, is_long))
         except Exception as error:
             return self._replies.failed(name, error, op, client, named_collection(name, body) if op is None else "")
         try:
@@ -194,13 +183,8 @@ class Dispatcher:
             op.command = generic.sent_command(spec, body, sequences)
         return stacks.begin(partial(self._perform, spec, request, generic, op))
 
-    def _answer_valid_on_stack(self, message: OpMsg | OpQuery, body: bytes, client: ClientInfo, is_long: bool) -> bytes:
-        reply = self._answer_valid(message, body, client, is_long)
-        assert isinstance(reply, bytes)
-        return reply
-
     def _settle(self, clock: VirtualClock) -> None:
-        """Stops a clock that is to stand still from now on. NeedsStack."""
+        """Stops a clock that is to stand still from now on."""
         clock.settle()
 
     def _perform(self, spec: CommandSpec, request: Any, generic: GenericArguments, op: OperationContext) -> bytes:

@@ -26,7 +26,8 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.node_messages import obey
 from mongottl.exec.operation.refreshing import follow_others, known_to_all
-from mongottl.exec.running.stack import NeedsStack
+from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Steps
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.sessions.session_ids import session_key
@@ -37,6 +38,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.interface import StatementExecuted, StoreUnreachable, UnitLost, WriteConflict
 from mongottl.storage.nodes import StoreNodes
+from mongottl.wire.messages import Request
 
 
 class NodeDispatcher(Dispatcher):
@@ -51,10 +53,13 @@ class NodeDispatcher(Dispatcher):
             # Clients may bring the time of another server whose clock is being moved, before this one knows of that.
             service.cluster_clock.max_drift_s = MAX_SECONDS
 
+    def handle(self, message: Request, client: ClientInfo) -> bytes | Steps[bytes]:
+        if self._unsettled is not None:  # it is settled by a command that waits for others
+            return self.service.stacks.call(self._answer_on_stack, message, client)
+        return super().handle(message, client)
+
     def _settle(self, clock: VirtualClock) -> None:
         if clock.unsettled:
-            if self.service.stacks.present is None:
-                raise NeedsStack
             known_to_all(self.service, partial(change_clock, self.service, VirtualClock.settle))
             self.service.note_clock_change()
 

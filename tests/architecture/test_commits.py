@@ -15,13 +15,14 @@ STORE_COMMIT_LOG = "exec/service/store_commit_log.py"
 # Method, and the last name of the expression that it is called on ("" for any); the modules above the catalog and the
 # oplog that may call it.
 CALLERS: dict[tuple[str, str], set[str]] = {
-    # Besides the one: what is loaded at the start is not logged, and statements of a transaction commit into its write
-    # set.
+    # Besides the one: what is loaded at the start is not logged, statements of a transaction commit into its write set,
+    # and the clock of several servers is stored before there is a catalog.
     ("commit", "work"): {
         COMMIT_LOG,
         STORE_COMMIT_LOG,
         "exec/unit/loading_unit.py",
         "exec/operation/transaction_unit.py",
+        "exec/service/stored_clock.py",
     },
     ("put", "oplog"): {COMMIT_LOG},
     ("append", "oplog"): {COMMIT_LOG},

@@ -96,7 +96,9 @@ def test_a_long_set_is_freed_in_slices() -> None:
 
 
 @pytest.mark.parametrize("kind", [list, set, deque])
-def test_what_nobody_uses_any_more(kind: type[list[Counted]] | type[set[Counted]] | type[deque[Counted]]) -> None:
+def test_a_container_that_nobody_uses_any_more(
+    kind: type[list[Counted]] | type[set[Counted]] | type[deque[Counted]],
+) -> None:
     container = kind(objects(50_000))
     put_aside(container)
     assert Counted.alive == 50_000
@@ -112,7 +114,7 @@ def test_a_dict_that_nobody_uses_any_more() -> None:
     assert not table
 
 
-def test_what_is_short_is_freed_with_its_last_reference() -> None:
+def test_a_short_container_is_freed_with_its_last_reference() -> None:
     put_aside(objects(LONG - 1))
     assert Counted.alive == 0
 
