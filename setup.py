@@ -69,6 +69,7 @@ COMPILED = (
     "mongottl/server/transactions.py",
     "mongottl/server/waits.py",
     "mongottl/storage/checksums.py",
+    "mongottl/storage/errors.py",
     "mongottl/storage/forwarding.py",
     "mongottl/storage/interface.py",
     "mongottl/storage/memory",

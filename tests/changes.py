@@ -7,8 +7,8 @@ from mongottl.document.types import BinData, Value
 from mongottl.document.walk import get_value
 from mongottl.oplog.change import Change, LoggedChange
 from mongottl.oplog.entry import OplogEntry, TransactionPart
-from mongottl.storage.interface import NewRecord
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import NewRecord
 from mongottl.ttl.policy import NEVER
 
 UUID = BinData(bytes(range(16)), 4)

@@ -6,19 +6,17 @@ suite tests these on it. It keeps its data in an engine that it wraps, which fre
 
 from collections.abc import Callable
 
-from mongottl.storage.interface import (
+from mongottl.storage.interface import Isolation, StorageEngine, WriteUnitOfWork
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     DueEntry,
     ExpiryIndex,
-    Isolation,
     KeyEntry,
     KeyRange,
     NewRecord,
     Record,
     RecordStore,
     SortedDataInterface,
-    StorageEngine,
-    WriteUnitOfWork,
 )
 
 

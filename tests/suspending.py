@@ -20,7 +20,8 @@ from typing import TypeVar
 from mongottl.document.interrupt import in_undivided
 from mongottl.exec.running.stack import Stacks
 from mongottl.storage.forwarding import ForwardingEngine, ForwardingEntries, ForwardingRecords
-from mongottl.storage.interface import (
+from mongottl.storage.interface import SavedState, StorageEngine, WriteUnitOfWork
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     DueEntry,
     ExpiryIndex,
@@ -29,10 +30,7 @@ from mongottl.storage.interface import (
     KeyRange,
     Record,
     RecordStore,
-    SavedState,
     SortedDataInterface,
-    StorageEngine,
-    WriteUnitOfWork,
 )
 
 T = TypeVar("T")

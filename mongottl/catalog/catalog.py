@@ -46,15 +46,10 @@ from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.storage.interface import (
-    DamagedRecord,
-    DiskFull,
-    Record,
-    RecordStore,
-    StorageEngine,
-    WriteUnitOfWork,
-)
+from mongottl.storage.errors import DamagedRecord, DiskFull
+from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.nodes import CatalogChange
+from mongottl.storage.stores import Record, RecordStore
 
 # Records read at once where all are wanted.
 _RECORDS_PER_SCAN: Final = 256

@@ -18,7 +18,7 @@ from mongottl.document.types import BinData, Int64, Value
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.query.collation import parse_collation
 from mongottl.query.icu import icu_version
-from mongottl.storage.interface import MAX_RECORD_ID, RecordStore, SortedDataInterface
+from mongottl.storage.stores import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Making the keys of a document that is at least this long can be interrupted.

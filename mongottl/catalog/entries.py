@@ -16,7 +16,9 @@ from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError
 from mongottl.query.icu import icu_version
-from mongottl.storage.interface import DataDirectoryError, SortedDataInterface, StorageEngine
+from mongottl.storage.errors import DataDirectoryError
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import SortedDataInterface
 
 # The record store of `exec.sessions.stored_sessions`, which belongs to no collection.
 SESSIONS_IDENT: Final = "sessions"

@@ -4,7 +4,7 @@ from array import array
 from typing import Final
 
 from mongottl.catalog.key_ranges import keys_with_prefix
-from mongottl.storage.interface import SortedDataInterface
+from mongottl.storage.stores import SortedDataInterface
 
 _BUCKETS: Final = 16 * 1024
 _HASH_MASK: Final = (1 << 64) - 1

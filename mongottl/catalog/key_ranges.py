@@ -8,7 +8,7 @@ from typing import Final
 
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, successor, value_range
 from mongottl.document.types import Value
-from mongottl.storage.interface import KeyRange
+from mongottl.storage.stores import KeyRange
 
 ALL_KEYS: Final = KeyRange(LOWEST_KEY, HIGHEST_KEY)
 

@@ -5,7 +5,8 @@ stores with such an index the version of ICU that made its keys. (mongod refuses
 """
 
 from mongottl.catalog.collection import Collection, CollectionIndex
-from mongottl.storage.interface import DataDirectoryError, DuplicateKey, StorageEngine
+from mongottl.storage.errors import DataDirectoryError, DuplicateKey
+from mongottl.storage.interface import StorageEngine
 
 _RECORDS_AT_ONCE = 1000
 _BYTES_AT_ONCE = 16 << 20

@@ -14,7 +14,7 @@ from mongottl.cli.subcommands import fail
 from mongottl.clock import SystemClock
 from mongottl.offline.backup import BackupError, BackupTarget, back_up_folder
 from mongottl.storage.data_folder import create_private_file
-from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+from mongottl.storage.errors import DataDirectoryError, EngineUnavailable
 
 _NAME: Final = "backup"
 # The exit status if a backup was written without commits that are lost.

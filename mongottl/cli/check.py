@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
 def check(folder: str) -> int:
     """Checks a data directory; the exit status."""
     from mongottl.offline.check import DataCheck, counted
-    from mongottl.storage.interface import DataDirectoryError
+    from mongottl.storage.errors import DataDirectoryError
 
     data = DataCheck(folder)
     count = 0

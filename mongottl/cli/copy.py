@@ -14,7 +14,8 @@ from mongottl.config.server_config import without_passwords
 from mongottl.config.setting import STORES
 from mongottl.offline.check import counted
 from mongottl.storage.data_folder import has_database
-from mongottl.storage.interface import DataDirectoryError, EngineUnavailable, StorageEngine
+from mongottl.storage.errors import DataDirectoryError, EngineUnavailable
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import folder_uri, open_engine
 
 _NAME: Final = "copy"

@@ -91,7 +91,7 @@ def serve(
 
     from mongottl.server.limits import raise_file_limit
     from mongottl.server.log import Log
-    from mongottl.storage.interface import EngineUnavailable
+    from mongottl.storage.errors import EngineUnavailable
 
     log = Log(config.log_format, config.quiet, verbosity=config.verbosity)
     warn_of_unknown_variables(log)

@@ -23,7 +23,7 @@ from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
 from mongottl.offline.collections import CollectionCheck
 from mongottl.offline.oplog_check import FORM_ERRORS, OplogCheck
-from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+from mongottl.storage.errors import DataDirectoryError, EngineUnavailable
 from mongottl.storage.opening import folder_uri, open_stored_data
 from mongottl.storage.stored_data import StoredData
 

@@ -11,7 +11,8 @@ from mongottl.document.render import render_value
 from mongottl.document.validate import validate_document
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
-from mongottl.storage.interface import EngineUnavailable, KeyEntry, Record
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.stores import KeyEntry, Record
 from mongottl.ttl.policy import meaningful_ttl_s
 
 # Records or entries that are read at once, and their bytes.

@@ -22,7 +22,8 @@ from mongottl.catalog.entries import (
 )
 from mongottl.catalog.key_ranges import ALL_KEYS
 from mongottl.errors import MongottlError
-from mongottl.storage.interface import KeyEntry, RecordStore, SortedDataInterface, StorageEngine
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import KeyEntry, RecordStore, SortedDataInterface
 
 # Records and entries of one unit of work, and their bytes.
 _BATCH: Final = 1000

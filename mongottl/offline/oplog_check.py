@@ -9,7 +9,9 @@ from mongottl.document.validate import validate_document
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
 from mongottl.oplog.entry import loaded_form
-from mongottl.storage.interface import EngineUnavailable, RecordStore, StorageEngine
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import RecordStore
 
 _ROWS: Final = 1000
 _BYTES: Final = 4 << 20

@@ -27,7 +27,7 @@ from mongottl.document.splice import element, frame
 from mongottl.document.types import Value
 from mongottl.document.walk import find_field, get_value, skip_value
 from mongottl.query.difference import NOT_AMBIGUOUS, difference
-from mongottl.storage.interface import NewRecord
+from mongottl.storage.stores import NewRecord
 
 # The type and the name of `_id`, with its NUL.
 _BEFORE_ID_VALUE: Final = 5

@@ -6,8 +6,8 @@ from mongottl.oplog.documents import oplog_document
 from mongottl.oplog.entry import loaded_form
 from mongottl.oplog.positioned import PositionedOplog
 from mongottl.oplog.records import STEP_BYTES, LogRecords
-from mongottl.storage.interface import NO_BYTE_LIMIT, Record
 from mongottl.storage.log import time_of
+from mongottl.storage.stores import NO_BYTE_LIMIT, Record
 from mongottl.ttl.policy import NEVER
 
 # A form is a little shorter than its document.

@@ -9,7 +9,7 @@ from typing import Final
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.oplog.documents import oplog_document
 from mongottl.oplog.numbered import NumberedOplog
-from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
+from mongottl.storage.stores import NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 from mongottl.ttl.policy import NEVER
 
 DATABASE: Final = "local"

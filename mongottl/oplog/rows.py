@@ -20,7 +20,8 @@ from mongottl.document.types import BinData, Timestamp
 from mongottl.document.walk import get_value
 from mongottl.oplog.entry import OplogEntry, loaded_form, stored_form, stored_statements
 from mongottl.oplog.statements import Statements
-from mongottl.storage.interface import RecordStore, WriteUnitOfWork
+from mongottl.storage.interface import WriteUnitOfWork
+from mongottl.storage.stores import RecordStore
 from mongottl.ttl.policy import NEVER
 
 _ENTRY: Final = "oplog"

@@ -23,7 +23,7 @@ from mongottl.security.builtin_roles import add_privileges, builtin_role
 from mongottl.security.names import RoleName, UserName
 from mongottl.security.privileges import Need, PrivilegeSet, parse_privileges
 from mongottl.security.scram import ITERATIONS, MECHANISMS, UnknownUsers
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 DATABASE: Final = "admin"
 USERS: Final = "system.users"

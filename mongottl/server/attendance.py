@@ -8,7 +8,7 @@ import trio
 
 from mongottl.exec.operation.refreshing import clear_up
 from mongottl.exec.service.service import ServiceContext
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from mongottl.storage.nodes import StoreNodes
 
 # Seconds between two looks at what servers have left that are dead.

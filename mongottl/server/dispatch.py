@@ -50,7 +50,7 @@ from mongottl.server.message_body import (
 )
 from mongottl.server.replies import Replies
 from mongottl.server.session_use import SessionUse, inactive_batch
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from mongottl.wire.messages import OpKillCursors, OpMsg, OpQuery, Request
 
 _OK: Final = 1.0

@@ -13,7 +13,7 @@ from mongottl.clock import Clock
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.running.steps import Flush, InThread, Wait, WithoutWriters
 from mongottl.server.durability import Durability
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 
 T = TypeVar("T")
 

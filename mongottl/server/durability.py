@@ -25,7 +25,8 @@ from mongottl.clock import Clock
 from mongottl.exec.state.compaction import Compaction
 from mongottl.exec.state.usage import Latency
 from mongottl.server.log import Log
-from mongottl.storage.interface import DiskFull, EngineUnavailable, StorageEngine
+from mongottl.storage.errors import DiskFull, EngineUnavailable
+from mongottl.storage.interface import StorageEngine
 
 FLUSH_INTERVAL_S: Final = 0.1
 FLUSH_RETRY_S: Final = 1.0

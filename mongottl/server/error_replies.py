@@ -17,7 +17,7 @@ from mongottl.errors import (
 )
 from mongottl.exec.operation.context import OperationContext
 from mongottl.server import transactions
-from mongottl.storage.interface import (
+from mongottl.storage.errors import (
     DiskFull,
     EngineUnavailable,
     SeveralPlaces,

@@ -16,7 +16,7 @@ from mongottl.errors import CommandError
 from mongottl.exec.service.service import ServiceContext
 from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.positioned import PositionedOplog
-from mongottl.storage.interface import EngineUnavailable, WriteConflict
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
 
 # Seconds between two looks while a stream waits.
 _LOOK_EVERY_S: Final = 0.01

@@ -36,7 +36,7 @@ from mongottl.oplog.positioned import PositionedOplog
 from mongottl.query.timestamps import MAX_SECONDS
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import StatementExecuted, StoreUnreachable, UnitLost, WriteConflict
+from mongottl.storage.errors import StatementExecuted, StoreUnreachable, UnitLost, WriteConflict
 from mongottl.storage.nodes import StoreNodes
 from mongottl.wire.messages import Request
 

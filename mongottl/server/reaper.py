@@ -19,7 +19,7 @@ from mongottl.exec.write.expiry import reap_for_all, refill_wheel
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
-from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable, WriteConflict
+from mongottl.storage.errors import DamagedRecord, DiskFull, EngineUnavailable, WriteConflict
 
 # The machine's wall clock may be set, or go on while the machine is suspended, without notice. So while any document
 # waits for its expiry, no sleep is longer than this, and documents that a jump of the clock makes due are deleted as

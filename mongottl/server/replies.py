@@ -27,7 +27,7 @@ from mongottl.server.log import Log
 from mongottl.server.message_body import check_size
 from mongottl.server.profiling.operations import note_operation
 from mongottl.server.refusal_log import Refusal
-from mongottl.storage.interface import DamagedRecord, DiskFull, EngineUnavailable, StoreUnreachable, UnitLost
+from mongottl.storage.errors import DamagedRecord, DiskFull, EngineUnavailable, StoreUnreachable, UnitLost
 
 if TYPE_CHECKING:
     from mongottl.server.last_errors import LastErrors

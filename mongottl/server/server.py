@@ -55,7 +55,8 @@ from mongottl.server.shell import Shell
 from mongottl.server.transport.certificates import ServerTls, server_tls
 from mongottl.server.transport.tls import TlsTransport
 from mongottl.storage.data_folder import others_can_read
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteConflict
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.nodes import NodeFacts
 from mongottl.storage.opening import open_engine
 

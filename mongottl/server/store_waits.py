@@ -26,7 +26,7 @@ from mongottl.exec.running.steps import InThread, Wait
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.poller import Poller
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from mongottl.storage.waiting import READABLE, WRITABLE, Turn, Waiter, poll_nothing, poll_socket
 
 T = TypeVar("T")

@@ -42,7 +42,8 @@ from typing import Any, Final, cast
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
-from mongottl.storage.interface import DamagedRecord, FetchedEntry, NewRecord, Record
+from mongottl.storage.errors import DamagedRecord
+from mongottl.storage.stores import FetchedEntry, NewRecord, Record
 from mongottl.wire.crc32c import crc32c_of_part, register_after, registers_before
 
 Sum = int | bytes

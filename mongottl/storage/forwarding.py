@@ -19,24 +19,21 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from mongottl.document.interrupt import UndividedGuard
-from mongottl.storage.interface import (
+from mongottl.storage.interface import Isolation, SavedState, StorageEngine, WriteUnitOfWork
+from mongottl.storage.log import StoreLog
+from mongottl.storage.nodes import StoreNodes
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     DueEntry,
     ExpiryIndex,
     FetchedEntry,
-    Isolation,
     KeyEntry,
     KeyRange,
     NewRecord,
     Record,
     RecordStore,
-    SavedState,
     SortedDataInterface,
-    StorageEngine,
-    WriteUnitOfWork,
 )
-from mongottl.storage.log import StoreLog
-from mongottl.storage.nodes import StoreNodes
 from mongottl.storage.waiting import Waiter
 
 

@@ -16,7 +16,8 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from mongottl.document.interrupt import begin_undivided, end_undivided
-from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import WriteUnitOfWork
 
 # States of the unit of work.
 NO_UNIT: Final = 0

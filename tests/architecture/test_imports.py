@@ -21,7 +21,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("errors", "config"),
     ("document", "build_info"),
     ("geometry", "javascript", "versions", "storage.waiting", "storage.log", "storage.nodes"),
-    ("wire", "query", "ttl", "dump", "storage.interface"),
+    ("wire", "query", "ttl", "dump", "storage.errors", "storage.stores", "storage.interface"),
     ("catalog", "storage"),
     ("security",),
     ("oplog",),

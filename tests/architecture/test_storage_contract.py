@@ -8,6 +8,7 @@ import ast
 from tests.architecture.test_imports import PACKAGE, imports_of, modules, tree_of
 
 STORAGE = PACKAGE / "storage"
+CONTRACT = ("interface.py", "stores.py")
 # What an engine has to implement, by class. A method that the others can be made of has a default instead.
 MOST_ABSTRACT = {
     "RecordStore": 8,
@@ -29,6 +30,14 @@ FORWARDED = {
 }
 
 
+def contract() -> dict[str, dict[str, bool]]:
+    """The methods of the classes of the contract."""
+    found: dict[str, dict[str, bool]] = {}
+    for name in CONTRACT:
+        found.update(methods((STORAGE / name).read_text()))
+    return found
+
+
 def methods(source: str) -> dict[str, dict[str, bool]]:
     """The methods and properties of each class, and whether they are abstract."""
     found: dict[str, dict[str, bool]] = {}
@@ -43,17 +52,15 @@ def methods(source: str) -> dict[str, dict[str, bool]]:
 
 
 def test_an_engine_implements_few_methods() -> None:
-    contract = methods((STORAGE / "interface.py").read_text())
-    abstract = {name: sum(kinds.values()) for name, kinds in contract.items() if any(kinds.values())}
+    abstract = {name: sum(kinds.values()) for name, kinds in contract().items() if any(kinds.values())}
     assert abstract == MOST_ABSTRACT
 
 
 def test_wrappers_forward_every_method() -> None:
-    contract = methods((STORAGE / "interface.py").read_text())
     forwarding = methods((STORAGE / "forwarding.py").read_text())
     for name, forwarded in FORWARDED.items():
         own = {method for method in forwarding[name] if method not in ("__init__", "inner_records")}
-        assert own == set(contract[forwarded])
+        assert own == set(contract()[forwarded])
 
 
 # The engines, each in a package of its own.

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import (
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import (
     MAX_RECORD_ID,
     NO_BYTE_LIMIT,
     ExpiryIndex,
@@ -17,7 +18,6 @@ from mongottl.storage.interface import (
     Record,
     RecordStore,
     SortedDataInterface,
-    StorageEngine,
 )
 
 Opener = Callable[[], StorageEngine]

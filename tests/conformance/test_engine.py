@@ -6,14 +6,10 @@ import pytest
 
 from mongottl.config import STORAGE_ENGINES
 from mongottl.config.setting import STORES
-from mongottl.storage.interface import (
-    EngineUnavailable,
-    ExpiryIndex,
-    KeyRange,
-    StorageEngine,
-    WriteConflict,
-)
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine, open_stored_data, storage_engine, storage_engine_schemes
+from mongottl.storage.stores import ExpiryIndex, KeyRange
 from tests.conformance.conftest import ENGINES
 from tests.postgres import missing
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from mongottl.storage.interface import FIRST_DUE, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore, StorageEngine
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import FIRST_DUE, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 
 Opener = Callable[[], StorageEngine]
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import NO_BYTE_LIMIT, ExpiryIndex, Record, RecordStore, StorageEngine
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.sqlite import connection
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteLog
+from mongottl.storage.stores import NO_BYTE_LIMIT, ExpiryIndex, Record, RecordStore
 
 Opener = Callable[[str, Path], StorageEngine]
 

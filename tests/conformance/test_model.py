@@ -18,18 +18,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from mongottl.storage.interface import (
+from mongottl.storage.errors import DuplicateKey
+from mongottl.storage.interface import SavedState, StorageEngine, WriteUnitOfWork
+from mongottl.storage.stores import (
     MAX_RECORD_ID,
-    DuplicateKey,
     ExpiryIndex,
     KeyEntry,
     KeyRange,
     Record,
     RecordStore,
-    SavedState,
     SortedDataInterface,
-    StorageEngine,
-    WriteUnitOfWork,
 )
 
 documents = st.binary(max_size=6)

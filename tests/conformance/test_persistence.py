@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import ExpiryIndex, KeyRange, StorageEngine
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import ExpiryIndex, KeyRange
 from tests.waiting import PATIENCE_S
 
 Opener = Callable[[], StorageEngine]

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import DiskFull, EngineUnavailable, Record, StorageEngine
+from mongottl.storage.errors import DiskFull, EngineUnavailable
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite import rewriting
 from mongottl.storage.sqlite.engine import SqliteEngine
+from mongottl.storage.stores import Record
 
 PAGE = 4096
 LARGE = bytes(range(256)) * 24  # a page, and one that it refers to

@@ -24,19 +24,12 @@ from hypothesis.stateful import (
 )
 
 from mongottl.offline.check import DataCheck
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    NO_BYTE_LIMIT,
-    DamagedRecord,
-    KeyRange,
-    Record,
-    StorageEngine,
-    WriteConflict,
-    WriteUnitOfWork,
-)
+from mongottl.storage.errors import DamagedRecord, WriteConflict
+from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
+from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT, KeyRange, Record
 
 DATABASE = "mongottl.sqlite3"
 KEY = ">Q"

@@ -2,16 +2,9 @@
 
 import pytest
 
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    ExpiryIndex,
-    KeyRange,
-    NewRecord,
-    Record,
-    RecordStore,
-    StorageEngine,
-    WriteConflict,
-)
+from mongottl.storage.errors import WriteConflict
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import MAX_RECORD_ID, ExpiryIndex, KeyRange, NewRecord, Record, RecordStore
 
 
 def new_store(engine: StorageEngine, records: list[NewRecord] | None = None) -> RecordStore:

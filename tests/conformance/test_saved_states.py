@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import ExpiryIndex, KeyRange, RecordStore, SortedDataInterface, StorageEngine
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import ExpiryIndex, KeyRange, RecordStore, SortedDataInterface
 
 END = b"\xff" * 9
 SAVING = ("memory", "contract-memory", "suspending-contract-memory")

@@ -22,11 +22,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    NO_BYTE_LIMIT,
+from mongottl.storage.errors import (
     ClaimedByTransaction,
     DuplicateKey,
+    SnapshotConflict,
+    SnapshotTooOld,
+    StorageError,
+    TransactionTooLarge,
+    WriteConflict,
+)
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.snapshot.claims import Claims
+from mongottl.storage.snapshot.history import CommitImages, History, Snapshot
+from mongottl.storage.snapshot.patches import FIRST_PROVISIONAL_ID
+from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
+from mongottl.storage.snapshot.views import PatchedRecords, records_at
+from mongottl.storage.snapshot.write_set import WriteSet
+from mongottl.storage.stores import (
+    MAX_RECORD_ID,
+    NO_BYTE_LIMIT,
     ExpiryIndex,
     FetchedEntry,
     KeyEntry,
@@ -34,20 +48,8 @@ from mongottl.storage.interface import (
     NewRecord,
     Record,
     RecordStore,
-    SnapshotConflict,
-    SnapshotTooOld,
     SortedDataInterface,
-    StorageEngine,
-    StorageError,
-    TransactionTooLarge,
-    WriteConflict,
 )
-from mongottl.storage.snapshot.claims import Claims
-from mongottl.storage.snapshot.history import CommitImages, History, Snapshot
-from mongottl.storage.snapshot.patches import FIRST_PROVISIONAL_ID
-from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
-from mongottl.storage.snapshot.views import PatchedRecords, records_at
-from mongottl.storage.snapshot.write_set import WriteSet
 
 DATA = {"by_parts": False, "by_head": True, "loose": True}
 HIGH = b"\xff"

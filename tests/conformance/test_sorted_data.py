@@ -2,15 +2,9 @@
 
 import pytest
 
-from mongottl.storage.interface import (
-    DuplicateKey,
-    FetchedEntry,
-    KeyEntry,
-    KeyRange,
-    RecordStore,
-    SortedDataInterface,
-    StorageEngine,
-)
+from mongottl.storage.errors import DuplicateKey
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import FetchedEntry, KeyEntry, KeyRange, RecordStore, SortedDataInterface
 
 LOW, HIGH = b"", b"\xff\xff"
 KINDS = pytest.mark.parametrize("unique", [False, True])

@@ -10,23 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    DamagedRecord,
-    DataDirectoryError,
-    EngineUnavailable,
-    ExpiryIndex,
-    KeyRange,
-    RecordStore,
-    SortedDataInterface,
-    StorageEngine,
-)
+from mongottl.storage.errors import DamagedRecord, DataDirectoryError, EngineUnavailable
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.database import connect
 from mongottl.storage.sqlite.directory import FORMAT_VERSION, OLDEST_FORMAT
 from mongottl.storage.sqlite.durable_log import noted_state
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
+from mongottl.storage.stores import MAX_RECORD_ID, ExpiryIndex, KeyRange, RecordStore, SortedDataInterface
 
 DATABASE = "mongottl.sqlite3"
 COUNT = 200

@@ -14,20 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    DataDirectoryError,
-    DiskFull,
-    EngineUnavailable,
-    ExpiryIndex,
-    KeyRange,
-    RecordStore,
-    StorageEngine,
-)
+from mongottl.storage.errors import DataDirectoryError, DiskFull, EngineUnavailable
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.stored_state import StoredState
+from mongottl.storage.stores import MAX_RECORD_ID, ExpiryIndex, KeyRange, RecordStore
 from tests.waiting import PATIENCE_S
 
 DATABASE = "mongottl.sqlite3"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.data_folder import sync_file
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.disk_room import DiskRoom

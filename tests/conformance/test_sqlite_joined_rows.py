@@ -8,15 +8,11 @@ from pathlib import Path
 import pytest
 
 from mongottl.storage.checksums import MOST_JOINED_BYTES, record_sum
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    NO_BYTE_LIMIT,
-    DamagedRecord,
-    Record,
-)
+from mongottl.storage.errors import DamagedRecord
 from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.engine import SqliteEngine
 from mongottl.storage.sqlite.records import SqliteRecordStore
+from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT, Record
 
 DATABASE = "mongottl.sqlite3"
 COUNT = 700

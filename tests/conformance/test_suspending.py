@@ -9,8 +9,8 @@ import pytest
 from mongottl.document.interrupt import Undivided
 from mongottl.exec.running.stack import Stacks, Steps, StepTimes
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import KeyRange
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import KeyRange
 from tests.steps import counted
 from tests.suspending import SuspendingEngine
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.binaries import Binaries, all_binaries
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mongottl.clock import awake_or_not_s
-from mongottl.storage.interface import CatalogChanged, DataDirectoryError
+from mongottl.storage.errors import CatalogChanged, DataDirectoryError
 from mongottl.storage.log import LogForm
 from mongottl.storage.nodes import LEASE_S, CatalogChange, NodeFacts
 from mongottl.storage.postgresql.address import Address

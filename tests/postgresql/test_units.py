@@ -7,14 +7,8 @@ import pytest
 import trio
 
 from mongottl.errors import CommandError, ErrorCode
-from mongottl.storage.interface import (
-    DuplicateKey,
-    EngineUnavailable,
-    StorageEngine,
-    StorageError,
-    UnitLost,
-    WriteConflict,
-)
+from mongottl.storage.errors import DuplicateKey, EngineUnavailable, StorageError, UnitLost, WriteConflict
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.nodes import NodeFacts
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.engine import PostgresEngine

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mongottl.errors import CommandError
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.write.expiry import reap_due
-from mongottl.storage.interface import Record
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import is_expired
 from tests.running import Document, Running, hurried_clock
 

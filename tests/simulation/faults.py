@@ -3,7 +3,9 @@
 import random
 
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import NO_BYTE_LIMIT, EngineUnavailable, StorageEngine, WriteConflict
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import StorageEngine
+from mongottl.storage.stores import NO_BYTE_LIMIT
 
 # What the contract lets raise WriteConflict.
 _CONFLICTING = ("update_records", "update_record", "delete_records", "delete_record", "commit")

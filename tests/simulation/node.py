@@ -36,7 +36,7 @@ from mongottl.server.log import Log
 from mongottl.server.log_follower import LogFollower
 from mongottl.server.node_dispatch import NodeDispatcher
 from mongottl.server.reaper import Reaper
-from mongottl.storage.interface import DataDirectoryError, EngineUnavailable, WriteConflict
+from mongottl.storage.errors import DataDirectoryError, EngineUnavailable, WriteConflict
 from mongottl.storage.nodes import NodeFacts
 from mongottl.storage.postgresql import engine as engines
 from mongottl.storage.postgresql import nodes as places

@@ -39,9 +39,10 @@ from mongottl.oplog.log import OPLOG_NUMBER
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import NO_BYTE_LIMIT, StorageEngine
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from mongottl.storage.snapshot.isolation import PatchIsolation
+from mongottl.storage.stores import NO_BYTE_LIMIT
 from mongottl.wire.messages import OpMsg
 from tests.oplog_replay import Replay, records_of
 from tests.simulation.interventions import (

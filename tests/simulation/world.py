@@ -45,12 +45,14 @@ from mongottl.server.janitor import run_janitor
 from mongottl.server.log import Log
 from mongottl.server.message_traits import may_write
 from mongottl.storage.data_folder import DATABASE_NAME
-from mongottl.storage.interface import EngineUnavailable, KeyRange, StorageEngine, WriteConflict
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
+from mongottl.storage.stores import KeyRange
 from mongottl.ttl.policy import NO_TTL, is_expired
 from mongottl.wire.messages import OpMsg
 from tests.oplog_replay import Replay, records_of

@@ -15,7 +15,7 @@ from mongottl.commands.request import BOOL_FIELD, COLLECTION, INTEGER, STRICT_BO
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.state.compaction import DEFAULT_TARGET_MB
-from mongottl.storage.interface import DiskFull
+from mongottl.storage.errors import DiskFull
 
 _BYTES_PER_MB: Final = 1 << 20
 _MAX_BYTES: Final = (1 << 63) - 1

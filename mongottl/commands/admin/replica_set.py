@@ -16,7 +16,7 @@ from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.writes import insert_document, update_record
-from mongottl.storage.interface import WriteConflict
+from mongottl.storage.errors import WriteConflict
 
 TERM: Final = Int64(1)
 _PRIMARY: Final = 1

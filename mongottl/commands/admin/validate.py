@@ -34,7 +34,8 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.query.pipeline import is_stable
 from mongottl.security.privileges import ALL_DATABASES, Need
-from mongottl.storage.interface import DamagedRecord, Record
+from mongottl.storage.errors import DamagedRecord
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import is_expired
 
 # Records or index entries that are read at once.

@@ -36,7 +36,7 @@ from mongottl.exec.write.writes import delete_batch
 from mongottl.oplog.statements import DELETED, Executed
 from mongottl.query.match import parse_match
 from mongottl.security.privileges import Need
-from mongottl.storage.interface import WriteConflict
+from mongottl.storage.errors import WriteConflict
 
 _STATEMENT: Final[RequestParser] = parser_for("delete.deletes", DeleteStatement)
 

@@ -53,7 +53,8 @@ from mongottl.query.projection import Projection, parse_projection
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
 from mongottl.security.privileges import FIND, INSERT, REMOVE, UPDATE, Need
-from mongottl.storage.interface import Record, WriteConflict
+from mongottl.storage.errors import WriteConflict
+from mongottl.storage.stores import Record
 
 
 class FindAndModifyRequest(NamedTuple):

@@ -26,7 +26,7 @@ from mongottl.exec.write.taken_keys import Taken, may_be_divided, taken
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
-from mongottl.storage.interface import ClaimedByTransaction, DuplicateKey, WriteConflict
+from mongottl.storage.errors import ClaimedByTransaction, DuplicateKey, WriteConflict
 
 # Documents of one unit of work, and their bytes; the last document may exceed them. Other clients run between two.
 INSERT_CHUNK: Final = 500

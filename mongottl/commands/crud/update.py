@@ -48,7 +48,7 @@ from mongottl.query.pipeline import check_stage_names
 from mongottl.query.sort import SortPattern, parse_sort
 from mongottl.query.update import UpdateDriver, parse_update
 from mongottl.security.privileges import INSERT, UPDATE, Need
-from mongottl.storage.interface import WriteConflict
+from mongottl.storage.errors import WriteConflict
 
 # How often an upsert is tried that each time loses to the insert of a document which is deleted before it is updated.
 _MAX_LOST_UPSERTS: Final = 100

@@ -16,7 +16,7 @@ from mongottl.exec.write.writes import delete_batch, insert_document, update_rec
 from mongottl.security.accounts import DATABASE
 from mongottl.security.names import RoleName, UserName
 from mongottl.security.privileges import Need, Resource
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 # What one of very many roles, or a range of addresses, takes, in the units of `give_way`.
 _WORK: Final = 4

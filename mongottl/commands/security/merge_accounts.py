@@ -18,7 +18,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.security.accounts import DATABASE, ROLES, USERS
 from mongottl.security.privileges import ALL_DATABASES, Need
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 # What it takes to check a document, in the units of `give_way`.
 _WORK = 4

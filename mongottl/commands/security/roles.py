@@ -35,7 +35,7 @@ from mongottl.security.accounts import ROLES, USERS, roles_in
 from mongottl.security.builtin_roles import builtin_role, builtin_roles_of
 from mongottl.security.names import RoleName
 from mongottl.security.privileges import Need, PrivilegeSet, Resource, parse_privileges
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 # What it takes to describe a role, in the units of `give_way`.
 _WORK: Final = 8

@@ -38,7 +38,7 @@ from mongottl.security.accounts import USERS, Grants, roles_in
 from mongottl.security.names import EXTERNAL, RoleName, UserName
 from mongottl.security.privileges import ALL_DATABASES, Need, database_resource
 from mongottl.security.scram import MECHANISMS, SHA_1, SHA_256, make_credentials
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 # What it takes to describe a user, in the units of `give_way`.
 _WORK: Final = 8

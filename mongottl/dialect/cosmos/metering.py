@@ -10,7 +10,7 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.storage.forwarding import ForwardingEntries, ForwardingRecords
-from mongottl.storage.interface import (
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     FetchedEntry,
     KeyEntry,

@@ -6,7 +6,7 @@ What that costs is said by `dialect.cosmos.charges`.
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.dialect.cosmos import charges
 from mongottl.exec.state.meter import Meter
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 

@@ -16,7 +16,8 @@ from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.transaction_unit import abort, abort_expired
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import take_clock
-from mongottl.storage.interface import CatalogChanged, StorageEngine, WriteConflict
+from mongottl.storage.errors import CatalogChanged, WriteConflict
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.nodes import CatalogChange, StoreNodes
 from mongottl.ttl.policy import NO_TTL
 

@@ -21,7 +21,7 @@ from mongottl.exec.sessions.snapshots import KeptSnapshot
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.query.timestamps import ClusterTime
-from mongottl.storage.interface import RecordStore, SortedDataInterface
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 
 
 def enter(op: OperationContext, at: Timestamp | None) -> None:

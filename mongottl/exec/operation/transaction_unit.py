@@ -33,13 +33,8 @@ from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
 from mongottl.oplog.change import LoggedChange
 from mongottl.oplog.entry import OplogEntry, TransactionPart, open_form
-from mongottl.storage.interface import (
-    EngineUnavailable,
-    RecordStore,
-    SnapshotConflict,
-    SortedDataInterface,
-    WriteConflict,
-)
+from mongottl.storage.errors import EngineUnavailable, SnapshotConflict, WriteConflict
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # How much of the changes of a transaction is in memory whose writes the engine has.

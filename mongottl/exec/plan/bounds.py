@@ -43,7 +43,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart, Interval, everything, intersection_of_all
 from mongottl.query.match.text_order import all_orders_equal
 from mongottl.query.sort import SortPattern
-from mongottl.storage.interface import KeyRange
+from mongottl.storage.stores import KeyRange
 
 # What the values in an interval of one component are encoded as: from the first to below the second.
 ComponentRange = tuple[bytes, bytes]

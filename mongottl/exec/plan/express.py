@@ -26,7 +26,7 @@ from mongottl.query.match import MatchExpression, simple_id_filter
 from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.projection import Projection
 from mongottl.query.projection.plan import RootProjection
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 NO_ID_PLAN: Final = 0

@@ -20,7 +20,7 @@ from mongottl.exec.plan.bounds import IndexBounds, components_of, sort_direction
 from mongottl.exec.plan.predicates import conjuncts_of
 from mongottl.query.match import MatchExpression
 from mongottl.query.sort import SortPattern
-from mongottl.storage.interface import KeyRange
+from mongottl.storage.stores import KeyRange
 
 NO_HINT: Final = 51173
 NOT_COMPATIBLE: Final = 51174

@@ -24,7 +24,7 @@ from mongottl.exec.write.expiry import count_expired
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import SortedDataInterface
+from mongottl.storage.stores import SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Entries that are counted in one step.

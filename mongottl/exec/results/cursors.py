@@ -21,7 +21,8 @@ from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.stages.tailable_scan import TailableScan
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import ClaimedByTransaction, Record
+from mongottl.storage.errors import ClaimedByTransaction
+from mongottl.storage.stores import Record
 
 DEFAULT_FIRST_BATCH: Final = 101
 MAX_PAGE_BYTES: Final = MAX_DOCUMENT_BYTES

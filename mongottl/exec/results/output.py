@@ -37,7 +37,8 @@ from mongottl.query.pipeline.run_context import MergeRequest
 from mongottl.query.update import UpdateDriver, parse_pipeline_update
 from mongottl.query.update.driver import check_storable
 from mongottl.query.update.nodes import compare_components
-from mongottl.storage.interface import CatalogChanged, ClaimedByTransaction, DuplicateKey, Record, WriteConflict
+from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, DuplicateKey, WriteConflict
+from mongottl.storage.stores import Record
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 # What one call of `stamp_output` writes again: a few milliseconds' work.

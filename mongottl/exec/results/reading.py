@@ -21,7 +21,7 @@ from mongottl.query.pipeline import DocumentSource
 from mongottl.query.projection import Projection
 from mongottl.query.sorter import FileRun, entries_of, write_entry
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 from mongottl.versions import REPLY_FIELD
 

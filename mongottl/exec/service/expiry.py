@@ -11,7 +11,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.dialect import Dialect
 from mongottl.exec.service.due_dates import date_due_s
 from mongottl.exec.service.hooks import ServerHooks
-from mongottl.storage.interface import NewRecord
+from mongottl.storage.stores import NewRecord
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL, expires_at_s
 from mongottl.ttl.wheel import TimingWheel, WheelEntries
 

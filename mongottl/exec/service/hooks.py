@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.sessions.cursor_registry import OpenCursor
-from mongottl.storage.interface import DamagedRecord
+from mongottl.storage.errors import DamagedRecord
 
 
 def _nothing() -> None:

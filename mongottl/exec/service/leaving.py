@@ -14,7 +14,7 @@ from mongottl.document.build import encode
 from mongottl.document.types import Int64
 from mongottl.document.walk import get_value
 from mongottl.exec.service.service import ServiceContext
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from mongottl.storage.nodes import StoreNodes
 
 _MESSAGE: Final = "expiredDeletedBy"

@@ -52,8 +52,9 @@ from mongottl.oplog.rows import OplogRows
 from mongottl.query.memory import MemoryBudget
 from mongottl.query.timestamps import ClusterTime, TimestampClock
 from mongottl.security.accounts import Accounts
-from mongottl.storage.interface import Isolation, RecordStore, StorageEngine
+from mongottl.storage.interface import Isolation, StorageEngine
 from mongottl.storage.log import StoreLog, time_of
+from mongottl.storage.stores import RecordStore
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
 MS_PER_S: Final = 1000

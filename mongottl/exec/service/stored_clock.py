@@ -18,7 +18,8 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import get_value
 from mongottl.exec.service.service import ServiceContext
-from mongottl.storage.interface import CatalogChanged, StorageEngine
+from mongottl.storage.errors import CatalogChanged
+from mongottl.storage.interface import StorageEngine
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from mongottl.oplog.statements import (
     add_executed,
 )
 from mongottl.query.timestamps import ClusterTime
-from mongottl.storage.interface import NewRecord
+from mongottl.storage.stores import NewRecord
 
 
 class WriteHistory:

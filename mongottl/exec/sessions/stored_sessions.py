@@ -21,7 +21,8 @@ from mongottl.oplog.positioned import PositionedOplog
 from mongottl.oplog.rows import OplogRows
 from mongottl.oplog.statements import Executed, add_executed, packed, unpacked
 from mongottl.query.timestamps import ClusterTime
-from mongottl.storage.interface import NewRecord, RecordStore, WriteUnitOfWork
+from mongottl.storage.interface import WriteUnitOfWork
+from mongottl.storage.stores import NewRecord, RecordStore
 from mongottl.ttl.policy import NEVER
 
 _ENTRY: Final = "sessions"

@@ -8,7 +8,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.stage import PlanNode, PlanStage
 from mongottl.query.metadata import RECORD_ID, SORT_KEY
 from mongottl.query.sort import SortPattern
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 # The `$meta` keywords that this stage provides.
 ANNOTATED: Final = frozenset({RECORD_ID, SORT_KEY})

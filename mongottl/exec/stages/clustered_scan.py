@@ -27,7 +27,7 @@ from mongottl.exec.stages.stage import (
     size_after_putting_back,
 )
 from mongottl.query.match import MatchExpression
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 
 def check_nameable(document: bytes) -> None:

@@ -18,7 +18,7 @@ from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.stages.index_scan import IndexScanParams, IndexStage
 from mongottl.exec.stages.key_ranges import KeyRangeReader, RangePosition
 from mongottl.exec.stages.stage import MAX_RANGES_PER_CALL, PlanNode
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import NO_TTL
 
 

@@ -26,7 +26,7 @@ from mongottl.exec.stages.index_scan import IndexScanNode, IndexScanParams, Inde
 from mongottl.exec.stages.key_ranges import RangePosition
 from mongottl.exec.stages.key_skipper import KeySkipper
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, PlanNode
-from mongottl.storage.interface import FetchedEntry, Record
+from mongottl.storage.stores import FetchedEntry, Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 _FIRST_ENTRIES: Final = 2

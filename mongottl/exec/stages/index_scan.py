@@ -39,7 +39,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.match.interval import BracketEnd, BracketStart
 from mongottl.query.match.where import test_ahead
 from mongottl.query.metadata import INDEX_KEY
-from mongottl.storage.interface import MAX_RECORD_ID, RANGES_AT_ONCE, FetchedEntry, Record, SortedDataInterface
+from mongottl.storage.stores import MAX_RECORD_ID, RANGES_AT_ONCE, FetchedEntry, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY
 from mongottl.exec.plan.bounds import IndexBounds
 from mongottl.exec.stages.key_skipper import KeySkipper
-from mongottl.storage.interface import KeyEntry, KeyRange, SortedDataInterface
+from mongottl.storage.stores import KeyEntry, KeyRange, SortedDataInterface
 
 # Keys that a scan with bounds of trailing components reads at once, at first and at most.
 FIRST_CHUNK: Final = 4

@@ -16,7 +16,7 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 # Bytes of documents that one lookup reads; the last document may exceed it.

@@ -14,7 +14,7 @@ from mongottl.exec.stages.liveness import ReadMark
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, PlanNode, PlanStage
 from mongottl.query.sort import SortPattern
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 
 class SortMergeStage(PlanStage):

@@ -36,7 +36,7 @@ from mongottl.geometry.nearness import Nearness, joined, without
 from mongottl.geometry.region import CellRange
 from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import GEO_NEAR_DISTANCE, GEO_NEAR_POINT
-from mongottl.storage.interface import FetchedEntry, KeyRange, Record
+from mongottl.storage.stores import FetchedEntry, KeyRange, Record
 
 # If a ring has fewer than FEW results, the next is made wider; if more than MANY, narrower.
 FEW: Final = 300

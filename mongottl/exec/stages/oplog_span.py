@@ -6,7 +6,7 @@ What tails the oplog asks for `{ts: {$gte: <time>}}` or a range; mongod's plans 
 from mongottl.document.types import Timestamp
 from mongottl.document.walk import get_value
 from mongottl.oplog.log import Oplog
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 
 class OplogSpan:

@@ -7,7 +7,7 @@ MAX_BYTES_PER_ID where no id is near another. A Python set takes 60 to 100 bytes
 
 from typing import Final
 
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 _BITS: Final = 10
 _MASK: Final = (1 << _BITS) - 1

@@ -33,7 +33,7 @@ from mongottl.query.match.where import test_ahead
 from mongottl.query.sort import SortPattern
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import MAX_RECORD_ID, KeyEntry, KeyRange, Record, SortedDataInterface
+from mongottl.storage.stores import MAX_RECORD_ID, KeyEntry, KeyRange, Record, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
 # Records (or index entries) that one call examines at most. Scans obey the operation's `step_records` as well.

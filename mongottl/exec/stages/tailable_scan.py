@@ -15,7 +15,7 @@ from mongottl.exec.stages.stage import (
     next_batch_size,
 )
 from mongottl.query.match import MatchExpression
-from mongottl.storage.interface import MAX_RECORD_ID, Record
+from mongottl.storage.stores import MAX_RECORD_ID, Record
 
 
 class TailableScan(PlanStage):

@@ -35,7 +35,7 @@ from mongottl.query.match import MatchExpression
 from mongottl.query.metadata import TEXT_SCORE
 from mongottl.query.sorter import Sorter
 from mongottl.query.spill import SpillSpace
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 
 # Postings that one call reads while it only adds up scores.
 POSTINGS: Final = 4 * BATCH

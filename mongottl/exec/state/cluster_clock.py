@@ -29,7 +29,8 @@ from mongottl.document.types import DOCUMENT, TIMESTAMP, Int64, Timestamp
 from mongottl.document.walk import find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.timestamps import MAX_SECONDS, ClusterTime
-from mongottl.storage.interface import EngineUnavailable, WriteConflict, WriteUnitOfWork
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
+from mongottl.storage.interface import WriteUnitOfWork
 
 # How far ahead of the wall clock a client may set the cluster clock: mongod's maxAcceptableLogicalClockDriftSecs.
 MAX_DRIFT_S: Final = 31_536_000

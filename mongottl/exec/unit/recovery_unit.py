@@ -25,7 +25,9 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.unit.write_unit import WatchedWriteUnit, WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
-from mongottl.storage.interface import CatalogChanged, RecordStore, SortedDataInterface, WriteUnitOfWork
+from mongottl.storage.errors import CatalogChanged
+from mongottl.storage.interface import WriteUnitOfWork
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 
 
 def uuid_text(uuid: bytes) -> str:

@@ -28,16 +28,9 @@ from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.state.meter import Meter
 from mongottl.exec.unit.written import WrittenCounts
 from mongottl.oplog.change import Change, LoggedChange, logged
-from mongottl.storage.interface import (
-    DiskFull,
-    MustBeAlone,
-    NewRecord,
-    Record,
-    RecordStore,
-    SortedDataInterface,
-    WriteConflict,
-    WriteUnitOfWork,
-)
+from mongottl.storage.errors import DiskFull, MustBeAlone, WriteConflict
+from mongottl.storage.interface import WriteUnitOfWork
+from mongottl.storage.stores import NewRecord, Record, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.expiry import PURGE_BYTES, due_by_policy
-from mongottl.storage.interface import Record
+from mongottl.storage.stores import Record
 from mongottl.ttl.policy import NO_TTL
 
 # Records that are read and deleted at once.

@@ -19,14 +19,9 @@ from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.sessions.transactions import COMMITTED, Transaction
 from mongottl.exec.write.writes import duplicate_key_error
 from mongottl.oplog.change import Change, LoggedChange
-from mongottl.storage.interface import (
-    DuplicateKey,
-    KeptWrites,
-    NewRecord,
-    Record,
-    SnapshotConflict,
-    WriteUnitOfWork,
-)
+from mongottl.storage.errors import DuplicateKey, SnapshotConflict
+from mongottl.storage.interface import KeptWrites, WriteUnitOfWork
+from mongottl.storage.stores import NewRecord, Record
 
 # From this number on the changes of a transaction are described before its unit of work, while others run.
 _MANY_CHANGES: Final = 16

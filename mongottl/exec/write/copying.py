@@ -16,7 +16,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.write.expiry import due_by_policy
 from mongottl.exec.write.writes import insert_copies
-from mongottl.storage.interface import MAX_RECORD_ID, NewRecord, Record
+from mongottl.storage.stores import MAX_RECORD_ID, NewRecord, Record
 
 # Records of one unit of work, and the bytes of their documents; the last document may exceed them.
 _BATCH: Final = 256

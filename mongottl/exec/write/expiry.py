@@ -33,21 +33,23 @@ from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.taking import NOT_TAKEN, Taking
-from mongottl.storage.interface import (
-    FIRST_DUE,
-    NO_BYTE_LIMIT,
+from mongottl.storage.errors import (
     CatalogChanged,
     ClaimedByTransaction,
     DamagedRecord,
     EngineUnavailable,
+    WriteConflict,
+)
+from mongottl.storage.interface import Isolation
+from mongottl.storage.stores import (
+    FIRST_DUE,
+    NO_BYTE_LIMIT,
     ExpiryIndex,
     FetchedEntry,
-    Isolation,
     KeyRange,
     Record,
     RecordStore,
     SortedDataInterface,
-    WriteConflict,
 )
 from mongottl.ttl.policy import (
     NO_CUTOFF_S,

@@ -32,15 +32,8 @@ from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import duplicate_key_error
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    CatalogChanged,
-    ClaimedByTransaction,
-    DuplicateKey,
-    EngineUnavailable,
-    Record,
-    WriteConflict,
-)
+from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, DuplicateKey, EngineUnavailable, WriteConflict
+from mongottl.storage.stores import MAX_RECORD_ID, Record
 
 # Records of one batch: one or two milliseconds for one index.
 BUILD_BATCH: Final = 256

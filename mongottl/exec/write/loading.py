@@ -25,7 +25,8 @@ from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.unit.loading_unit import LoadingRecoveryUnit
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
-from mongottl.storage.interface import DuplicateKey, WriteUnitOfWork
+from mongottl.storage.errors import DuplicateKey
+from mongottl.storage.interface import WriteUnitOfWork
 
 
 class LoadingCatalog(Catalog):

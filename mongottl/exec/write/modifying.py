@@ -46,7 +46,8 @@ from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.update import UpdateDriver, new_document_for_upsert
-from mongottl.storage.interface import NO_BYTE_LIMIT, ClaimedByTransaction, DamagedRecord, Record, WriteConflict
+from mongottl.storage.errors import ClaimedByTransaction, DamagedRecord, WriteConflict
+from mongottl.storage.stores import NO_BYTE_LIMIT, Record
 
 _MAX_CONFLICTS = 100
 

@@ -16,7 +16,7 @@ from mongottl.document.types import INT64_MAX, INT64_MIN, Date, Int64, Value
 from mongottl.exec.service.due_dates import date_due_s
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
-from mongottl.storage.interface import MAX_RECORD_ID, ExpiryIndex, KeyRange, Record, RecordStore
+from mongottl.storage.stores import MAX_RECORD_ID, ExpiryIndex, KeyRange, Record, RecordStore
 from mongottl.ttl.policy import NEVER_AT_S, NO_CUTOFF_S, NO_TTL, expires_at_s
 
 # Entries of an index that are counted in one step: a fraction of a millisecond's work.

@@ -11,7 +11,7 @@ from mongottl.errors import CommandError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.writes import duplicate_key_error
-from mongottl.storage.interface import RecordStore
+from mongottl.storage.stores import RecordStore
 from mongottl.ttl.policy import is_expired
 
 # Records that are read at once, in bytes.

@@ -16,7 +16,7 @@ from mongottl.exec.service.leaving import is_left_to_another
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
-from mongottl.storage.interface import FIRST_DUE, DueEntry, ExpiryIndex, RecordStore, due_second
+from mongottl.storage.stores import FIRST_DUE, DueEntry, ExpiryIndex, RecordStore, due_second
 from mongottl.ttl.policy import NO_CUTOFF_S, default_cutoff_s, own_cutoff_s
 
 # Documents in one unit of work, and their bytes; the last document may exceed these. The server is busy with them for

@@ -20,7 +20,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.sessions.retryable_writes import WriteHistory
 from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.write.writes import delete_batch, insert_document, update_record
-from mongottl.storage.interface import WriteConflict
+from mongottl.storage.errors import WriteConflict
 
 DATABASE: Final = "config"
 NAME: Final = "transactions"

@@ -5,7 +5,7 @@ from typing import Final
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.signal import Signal
-from mongottl.storage.interface import CatalogChanged, ClaimedByTransaction, WriteConflict
+from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, WriteConflict
 
 # How often the wait looks whether the transaction has outlived its time.
 _LOOK_S: Final = 1.0

@@ -36,15 +36,8 @@ from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhea
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
 from mongottl.exec.write.validation import InvalidDocument, all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
-from mongottl.storage.interface import (
-    ClaimedByTransaction,
-    DuplicateKey,
-    MustBeAlone,
-    NewRecord,
-    Record,
-    SortedDataInterface,
-    WriteConflict,
-)
+from mongottl.storage.errors import ClaimedByTransaction, DuplicateKey, MustBeAlone, WriteConflict
+from mongottl.storage.stores import NewRecord, Record, SortedDataInterface
 from mongottl.ttl.policy import meaningful_ttl_s
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 

@@ -10,7 +10,7 @@ from mongottl.exec.running.stack import Steps
 from mongottl.exec.running.steps import Flush, InThread, Step, Wait
 from mongottl.server.connection.channel import GONE, SILENT, TALKING, Channel
 from mongottl.server.driving import SLICE_S, perform
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 
 # A task that has run this long answers clients that wait, and after SLICE_S it lets other tasks run.
 LOOK_EVERY_S: Final = 0.00025

@@ -25,7 +25,7 @@ from mongottl.server.profiling.entries import (
     shortened_command,
     store,
 )
-from mongottl.storage.interface import StorageError
+from mongottl.storage.errors import StorageError
 
 
 def profile_runs(service: ServiceContext, log: Log, op: OperationContext) -> None:

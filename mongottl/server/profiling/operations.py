@@ -39,7 +39,7 @@ from mongottl.server.profiling.entries import (
     shortened_command,
     store,
 )
-from mongottl.storage.interface import StorageError
+from mongottl.storage.errors import StorageError
 
 # Characters of a slow command that the page shows.
 _MAX_LISTED: Final = 400

@@ -58,7 +58,7 @@ from mongottl.server.shell import Shell
 from mongottl.server.web.command import run_command
 from mongottl.server.web.extended_json import shown
 from mongottl.server.web.http import Request, Response, text
-from mongottl.storage.interface import KeyRange, Record
+from mongottl.storage.stores import KeyRange, Record
 from mongottl.ttl.policy import NEVER_AT_S, NO_TTL
 
 PAGE_DOCUMENTS: Final = 20

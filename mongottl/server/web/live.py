@@ -36,7 +36,7 @@ from mongottl.server.web.figures import (
     soonest,
 )
 from mongottl.server.web.history import INTERVAL_S, History
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from mongottl.storage.nodes import Node
 from mongottl.ttl.policy import NEVER, NO_TTL
 

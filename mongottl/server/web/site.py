@@ -48,7 +48,7 @@ from mongottl.server.web.figures import shown_collections
 from mongottl.server.web.http import Request, Response, Send, text
 from mongottl.server.web.live import Live
 from mongottl.server.web.login import Logins
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 
 # Sent with every response: nothing of it may be kept, framed, or mixed with what comes from elsewhere.
 SECURITY_HEADERS: Final = (

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from types import TracebackType
 
-from mongottl.storage.interface import EngineUnavailable, WriteUnitOfWork
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.interface import WriteUnitOfWork
 
 
 class ContractCalls:

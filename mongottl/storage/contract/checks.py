@@ -1,6 +1,6 @@
 """What holds for arguments and results, whatever store they are of."""
 
-from mongottl.storage.interface import MAX_RECORD_ID, KeyEntry, KeyRange, Record
+from mongottl.storage.stores import MAX_RECORD_ID, KeyEntry, KeyRange, Record
 
 # What `ttl` may be: 2^31 - 1 is Cosmos's largest, 0 stands for none, -1 for never.
 _MAX_TTL_S = (1 << 31) - 1

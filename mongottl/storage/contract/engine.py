@@ -9,15 +9,10 @@ from mongottl.storage.contract.calls import Allowed, ContractCalls
 from mongottl.storage.contract.checks import check_name
 from mongottl.storage.contract.records import ContractRecordStore
 from mongottl.storage.contract.sorted_data import ContractSortedData
+from mongottl.storage.errors import WriteConflict
 from mongottl.storage.forwarding import ForwardingEngine
-from mongottl.storage.interface import (
-    RecordStore,
-    SavedState,
-    SortedDataInterface,
-    StorageEngine,
-    WriteConflict,
-    WriteUnitOfWork,
-)
+from mongottl.storage.interface import SavedState, StorageEngine, WriteUnitOfWork
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 
 
 class ContractEngine(ContractCalls, ForwardingEngine):

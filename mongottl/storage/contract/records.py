@@ -4,7 +4,9 @@ from functools import partial
 
 from mongottl.storage.contract.calls import Allowed, ContractCalls
 from mongottl.storage.contract.checks import check_bytes, check_facts, check_record
-from mongottl.storage.interface import (
+from mongottl.storage.errors import WriteConflict
+from mongottl.storage.interface import WriteUnitOfWork
+from mongottl.storage.stores import (
     MAX_RECORD_ID,
     NO_BYTE_LIMIT,
     DueEntry,
@@ -12,8 +14,6 @@ from mongottl.storage.interface import (
     NewRecord,
     Record,
     RecordStore,
-    WriteConflict,
-    WriteUnitOfWork,
     due_second,
 )
 

@@ -8,9 +8,9 @@ from mongottl.storage.contract.checks import (
     check_record,
 )
 from mongottl.storage.contract.records import ContractRecordStore
-from mongottl.storage.interface import (
+from mongottl.storage.errors import DuplicateKey
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
-    DuplicateKey,
     FetchedEntry,
     KeyEntry,
     KeyRange,

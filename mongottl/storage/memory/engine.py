@@ -6,21 +6,15 @@ tenth of a second, which `drop_some` spreads over many calls.
 
 from collections.abc import Callable
 
-from mongottl.storage.interface import (
-    DataDirectoryError,
-    Isolation,
-    RecordStore,
-    SavedState,
-    SortedDataInterface,
-    StorageEngine,
-    WriteUnitOfWork,
-)
+from mongottl.storage.errors import DataDirectoryError
+from mongottl.storage.interface import Isolation, SavedState, StorageEngine, WriteUnitOfWork
 from mongottl.storage.memory.contents import Contents
 from mongottl.storage.memory.records import MemoryRecordStore, RecordContents
 from mongottl.storage.memory.sorted_data import MemorySortedData, SortedContents
 from mongottl.storage.memory.units import MemoryUnits, Undo
 from mongottl.storage.opening import storage_engine
 from mongottl.storage.snapshot.isolation import PatchIsolation
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
 

@@ -17,12 +17,12 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 from mongottl.storage.memory.blocks import SortedBlocks
 from mongottl.storage.memory.contents import SMALL_BYTES, SMALL_ROWS, Contents, Lifetime
 from mongottl.storage.memory.due import END, DueEntries, key_behind, second_key, second_of
 from mongottl.storage.memory.record_block import MASK, SHIFT, SIZE, RecordBlock, id_of
 from mongottl.storage.memory.units import MemoryUnits, Undo
+from mongottl.storage.stores import NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 
 # What a record takes beside its document: tuple, id, place, entry of the expiry index, bytes object.
 _RECORD_BYTES: Final = 190

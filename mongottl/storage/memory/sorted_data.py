@@ -9,9 +9,13 @@ from typing import Final, cast
 
 from mypy_extensions import i64
 
-from mongottl.storage.interface import (
+from mongottl.storage.errors import DuplicateKey
+from mongottl.storage.memory.blocks import SortedBlocks
+from mongottl.storage.memory.contents import SMALL_ROWS, Contents, Lifetime
+from mongottl.storage.memory.records import MemoryRecordStore, document_length
+from mongottl.storage.memory.units import MemoryUnits, Undo
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
-    DuplicateKey,
     FetchedEntry,
     KeyEntry,
     KeyRange,
@@ -19,10 +23,6 @@ from mongottl.storage.interface import (
     RecordStore,
     SortedDataInterface,
 )
-from mongottl.storage.memory.blocks import SortedBlocks
-from mongottl.storage.memory.contents import SMALL_ROWS, Contents, Lifetime
-from mongottl.storage.memory.records import MemoryRecordStore, document_length
-from mongottl.storage.memory.units import MemoryUnits, Undo
 
 # The number of keys from which on the map consists of several dicts, and the number of these: a power of two.
 _SPREAD_FROM: Final = 8192

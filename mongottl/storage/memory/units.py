@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.freeing import put_aside_heavy
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from mongottl.storage.memory.contents import Contents
 from mongottl.storage.unit_of_work import UnitOfWorkState
 

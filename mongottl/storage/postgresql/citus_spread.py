@@ -23,19 +23,7 @@ from typing import Any, Final
 
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Undefined
-from mongottl.storage.interface import (
-    NO_BYTE_LIMIT,
-    DueEntry,
-    DuplicateKey,
-    ExpiryIndex,
-    FetchedEntry,
-    KeyEntry,
-    KeyRange,
-    NewRecord,
-    Record,
-    RecordStore,
-    SortedDataInterface,
-)
+from mongottl.storage.errors import DuplicateKey
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.record_ids import RecordIds
 from mongottl.storage.postgresql.records import DUE_ENTRIES, FIND_MANY, SCAN, PostgresRecordStore
@@ -50,6 +38,18 @@ from mongottl.storage.postgresql.statements import (
     int8,
     int8_array,
     scattered,
+)
+from mongottl.storage.stores import (
+    NO_BYTE_LIMIT,
+    DueEntry,
+    ExpiryIndex,
+    FetchedEntry,
+    KeyEntry,
+    KeyRange,
+    NewRecord,
+    Record,
+    RecordStore,
+    SortedDataInterface,
 )
 
 # Of a new partitioned store. Citus has as many shards of a table unless its administrator says otherwise.

@@ -14,16 +14,8 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from mongottl.document.interrupt import UndividedGuard
 from mongottl.document.utf8 import decode_text, encode_text
-from mongottl.storage.interface import (
-    CatalogChanged,
-    DataDirectoryError,
-    EngineUnavailable,
-    Isolation,
-    RecordStore,
-    SortedDataInterface,
-    StorageEngine,
-    WriteUnitOfWork,
-)
+from mongottl.storage.errors import CatalogChanged, DataDirectoryError, EngineUnavailable
+from mongottl.storage.interface import Isolation, StorageEngine, WriteUnitOfWork
 from mongottl.storage.nodes import LONE_NODE, CatalogChange, NodeFacts
 from mongottl.storage.opening import store_engine
 from mongottl.storage.postgresql import citus
@@ -66,6 +58,7 @@ from mongottl.storage.postgresql.statements import (
 )
 from mongottl.storage.postgresql.turns import Turns
 from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, Row, engine_error
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"

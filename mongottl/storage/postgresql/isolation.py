@@ -4,14 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from mongottl.storage.interface import (
-    ClaimOwner,
-    Isolation,
-    OpenSnapshot,
-    OpenTransaction,
-    Record,
-    RecordStore,
-)
+from mongottl.storage.errors import ClaimOwner
+from mongottl.storage.interface import Isolation, OpenSnapshot, OpenTransaction
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings
@@ -23,6 +17,7 @@ from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import INT4, INT8_ARRAY, int4, int8_array, placed
 from mongottl.storage.postgresql.transactions import CLAIM_LOOK_S, PAUSE_S, PostgresTransaction, SomeTransactions
 from mongottl.storage.postgresql.units import AWAY, PostgresUnits, engine_error
+from mongottl.storage.stores import Record, RecordStore
 from mongottl.storage.waiting import Waiter
 
 # Snapshots of reads outside transactions; the oldest is given up for another one.

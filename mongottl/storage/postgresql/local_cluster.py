@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import quote
 
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from mongottl.storage.postgresql.binaries import OLDEST_MAJOR, WHEEL, Binaries, all_binaries, blocked_folder
 from mongottl.storage.waiting import poll_nothing
 

@@ -30,7 +30,7 @@ Counts. `totals` has the numbers and lengths of records up to the position `coun
 from collections.abc import Callable
 from typing import Final, final
 
-from mongottl.storage.interface import StorageError
+from mongottl.storage.errors import StorageError
 from mongottl.storage.log import ExecutedStatement, LogForm, StoreLog
 from mongottl.storage.postgresql import citus_log
 from mongottl.storage.postgresql.failures import StoreFailure

@@ -26,7 +26,7 @@ from typing import Final, final
 
 from mongottl.clock import awake_or_not_s
 from mongottl.document.utf8 import decode_text, encode_text
-from mongottl.storage.interface import CatalogChanged, EngineUnavailable, StoreUnreachable
+from mongottl.storage.errors import CatalogChanged, EngineUnavailable, StoreUnreachable
 from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure

@@ -5,15 +5,6 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import Final
 
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    NO_BYTE_LIMIT,
-    DueEntry,
-    ExpiryIndex,
-    NewRecord,
-    Record,
-    RecordStore,
-)
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.log import Counters
 from mongottl.storage.postgresql.record_ids import RecordIds
@@ -32,6 +23,7 @@ from mongottl.storage.postgresql.statements import (
     int8_array,
     placed,
 )
+from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 
 # Documents up to this length are compared as they are, longer ones by their SHA-256.
 _COMPARED_BYTES: Final = 8192

@@ -11,14 +11,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mongottl.storage.interface import (
-    OpenSnapshot,
-    RecordStore,
-    SeveralPlaces,
-    SnapshotTooOld,
-    SortedDataInterface,
-    StorageError,
-)
+from mongottl.storage.errors import SeveralPlaces, SnapshotTooOld, StorageError
+from mongottl.storage.interface import OpenSnapshot
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.connection import Connection, literal
 from mongottl.storage.postgresql.failures import StoreFailure
@@ -28,6 +22,7 @@ from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import Call, Parameter, Statement, int4
 from mongottl.storage.postgresql.units import PostgresUnit, Row
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.storage.waiting import Turn, Waiter
 
 _BEGIN: Final = Statement("begin_snapshot", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -8,16 +8,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
-from mongottl.storage.interface import (
-    NO_BYTE_LIMIT,
-    DuplicateKey,
-    FetchedEntry,
-    KeyEntry,
-    KeyRange,
-    Record,
-    RecordStore,
-    SortedDataInterface,
-)
+from mongottl.storage.errors import DuplicateKey
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.schema import HEAD_BYTES
@@ -33,6 +24,15 @@ from mongottl.storage.postgresql.statements import (
     int8,
     int8_array,
     placed,
+)
+from mongottl.storage.stores import (
+    NO_BYTE_LIMIT,
+    FetchedEntry,
+    KeyEntry,
+    KeyRange,
+    Record,
+    RecordStore,
+    SortedDataInterface,
 )
 
 _TABLES: Final = {False: "entries", True: "unique_entries"}

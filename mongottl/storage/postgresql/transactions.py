@@ -18,23 +18,16 @@ back, and is tried again when some transaction has ended, or after CLAIM_LOOK_S.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mongottl.storage.interface import (
+from mongottl.storage.errors import (
     ClaimOwner,
     DiskFull,
     EngineUnavailable,
-    KeptWrites,
-    KeyEntry,
-    OpenTransaction,
-    Record,
-    RecordStore,
     SeveralPlaces,
     SnapshotConflict,
-    SortedDataInterface,
-    StorageEngine,
     StorageError,
     StoreUnreachable,
-    WriteUnitOfWork,
 )
+from mongottl.storage.interface import KeptWrites, OpenTransaction, StorageEngine, WriteUnitOfWork
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import CONFLICT, FENCE, FULL, LOCKED, StoreFailure
@@ -45,6 +38,7 @@ from mongottl.storage.postgresql.snapshots import SnapshotStores
 from mongottl.storage.postgresql.sorted_data import STRICT, PostgresSortedData
 from mongottl.storage.postgresql.statements import TEXT, Answer, Call, Parameter, Statement, text
 from mongottl.storage.postgresql.units import AWAY, UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, Row
+from mongottl.storage.stores import KeyEntry, Record, RecordStore, SortedDataInterface
 from mongottl.storage.waiting import Waiter
 
 # How long the first statement of a transaction waits for one of the connections, in seconds.

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
-from mongottl.storage.interface import EngineUnavailable, WriteConflict
+from mongottl.storage.errors import EngineUnavailable, WriteConflict
 from mongottl.storage.waiting import Turn, Waiter
 
 # How long a wait lasts at most before it is begun anew, in seconds.

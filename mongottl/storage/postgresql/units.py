@@ -23,7 +23,7 @@ from typing import Any, Final, final
 
 from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.errors import CommandError
-from mongottl.storage.interface import (
+from mongottl.storage.errors import (
     CatalogChanged,
     ClaimedByTransaction,
     ClaimOwner,
@@ -34,8 +34,8 @@ from mongottl.storage.interface import (
     StoreUnreachable,
     UnitLost,
     WriteConflict,
-    WriteUnitOfWork,
 )
+from mongottl.storage.interface import WriteUnitOfWork
 from mongottl.storage.log import LogForm
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import (

@@ -12,7 +12,7 @@ So the claims of a transaction end with a few sets, however much it has written,
 from typing import Final, Generic, TypeVar
 
 from mongottl.document.freeing import LONG, LongSet
-from mongottl.storage.interface import ClaimedByTransaction, ClaimOwner, SnapshotConflict
+from mongottl.storage.errors import ClaimedByTransaction, ClaimOwner, SnapshotConflict
 
 T = TypeVar("T")
 

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.document.freeing import freed_in_slices, put_aside
-from mongottl.storage.interface import KeyEntry, Record, SnapshotTooOld
+from mongottl.storage.errors import SnapshotTooOld
 from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
+from mongottl.storage.stores import KeyEntry, Record
 
 MAX_HISTORY_BYTES: Final = 256 * 1024 * 1024
 # Memory of an image in addition to its document or key.

@@ -6,20 +6,13 @@ transaction   WriteSet, with a snapshot of its own
 
 from typing import Final
 
-from mongottl.storage.interface import (
-    Isolation,
-    OpenSnapshot,
-    OpenTransaction,
-    Record,
-    RecordStore,
-    SortedDataInterface,
-    WatchedWrites,
-)
+from mongottl.storage.interface import Isolation, OpenSnapshot, OpenTransaction, WatchedWrites
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import CommitImages, History, Snapshot
 from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
 from mongottl.storage.snapshot.views import entries_at, records_at
 from mongottl.storage.snapshot.write_set import WriteSet
+from mongottl.storage.stores import Record, RecordStore, SortedDataInterface
 
 
 class PatchedSnapshot(OpenSnapshot):

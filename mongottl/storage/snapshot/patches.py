@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from typing import Any, Final
 
 from mongottl.document.freeing import LONG, LongList, freed_in_slices, put_aside
-from mongottl.storage.interface import KeyEntry, Record
+from mongottl.storage.stores import KeyEntry, Record
 
 # Ids of records that transactions have inserted begin here; an engine never comes so far.
 FIRST_PROVISIONAL_ID: Final = 1 << 61

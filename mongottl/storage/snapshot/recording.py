@@ -3,7 +3,9 @@
 from typing import Final
 
 from mongottl.storage.forwarding import ForwardingEntries, ForwardingRecords
-from mongottl.storage.interface import (
+from mongottl.storage.snapshot.claims import Claims
+from mongottl.storage.snapshot.history import CommitImages
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     DueEntry,
     ExpiryIndex,
@@ -13,8 +15,6 @@ from mongottl.storage.interface import (
     RecordStore,
     SortedDataInterface,
 )
-from mongottl.storage.snapshot.claims import Claims
-from mongottl.storage.snapshot.history import CommitImages
 
 
 class RecordingRecords(ForwardingRecords):

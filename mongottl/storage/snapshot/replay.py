@@ -7,17 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from mongottl.document.freeing import LONG, LongList
-from mongottl.storage.interface import (
-    KeptWrites,
-    NewRecord,
-    Record,
-    RecordStore,
-    SnapshotConflict,
-    SortedDataInterface,
-)
+from mongottl.storage.errors import SnapshotConflict
+from mongottl.storage.interface import KeptWrites
 from mongottl.storage.snapshot.history import CommitImages
 from mongottl.storage.snapshot.patches import FIRST_PROVISIONAL_ID, EntryPatch, RecordPatch
 from mongottl.storage.snapshot.recording import RecordingEntries, RecordingRecords
+from mongottl.storage.stores import NewRecord, Record, RecordStore, SortedDataInterface
 
 T = TypeVar("T")
 

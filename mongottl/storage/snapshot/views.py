@@ -9,7 +9,9 @@ them), and the timing wheel, which asks for seconds, never reads one.
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from mongottl.storage.interface import (
+from mongottl.storage.snapshot.history import Snapshot
+from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     DueEntry,
     ExpiryIndex,
@@ -22,8 +24,6 @@ from mongottl.storage.interface import (
     SortedDataInterface,
     due_second,
 )
-from mongottl.storage.snapshot.history import Snapshot
-from mongottl.storage.snapshot.patches import EntryPatch, RecordPatch
 
 _NO_ENTRIES: Final = EntryPatch()
 

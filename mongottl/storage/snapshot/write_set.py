@@ -21,26 +21,14 @@ from typing import Final, TypeVar
 
 from mongottl.document.freeing import LONG, put_aside
 from mongottl.document.interrupt import begin_undivided, end_undivided
-from mongottl.storage.interface import (
-    DuplicateKey,
-    KeptWrites,
-    KeyEntry,
-    NewRecord,
-    OpenTransaction,
-    Record,
-    RecordStore,
-    SnapshotConflict,
-    SortedDataInterface,
-    StorageEngine,
-    TransactionTooLarge,
-    WriteConflict,
-    WriteUnitOfWork,
-)
+from mongottl.storage.errors import DuplicateKey, SnapshotConflict, TransactionTooLarge, WriteConflict
+from mongottl.storage.interface import KeptWrites, OpenTransaction, StorageEngine, WriteUnitOfWork
 from mongottl.storage.snapshot.claims import Claims
 from mongottl.storage.snapshot.history import CommitImages, Snapshot
 from mongottl.storage.snapshot.patches import FIRST_PROVISIONAL_ID, EntryPatch, RecordPatch
 from mongottl.storage.snapshot.replay import ReplayedWrites
 from mongottl.storage.snapshot.views import PatchedEntries, PatchedRecords, entries_at, records_at
+from mongottl.storage.stores import KeyEntry, NewRecord, Record, RecordStore, SortedDataInterface
 
 T = TypeVar("T")
 

@@ -26,9 +26,10 @@ import threading
 from typing import Any, Final
 
 from mongottl.storage.checksums import crc32c_after
-from mongottl.storage.interface import MAX_RECORD_ID, DiskFull, EngineUnavailable, Record
+from mongottl.storage.errors import DiskFull, EngineUnavailable
 from mongottl.storage.sqlite.bounded_rows import rows_within
 from mongottl.storage.sqlite.record_cache import CacheBudget, RecordCache
+from mongottl.storage.stores import MAX_RECORD_ID, Record
 from mongottl.storage.unit_of_work import FAILED, OPEN, UnitOfWorkState
 
 # What the caches of all record stores may take, until the server sets it.

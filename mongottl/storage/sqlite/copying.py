@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from mongottl.storage.data_folder import create_private_file, sync_file
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 
 # Pages that are copied at once, 1 MiB.
 _PAGES: Final = 256

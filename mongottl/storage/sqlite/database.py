@@ -12,10 +12,11 @@ from typing import Final
 from urllib.parse import quote
 
 from mongottl.storage.data_folder import create_private_file, sync_file
-from mongottl.storage.interface import MAX_RECORD_ID, DataDirectoryError, EngineUnavailable
+from mongottl.storage.errors import DataDirectoryError, EngineUnavailable
 from mongottl.storage.sqlite.directory import APPLICATION_ID, FORMAT_VERSION, DataDirectory
 from mongottl.storage.sqlite.durable_log import NO_PLACE, DurableLog, Place, loss, noted_state
 from mongottl.storage.sqlite.records import SUM_COLUMN
+from mongottl.storage.stores import MAX_RECORD_ID
 
 # `stores.kind`
 RECORDS: Final = 0

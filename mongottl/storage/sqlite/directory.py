@@ -16,7 +16,7 @@ import sys
 from typing import Final
 
 from mongottl.storage.data_folder import COPY_PREFIX, DATABASE_NAME, sync_directory
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 
 LOCK_NAME: Final = "mongottl.lock"
 DURABLE_NAME: Final = "mongottl.durable"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 from mongottl.storage.data_folder import sync_file
-from mongottl.storage.interface import Isolation, RecordStore, SortedDataInterface, StorageEngine, WriteUnitOfWork
+from mongottl.storage.interface import Isolation, StorageEngine, WriteUnitOfWork
 from mongottl.storage.opening import storage_engine
 from mongottl.storage.snapshot.isolation import PatchIsolation
 from mongottl.storage.sqlite.connection import SqliteConnection, engine_error
@@ -25,6 +25,7 @@ from mongottl.storage.sqlite.directory import DataDirectory, open_data_directory
 from mongottl.storage.sqlite.folder import Folder
 from mongottl.storage.sqlite.idents import Idents
 from mongottl.storage.sqlite.maintenance import CHECKPOINT_BYTES, LONG_LOG_BYTES
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.storage.unit_of_work import EngineUnitOfWork
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+from mongottl.storage.errors import DataDirectoryError, EngineUnavailable
 from mongottl.storage.sqlite.connection import SqliteConnection, engine_error
 from mongottl.storage.sqlite.database import close_opened, open_database, raise_format, unusable
 from mongottl.storage.sqlite.database_files import DatabaseFiles

@@ -9,12 +9,14 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from mongottl.storage.interface import EngineUnavailable, RecordStore, SortedDataInterface, WriteUnitOfWork
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.interface import WriteUnitOfWork
 from mongottl.storage.sqlite.connection import SqliteConnection, StoreCounters
 from mongottl.storage.sqlite.database import LOG, RECORDS, SORTED, SORTED_UNIQUE
 from mongottl.storage.sqlite.record_cache import RecordCache
 from mongottl.storage.sqlite.records import SqliteLog, SqliteRecordStore, create_record_table
 from mongottl.storage.sqlite.sorted_data import SqliteSortedData, create_sorted_table
+from mongottl.storage.stores import RecordStore, SortedDataInterface
 
 # Stores and sorted data up to this size are freed at once rather than by `drop_some`.
 _SMALL_ROWS: Final = 1000

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from mongottl.storage.interface import DiskFull, EngineUnavailable
+from mongottl.storage.errors import DiskFull, EngineUnavailable
 from mongottl.storage.sqlite.connection import SqliteConnection, engine_error
 from mongottl.storage.sqlite.database import PAGE_BYTES, connect
 from mongottl.storage.sqlite.database_files import DatabaseFiles

@@ -26,7 +26,7 @@ from typing import Final, cast
 from mypy_extensions import i64
 
 from mongottl.document.untracked import untrack
-from mongottl.storage.interface import MAX_RECORD_ID, FetchedEntry, KeyEntry, NewRecord, Record
+from mongottl.storage.stores import MAX_RECORD_ID, FetchedEntry, KeyEntry, NewRecord, Record
 
 # Records of a block, at most. Ranges without records can make it cover any number of ids.
 _MOST_RECORDS: Final = 512

@@ -31,18 +31,10 @@ from mongottl.storage.checksums import (
     summed_updates,
     undamaged_records,
 )
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    NO_BYTE_LIMIT,
-    DamagedRecord,
-    DueEntry,
-    ExpiryIndex,
-    NewRecord,
-    Record,
-    RecordStore,
-)
+from mongottl.storage.errors import DamagedRecord
 from mongottl.storage.sqlite.connection import LogRow, SqliteConnection, StoreCounters, unpacked_counters
 from mongottl.storage.sqlite.record_cache import RecordCache
+from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 
 # Parameters of the statement that looks up many ids at once. Below _FEW, single look-ups are faster.
 LOOKUP_WIDTH: Final = 64

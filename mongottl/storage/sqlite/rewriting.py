@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from mongottl.storage.data_folder import create_private_file
-from mongottl.storage.interface import DiskFull
+from mongottl.storage.errors import DiskFull
 from mongottl.storage.sqlite.database import INCREMENTAL, connect
 from mongottl.storage.sqlite.disk_room import DiskRoom
 

@@ -8,9 +8,11 @@ following ones use the same statement.
 from typing import Any
 
 from mongottl.storage.checksums import checked_entries
-from mongottl.storage.interface import (
+from mongottl.storage.errors import DuplicateKey
+from mongottl.storage.sqlite.connection import SqliteConnection
+from mongottl.storage.sqlite.records import FEW, LOOKUP_VALUES, LOOKUP_WIDTH, SqliteRecordStore, padded
+from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
-    DuplicateKey,
     FetchedEntry,
     KeyEntry,
     KeyRange,
@@ -18,8 +20,6 @@ from mongottl.storage.interface import (
     RecordStore,
     SortedDataInterface,
 )
-from mongottl.storage.sqlite.connection import SqliteConnection
-from mongottl.storage.sqlite.records import FEW, LOOKUP_VALUES, LOOKUP_WIDTH, SqliteRecordStore, padded
 
 
 def create_sorted_table(connection: SqliteConnection, store_id: int, unique: bool) -> None:

@@ -11,7 +11,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-from mongottl.storage.interface import EngineUnavailable, WriteUnitOfWork
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.interface import WriteUnitOfWork
 from mongottl.storage.sqlite.connection import SqliteConnection, engine_error
 from mongottl.storage.sqlite.database import INCREMENTAL, NO_VACUUM, PAGE_BYTES, connect
 from mongottl.storage.sqlite.database_files import DatabaseFiles

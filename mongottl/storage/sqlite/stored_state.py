@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from mongottl.storage.checksums import damaged_records
-from mongottl.storage.interface import DataDirectoryError, EngineUnavailable
+from mongottl.storage.errors import DataDirectoryError, EngineUnavailable
 from mongottl.storage.opening import stored_data
 from mongottl.storage.sqlite.connection import IS_NO_PACKED_COUNTERS
 from mongottl.storage.sqlite.copying import copy_database

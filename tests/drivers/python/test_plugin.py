@@ -21,7 +21,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 import mongottl
 from mongottl.clock import SystemClock
 from mongottl.errors import CommandError
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from tests.on_store import needs_states
 
 Client = pymongo.MongoClient[dict[str, Any]]

@@ -21,7 +21,7 @@ from pymongo.write_concern import WriteConcern
 import mongottl
 from mongottl.cli import main
 from mongottl.offline.check import DataCheck
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from tests.children import ended_after
 
 Client = pymongo.MongoClient[dict[str, Any]]

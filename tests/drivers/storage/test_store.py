@@ -10,7 +10,7 @@ import pytest
 from pymongo.errors import OperationFailure
 
 import mongottl
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import Answer, Call
 from tests import postgres

@@ -9,7 +9,7 @@ import pymongo
 import pytest
 
 import mongottl
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from tests import postgres
 from tests.drivers.process.test_process import Process
 from tests.on_store import PREFIX, with_schema

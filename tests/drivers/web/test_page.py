@@ -17,7 +17,7 @@ import mongottl
 from mongottl.exec.state.observation import KEPT_FAILURES, KEPT_SLOW, Observation, SlowCommand
 from mongottl.server.web import live, site
 from mongottl.server.web.live import percentile_ms
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from tests import postgres
 from tests.drivers.web.requests import Reply, ask, basic, connect
 from tests.on_store import PREFIX, with_schema

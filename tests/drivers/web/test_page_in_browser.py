@@ -14,7 +14,7 @@ import pytest
 
 import mongottl
 from mongottl.server.web import live
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from tests.drivers.web.conftest import SIZES
 from tests.waiting import PATIENCE_S
 

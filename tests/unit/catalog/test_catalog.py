@@ -14,7 +14,8 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.opening import open_engine
 
 

@@ -16,8 +16,10 @@ from mongottl.catalog.options import CollectionOptions
 from mongottl.document.keystring import HIGHEST_KEY, LOWEST_KEY, encode_value
 from mongottl.query import icu
 from mongottl.query.collation import parse_collation
-from mongottl.storage.interface import DataDirectoryError, KeyRange, StorageEngine
+from mongottl.storage.errors import DataDirectoryError
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import KeyRange
 
 pytestmark = pytest.mark.skipif(not icu.is_available(), reason="ICU is not installed")
 
@@ -115,7 +117,7 @@ WITHOUT_ICU = """
 import sys
 sys.modules["icu"] = None
 from mongottl.catalog.catalog import Catalog
-from mongottl.storage.interface import DataDirectoryError
+from mongottl.storage.errors import DataDirectoryError
 from mongottl.storage.opening import open_engine
 
 try:

@@ -26,7 +26,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.server.message_body import MAX_BODY_BYTES
 from mongottl.server.message_traits import has_more, may_abandon
-from mongottl.storage.interface import DiskFull, EngineUnavailable
+from mongottl.storage.errors import DiskFull, EngineUnavailable
 from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.replies import without_times

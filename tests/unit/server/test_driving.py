@@ -14,7 +14,8 @@ from mongottl.exec.running.steps import Wait
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable, StorageEngine
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine

@@ -16,7 +16,7 @@ from mongottl.clock import SystemClock
 from mongottl.exec.state.compaction import Compaction
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
-from mongottl.storage.interface import EngineUnavailable
+from mongottl.storage.errors import EngineUnavailable
 from mongottl.storage.sqlite.directory import open_data_directory
 from mongottl.storage.sqlite.engine import SqliteEngine
 from tests.waiting import PATIENCE_S

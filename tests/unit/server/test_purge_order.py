@@ -18,8 +18,8 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.write.expiry import PURGE_BATCH, SCATTERED_BY, reap_due
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.interface import MAX_RECORD_ID, NO_BYTE_LIMIT
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT
 from mongottl.wire.messages import OpMsg
 from tests.steps import begin, run_to_end
 

@@ -18,11 +18,7 @@ from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.server.reaper import RETRY_S, Reaper
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import (
-    DiskFull,
-    EngineUnavailable,
-    WriteConflict,
-)
+from mongottl.storage.errors import DiskFull, EngineUnavailable, WriteConflict
 from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
 from tests.steps import run_to_end

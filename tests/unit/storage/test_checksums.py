@@ -23,7 +23,7 @@ from mongottl.storage.checksums import (
     summed_rows,
     summed_updates,
 )
-from mongottl.storage.interface import DamagedRecord
+from mongottl.storage.errors import DamagedRecord
 from mongottl.wire.crc32c import crc32c, crc32c_of_part, register_after
 
 RECORD = (7, b"some document, long enough for several words", 1_700_000_000, 0)

@@ -5,19 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from mongottl.storage.interface import (
-    MAX_RECORD_ID,
-    DataDirectoryError,
-    DuplicateKey,
-    EngineUnavailable,
-    ExpiryIndex,
-    KeyRange,
-    Record,
-    RecordStore,
-    SortedDataInterface,
-    StorageEngine,
-)
+from mongottl.storage.errors import DataDirectoryError, DuplicateKey, EngineUnavailable
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import MAX_RECORD_ID, ExpiryIndex, KeyRange, Record, RecordStore, SortedDataInterface
 
 END = b"\xff" * 9
 

@@ -4,16 +4,9 @@ import random
 
 import pytest
 
-from mongottl.storage.interface import (
-    ExpiryIndex,
-    KeyRange,
-    Record,
-    RecordStore,
-    SavedState,
-    SortedDataInterface,
-    StorageEngine,
-)
+from mongottl.storage.interface import SavedState, StorageEngine
 from mongottl.storage.memory.engine import MemoryEngine
+from mongottl.storage.stores import ExpiryIndex, KeyRange, Record, RecordStore, SortedDataInterface
 
 END = b"\xff" * 9
 

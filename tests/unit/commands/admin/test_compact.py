@@ -11,7 +11,8 @@ from bson import Decimal128, Int64
 from mongottl.errors import CommandError
 from mongottl.exec.running.steps import WithoutWriters
 from mongottl.exec.state.compaction import Compaction
-from mongottl.storage.interface import DiskFull, StorageEngine
+from mongottl.storage.errors import DiskFull
+from mongottl.storage.interface import StorageEngine
 from mongottl.storage.opening import open_engine
 from tests.running import Running
 

@@ -6,7 +6,7 @@ import pytest
 from bson import Decimal128, Int64
 
 from mongottl.storage.contract.sorted_data import ContractSortedData
-from mongottl.storage.interface import KeyRange
+from mongottl.storage.stores import KeyRange
 from tests.running import Running
 
 

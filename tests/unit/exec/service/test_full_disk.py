@@ -8,8 +8,8 @@ import pytest
 
 from mongottl.document.build import encode
 from mongottl.storage.contract import ContractEngine
+from mongottl.storage.errors import DiskFull
 from mongottl.storage.forwarding import ForwardingEngine
-from mongottl.storage.interface import DiskFull
 from mongottl.storage.opening import open_engine
 from tests.running import START_MS, Running
 

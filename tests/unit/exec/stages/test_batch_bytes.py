@@ -15,8 +15,8 @@ from mongottl.query.match import parse_match
 from mongottl.query.pipeline.output import WRITE_BYTES
 from mongottl.query.projection import parse_projection
 from mongottl.query.sort import parse_sort
-from mongottl.storage.interface import Record
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import Record
 from tests.running import Running
 
 COUNT = 9

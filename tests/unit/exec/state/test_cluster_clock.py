@@ -12,7 +12,8 @@ from mongottl.catalog.catalog import Catalog
 from mongottl.errors import CommandError
 from mongottl.exec.state.cluster_clock import MAX_DRIFT_S, ClusterClock
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import EngineUnavailable, StorageEngine, WriteUnitOfWork
+from mongottl.storage.errors import EngineUnavailable
+from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.opening import open_engine
 
 START_MS = 1_700_000_000_500

@@ -12,7 +12,7 @@ from mongottl.exec.operation.transaction_unit import begin
 from mongottl.exec.sessions.transactions import Transaction
 from mongottl.exec.write.commit import commit_transaction
 from mongottl.storage.contract import ContractEngine
-from mongottl.storage.interface import SnapshotConflict
+from mongottl.storage.errors import SnapshotConflict
 from mongottl.storage.opening import open_engine
 from tests.running import Document, Running
 from tests.steps import run_to_end, steps_of

@@ -14,7 +14,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.running.steps import Wait
 from mongottl.exec.write.index_build import BUILD_BATCH, build_indexes
-from mongottl.storage.interface import KeyRange
+from mongottl.storage.stores import KeyRange
 from tests.gaps import MAX_GAP_S, measured
 from tests.running import Document, Running
 from tests.steps import begin

@@ -9,8 +9,8 @@ from mongottl.document.types import Value
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError
 from mongottl.exec.running.stack import Steps
-from mongottl.storage.interface import KeyRange
 from mongottl.storage.opening import open_engine
+from mongottl.storage.stores import KeyRange
 from tests.running import START_MS, Document, Running
 from tests.steps import run_to_end
 
