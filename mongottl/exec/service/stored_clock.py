@@ -62,14 +62,9 @@ def begin_clock(engine: StorageEngine, clock: VirtualClock, goes_on: bool) -> No
     if goes_on:
         resume_clock(engine, clock)
     is_stored = engine.catalog_entry(_ENTRY) is not None
-    while is_stored or clock.state() != ClockState(0, None, None, clock.unsettled):
-        try:
-            with engine.unit_of_work() as work:
-                engine.put_catalog_entry(_ENTRY, encode(_shared_entry(clock, nodes.number)))
-                work.commit()
-            return
-        except CatalogChanged:  # by others that start
-            nodes.catch_up()
+    if is_stored or clock.state() != ClockState(0, None, None, clock.unsettled):
+        while not _put(engine, _shared_entry(clock, nodes.number)):
+            nodes.catch_up()  # with others that start
 
 
 def resume_clock(engine: StorageEngine, clock: VirtualClock) -> None:
@@ -102,6 +97,17 @@ def ahead_s(engine: StorageEngine, clock: Clock) -> int:
     if offset_ms is not None:
         now_ms = offset_ms + (clock.base_ms if isinstance(clock, VirtualClock) else clock.now_ms())
     return max(0, now_ms - clock.now_ms()) // 1000
+
+
+def _put(engine: StorageEngine, entry: dict[str, Value]) -> bool:
+    """Stores the clock; False if others have changed the catalog meanwhile."""
+    try:
+        with engine.unit_of_work() as work:
+            engine.put_catalog_entry(_ENTRY, encode(entry))
+            work.commit()
+    except CatalogChanged:
+        return False
+    return True
 
 
 def _entry(clock: VirtualClock) -> dict[str, Value]:
