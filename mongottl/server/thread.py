@@ -64,7 +64,7 @@ class ServerClock:
     def frozen(self) -> bool:
         """Whether the server's time stands still but for `advance`, `set` and `reset`; from its first use on, if it has
         not been used yet. Asking does not use it."""
-        clock = self._thread.clock
+        clock = self._thread.movable_clock()
         return clock.unsettled or clock.frozen
 
     def advance(self, seconds: float | timedelta) -> int:
@@ -99,9 +99,11 @@ class ServerClock:
         given: object = frozen
         if not isinstance(given, bool):
             raise TypeError(f"True or False is needed, not {given!r}")
+        self._thread.movable_clock()
         self._thread.run(self._change, lambda clock: clock.freeze(frozen))
 
     async def _moved(self, change: Callable[[VirtualClock], object]) -> int:
+        self._thread.movable_clock()
         return await self._carry_out(move_clock, change)
 
     async def _change(self, change: Callable[[VirtualClock], object]) -> None:
@@ -341,8 +343,7 @@ class ServerThread:
         """The server. RuntimeError when it does not run."""
         return self._require_running()[0]
 
-    @property
-    def clock(self) -> VirtualClock:
+    def movable_clock(self) -> VirtualClock:
         """The server's clock. RuntimeError when the server does not run, or its clock cannot be moved."""
         clock = self.server.clock
         if not isinstance(clock, VirtualClock) or not self.server.config.enable_test_commands:

@@ -120,7 +120,7 @@ def test_time_stands_still_unless_it_is_let_run() -> None:
 def test_asking_whether_time_stands_still_is_no_use_of_the_clock() -> None:
     """It still runs until its first use, so that nothing that a test reads of the machine's clock before is later."""
     with mongottl.start_server() as server:
-        clock = server.clock._thread.clock
+        clock = server.clock._thread.movable_clock()
         assert server.clock.frozen
         assert clock.unsettled
         server.clock.now()
