@@ -22,7 +22,7 @@ from tests.simulation.seeds import MANY, MANY_SUSPENDING, run_seeds, scheduled_b
 from tests.simulation.streams import Follower
 from tests.simulation.world import Client, Request, World
 
-LONG = 3000
+LONG = 4500
 SHORT = 150
 # With a suspending engine.
 SHORT_SUSPENDING = 500

@@ -3,6 +3,7 @@
 import gc
 import random
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -110,6 +111,14 @@ def held_bytes(running: Running, command: Document, cursors: int, last_page: int
     held = tracemalloc.get_traced_memory()[0] - before
     running.service.cursors.close_all()
     return held
+
+
+@pytest.fixture(autouse=True)
+def left_by_other_tests_is_not_examined() -> Iterator[None]:
+    """In a long run each collection of garbage would examine all of it, for a second."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")
