@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+import trio
 
 from mongottl.storage.log import ExecutedStatement, LogForm, position_of, time_of
 from mongottl.storage.postgresql.address import Address
@@ -17,6 +18,7 @@ from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import INT4, Statement, int4
 from mongottl.storage.postgresql.units import engine_error
 from mongottl.storage.waiting import BlockingWaiter
+from tests.postgresql.test_store_waits import Loop
 
 BEGIN = Statement("test_begin", "BEGIN")
 COMMIT = Statement("test_commit", "COMMIT")
@@ -273,6 +275,32 @@ def test_a_commit_without_an_answer_is_looked_up(engine: PostgresEngine, monkeyp
                 unit.commit()
     assert [record[1] for record in store.scan(0, 10)[0]] == [b"kept"]
     assert store.count() == 1
+
+
+def test_looking_up_a_commit_ends_no_session_that_is_in_use(
+    cluster: LocalCluster, schema: str, engine: PostgresEngine, connect_to: Callable[..., Connection]
+) -> None:
+    """After all connections were lost many look at once, while others connect again."""
+    session = f"{UNITS_OF} {schema}"
+    loop = Loop(cluster.uri, schema, 12, session)
+    log = PostgresLog(loop.pool, loop.waiter, session, UNITS_OF, engine_error)
+    orphan = connect_to(settings=SessionSettings(schema, session))
+    found: list[int] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(6):
+                nursery.start_soon(loop.call, lambda: found.append(log.find_commit(1, 0)))
+                nursery.start_soon(loop.call, lambda: loop.pool.write([NAP.with_()]))
+
+    try:
+        loop.run(main)
+        assert found == [0] * 6
+        assert loop.pool.statistics()["lost"] == 0
+        assert not orphan.is_alive
+    finally:
+        loop.pool.close()
+        loop.poller.close()
 
 
 def test_an_unsynced_commit_does_not_wait_for_the_disk(

@@ -21,7 +21,7 @@ from mongottl.server.poller import Poller
 from mongottl.server.store_waits import StackWaiter
 from mongottl.storage.opening import open_engine
 from mongottl.storage.postgresql.address import Address
-from mongottl.storage.postgresql.connection import Connection, SessionSettings
+from mongottl.storage.postgresql.connection import APPLICATION_NAME, Connection, SessionSettings
 from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.local_cluster import LocalCluster, stop_cluster
 from mongottl.storage.postgresql.pool import ConnectionPool
@@ -48,13 +48,13 @@ TERMINATE = Statement("terminate", "SELECT pg_terminate_backend($1)", (INT4,))
 class Loop:
     """A server's loop around operations of a test: poller, stacks, waiter."""
 
-    def __init__(self, uri: str, schema: str, most: int) -> None:
+    def __init__(self, uri: str, schema: str, most: int, session: str = APPLICATION_NAME) -> None:
         self.clock = SystemClock()
         self.stacks = Stacks(self.clock.monotonic_s, StepTimes())
         self.poller = Poller(self.clock, self.stacks)
         self.durability = Durability(open_engine("memory:"), self.clock, Log(stream=io.StringIO()))
         self.waiter = StackWaiter(self.clock, self.stacks, self.poller, self.durability)
-        self.pool = ConnectionPool(Address(uri), SessionSettings(schema), self.waiter, most, PATIENCE_S)
+        self.pool = ConnectionPool(Address(uri), SessionSettings(schema, session), self.waiter, most, PATIENCE_S)
 
     async def call(self, function: Callable[[], Any]) -> Any:
         """Runs an operation."""

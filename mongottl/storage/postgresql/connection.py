@@ -205,13 +205,17 @@ class Connection:
         self._pg.finish()
 
 
-def connect(address: Address, settings: SessionSettings, waiter: Waiter, until_s: float) -> Connection:
+def connect(
+    address: Address, settings: SessionSettings, waiter: Waiter, until_s: float, making: set[int] | None = None
+) -> Connection:
     """Makes a connection to the first address that takes it. StoreFailure, of the last one that was tried.
 
-    until_s: when to give up, in the waiter's time.
+    until_s: when to give up, in the waiter's time. making: has the server's process for it from before it has its name
+    until this returns.
     """
+    making = set() if making is None else making
     try:
-        return _connect(address, settings, waiter, until_s)
+        return _connect(address, settings, waiter, until_s, making)
     except StoreFailure as failure:
         if failure.kind != GONE or address.revive is None:
             raise
@@ -219,10 +223,12 @@ def connect(address: Address, settings: SessionSettings, waiter: Waiter, until_s
         waiter.call_in_thread(address.revive)
     except OSError as error:
         raise StoreFailure(GONE, str(error)) from None
-    return _connect(address, settings, waiter, until_s)
+    return _connect(address, settings, waiter, until_s, making)
 
 
-def _connect(address: Address, settings: SessionSettings, waiter: Waiter, until_s: float) -> Connection:
+def _connect(
+    address: Address, settings: SessionSettings, waiter: Waiter, until_s: float, making: set[int]
+) -> Connection:
     try:
         attempts = waiter.call_in_thread(address.attempts)
     except (OSError, ValueError) as error:
@@ -231,17 +237,22 @@ def _connect(address: Address, settings: SessionSettings, waiter: Waiter, until_
     for attempt in attempts:
         attempt_until_s = min(until_s, waiter.monotonic_s() + address.attempt_s)
         try:
-            return _connect_to(attempt, settings, waiter, attempt_until_s)
+            return _connect_to(attempt, settings, waiter, attempt_until_s, making)
         except StoreFailure as failure:
             failures.append(failure)
     # One that says what is wrong is more than one that does not answer.
     raise next((each for each in failures if each.kind in _REFUSALS), failures[-1])
 
 
-def _connect_to(attempt: bytes, settings: SessionSettings, waiter: Waiter, until_s: float) -> Connection:
+def _connect_to(
+    attempt: bytes, settings: SessionSettings, waiter: Waiter, until_s: float, making: set[int]
+) -> Connection:
     pg = pq.PGconn.connect_start(attempt)
+    number = 0
     try:
         _shake_hands(pg, waiter, until_s)
+        number = pg.backend_pid
+        making.add(number)
         _set_up(pg, settings, waiter, until_s)
         pg.enter_pipeline_mode()
         return Connection(pg, waiter)
@@ -250,6 +261,8 @@ def _connect_to(attempt: bytes, settings: SessionSettings, waiter: Waiter, until
         if isinstance(error, PsycopgError):
             raise lost(str(error)) from None
         raise
+    finally:
+        making.discard(number)
 
 
 def _shake_hands(pg: Any, waiter: Waiter, until_s: float) -> None:

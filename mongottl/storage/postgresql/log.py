@@ -139,10 +139,14 @@ _RUNNING: Final = Statement(
     " WHERE backend_xid IS NOT NULL AND starts_with(application_name, $1)",
     (TEXT,),
 )
-_ORPHANS: Final = Statement(
-    "end_orphans",
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ($1, $2) AND pid <> ALL ($3)"
-    " AND pid <> pg_backend_pid()",
+_SESSIONS: Final = Statement(
+    "own_sessions",
+    "SELECT pid FROM pg_stat_activity WHERE application_name IN ($1, $2) AND pid <> pg_backend_pid()",
+    (TEXT, TEXT),
+)
+_END: Final = Statement(
+    "end_sessions",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ($1, $2) AND pid = ANY ($3)",
     (TEXT, TEXT, INT4_ARRAY),
 )
 _FIND_TOKEN: Final = Statement("find_token", "SELECT pos FROM oplog WHERE pos > $1 AND token = $2", (INT8, INT8))
@@ -501,11 +505,15 @@ class PostgresLog(StoreLog):
         """
         waiter = self._waiter
         until_s = waiter.monotonic_s() + _RESOLVE_S
+        names = text(self.session), text(self._transactions)
         while True:
-            live = int4_array([number for pool in (self._pool, *self.more_pools) for number in pool.backend_ids()])
-            names = text(self.session), text(self._transactions)
-            orphans = self._pool.read([(_ORPHANS, (*names, live))], until_s)[0]
-            if not orphans.changed and not self._has_orphans(until_s):
+            found = self._pool.read([(_SESSIONS, names)], until_s)[0].rows()
+            # Of the present, not of when it was asked: those that others have made meanwhile are not to be ended.
+            live = {number for pool in (self._pool, *self.more_pools) for number in pool.backend_ids()}
+            orphans = [number for (number,) in found if number not in live]
+            if orphans:
+                self._pool.read([(_END, (*names, int4_array(orphans)))], until_s)
+            elif not self._has_orphans(until_s):
                 break
             waiter.sleep(_RESOLVE_EVERY_S)
         rows = self._pool.read([(_FIND_TOKEN, (int8(after), int8(self._token(number))))], until_s)[0].rows()

@@ -66,6 +66,8 @@ class ConnectionPool:
         # Unused connections, the last used one last; permits that nobody has; those who wait for one.
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
+        # The processes of the server for connections that are being made.
+        self._making: set[int] = set()
         self._free = most
         self._waiting: deque[_Permit] = deque()
         self._is_closed = False
@@ -184,7 +186,7 @@ class ConnectionPool:
                     return connection
                 self._discard(connection)
             try:
-                connection = connect(self._address, self._settings, waiter, until_s)
+                connection = connect(self._address, self._settings, waiter, until_s, self._making)
             except StoreFailure as failure:
                 self.last_failure = failure
                 if failure.kind not in _PASSING or waiter.monotonic_s() + pause_s >= until_s:
@@ -232,8 +234,8 @@ class ConnectionPool:
             self._discard(self._idle.pop())
 
     def backend_ids(self) -> list[int]:
-        """The processes of the server for the connections that are open."""
-        return [connection.backend_id for connection in self._open if not connection.is_lost]
+        """The processes of the server for the connections that are open, or being made."""
+        return [*self._making, *(connection.backend_id for connection in self._open if not connection.is_lost)]
 
     def ping(self, timeout_s: float) -> None:
         """Asks the server for an answer within this time. StoreFailure."""
