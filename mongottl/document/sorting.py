@@ -2,9 +2,11 @@
 
 import random
 from bisect import bisect_left
+from collections.abc import Callable
+from functools import cmp_to_key
 from typing import Any, Final
 
-from mongottl.document.freeing import LONG, LongList, freed_in_slices
+from mongottl.document.freeing import LONG, LongList, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 
 # Number of values that are sorted in about a millisecond.
@@ -14,6 +16,8 @@ _SAMPLED: Final = 16
 _PLACE_BYTES: Final = 4
 # Number of values that are distributed in half a millisecond.
 _DISTRIBUTED: Final = 1024
+# Number of values that are sorted at once by a function that compares two.
+_COMPARED: Final = 512
 
 
 def sort_in_parts(values: list[Any]) -> list[Any]:
@@ -67,3 +71,44 @@ def sorted_by_keys(values: list[Any], keys: list[bytes]) -> list[Any]:
         give_way()
         ordered.append(values[int.from_bytes(key[-_PLACE_BYTES:], "big")])
     return ordered
+
+
+def sorted_by_comparison(values: list[Any], compare: Callable[[Any, Any], int]) -> list[Any]:
+    """The values in the order of `compare`, equal ones in their order: as `sorted` with `cmp_to_key`, which would make
+    an object for each of a million values, and free them, in one step.
+
+    compare: negative, 0 or positive for two values.
+    """
+    if len(values) <= 1:
+        return values
+    if len(values) <= _COMPARED:
+        return sorted(values, key=cmp_to_key(compare))
+    ordered = list_for(len(values))
+    for start in range(0, len(values), _COMPARED):
+        give_way(_COMPARED)
+        ordered.extend(sorted(values[start : start + _COMPARED], key=cmp_to_key(compare)))
+    width = _COMPARED
+    while width < len(ordered):
+        merged = list_for(len(ordered))
+        for start in range(0, len(ordered), 2 * width):
+            middle = min(start + width, len(ordered))
+            _merge(ordered, start, middle, min(middle + width, len(ordered)), merged, compare)
+        ordered = merged
+        width *= 2
+    return ordered
+
+
+def _merge(
+    values: list[Any], start: int, middle: int, end: int, merged: list[Any], compare: Callable[[Any, Any], int]
+) -> None:
+    """Appends two neighbouring parts of the values, each in order, to `merged`, in order."""
+    left = start
+    right = middle
+    while left < middle or right < end:
+        give_way()
+        if right == end or (left < middle and compare(values[left], values[right]) <= 0):
+            merged.append(values[left])
+            left += 1
+        else:
+            merged.append(values[right])
+            right += 1

@@ -12,8 +12,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.freeing import freed_in_slices, put_aside
+from mongottl.document.freeing import list_for, put_aside
 from mongottl.document.interrupt import give_way
+from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, Value, integer
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field, skip_value
@@ -24,49 +25,38 @@ _Raw = tuple[int, bytes]
 _pack_length: Final = struct.Struct("<i").pack
 _EMPTY: Final = _pack_length(5) + b"\0"
 _UPDATED: Final = b"\x03updatedFields\0"
+# Bytes of an array's element without a value.
+_SHORTEST_ITEM: Final = 3
 _NOTHING_ELSE: Final = b"\x04removedFields\0" + _EMPTY + b"\x04truncatedArrays\0" + _EMPTY
 # The last field of an expanded description without such paths.
 NOT_AMBIGUOUS: Final = b"\x03disambiguatedPaths\0" + _EMPTY
 
 
 class Difference:
-    """updated: elements of BSON, with paths as names and the new values. removed: paths. truncated: paths of arrays
-    with their new lengths.
+    """updated: a document with paths as names and the new values, as it is written. removed: paths. truncated: paths of
+    arrays with their new lengths.
 
     disambiguated: paths with components that look like array indexes, with their components as strings and numbers.
     """
 
     def __init__(self) -> None:
-        self.updated: list[bytes] = []
+        self.updated = start_document()
         self.removed: list[Value] = []
         self.truncated: list[Value] = []
         self.disambiguated: list[tuple[str, Value]] = []
 
     def describe(self, expanded: bool) -> bytes:
         """The `updateDescription`. expanded: with `disambiguatedPaths`, as `showExpandedEvents` asks for."""
-        updated = b"".join(self.updated)
-        self.updated = freed_in_slices(self.updated)
         rest = _NOTHING_ELSE
         if self.removed or self.truncated:
             rest = encode_fields([("removedFields", self.removed), ("truncatedArrays", self.truncated)])[4:-1]
         if expanded:
             rest += (
                 encode({"disambiguatedPaths": encode_fields(self.disambiguated)})[4:-1]
-                if (self.disambiguated)
+                if self.disambiguated
                 else NOT_AMBIGUOUS
             )
-        size = len(updated) + 5
-        return b"".join(
-            (
-                _pack_length(5 + len(_UPDATED) + size + len(rest)),
-                _UPDATED,
-                _pack_length(size),
-                updated,
-                b"\0",
-                rest,
-                b"\0",
-            )
-        )
+        return frame(_UPDATED + finish_document(self.updated) + rest)
 
 
 def difference(before: bytes, after: bytes, touched: tuple[str, ...] | None) -> Difference:
@@ -131,11 +121,11 @@ def _elements(document: bytes) -> dict[str, _Raw]:
 
 
 def _items(array: bytes) -> list[_Raw]:
-    found: list[_Raw] = []
+    found: list[_Raw] = list_for(len(array) // _SHORTEST_ITEM)
     cursor = ElementCursor(array, 0)
     while cursor.next():
         found.append((int(cursor.type_code), array[cursor.value : cursor.end]))
-    return freed_in_slices(found)
+    return found
 
 
 def _below(targets: list[list[str]] | None, name: str) -> list[list[str]] | None:
@@ -181,7 +171,7 @@ def _compare_arrays(
     old = _items(before)
     new = _items(after)
     shared = min(len(old), len(new))
-    if whole and (len(new) < len(old) or old[:shared] != new[:shared]):
+    if whole and (len(new) < len(old) or not _are_equal(old, new, shared)):
         _note(found, path, (ARRAY, after))
         return
     for i in range(shared):
@@ -195,13 +185,22 @@ def _compare_arrays(
         _disambiguate(found, path)
 
 
+def _are_equal(old: list[_Raw], new: list[_Raw], count: int) -> bool:
+    """Whether the first elements of two arrays are equal."""
+    for i in range(count):
+        give_way()
+        if old[i] != new[i]:
+            return False
+    return True
+
+
 def _note(found: Difference, path: list[Value], value: _Raw | None) -> None:
     give_way()
     name = _dotted(path)
     if value is None:
         found.removed.append(name)
     else:
-        found.updated.append(b"%c%b\0%b" % (value[0], encode_text(name), value[1]))
+        found.updated.write(element(value[0], encode_text(name), value[1]))
     _disambiguate(found, path)
 
 

@@ -10,11 +10,10 @@ An index has one key per array element, so the contract is: if a document matche
 the ranges. `exact` ranges guarantee the converse too, but only for an index that is not multikey on this path.
 """
 
-from functools import cmp_to_key
-
 from mongottl.document.compare import bracket_of, compare_values
-from mongottl.document.freeing import LONG, LongList
+from mongottl.document.freeing import LONG, LongList, list_for
 from mongottl.document.interrupt import give_way
+from mongottl.document.sorting import sorted_by_comparison
 from mongottl.document.types import MaxKey, MinKey, Value
 
 
@@ -152,11 +151,12 @@ def is_empty_interval(interval: Interval) -> bool:
 
 def union(intervals: list[Interval]) -> list[Interval]:
     """The union as ascending, disjoint ranges. Overlapping ranges are merged; the result is exact if both were."""
-    ordered = [interval for interval in intervals if not is_empty_interval(interval)]
-    if len(ordered) > 1:
-        ordered.sort(key=cmp_to_key(compare_lows))
-    merged: list[Interval] = [] if len(intervals) < LONG else LongList()
-    for interval in ordered:
+    ordered: list[Interval] = list_for(len(intervals))
+    for interval in intervals:
+        if not is_empty_interval(interval):
+            ordered.append(interval)
+    merged: list[Interval] = list_for(len(ordered))
+    for interval in sorted_by_comparison(ordered, compare_lows):
         if merged:
             last = merged[-1]
             touching = _compare_ends(interval.low, not interval.low_inclusive, last.high, last.high_inclusive) <= 0

@@ -542,6 +542,8 @@ class ArrayNode(UpdateNode):
         self.identifiers: list[str] = []
         self.nodes: list[UpdateNode] = []
         self._by_identifier: dict[str, UpdateNode] = {}
+        # Of each identifier; None for "", which every element matches.
+        self._conditions: list[MatchExpression | None] = []
         self.filters = filters
 
     def get(self, identifier: str) -> UpdateNode | None:
@@ -553,6 +555,7 @@ class ArrayNode(UpdateNode):
         self._by_identifier[identifier] = node
         self.identifiers.insert(at, identifier)
         self.nodes.insert(at, node)
+        self._conditions.insert(at, self.filters[identifier].condition if identifier else None)
 
     def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
         if type_code != ARRAY:
@@ -590,11 +593,12 @@ class ArrayNode(UpdateNode):
     def _node_for(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64) -> UpdateNode | None:
         """The merged nodes of the children whose filters an element matches; None if there are none."""
         chosen: list[UpdateNode] = []
-        for i in range(len(self.identifiers)):
-            identifier = self.identifiers[i]
-            if identifier != "" and not self.filters[identifier].condition.matches_value(buf, type_code, pos):
-                continue
-            chosen.append(self.nodes[i])
+        conditions = self._conditions
+        give_way(1 + (i64(len(conditions)) >> 3))
+        for i in range(len(conditions)):
+            condition = conditions[i]
+            if condition is None or condition.matches_value(buf, type_code, pos):
+                chosen.append(self.nodes[i])
         # Merged pairwise, since each merge copies both of its nodes.
         while len(chosen) > 1:
             merged = [merge_nodes(chosen[i], chosen[i + 1], state.path) for i in range(0, len(chosen) - 1, 2)]

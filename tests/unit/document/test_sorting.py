@@ -9,7 +9,7 @@ import pytest
 from mongottl.build_info import is_compiled
 from mongottl.document import sorting
 from mongottl.document.keystring import encode_value
-from mongottl.document.sorting import sort_in_parts, sorted_by_keys
+from mongottl.document.sorting import sort_in_parts, sorted_by_comparison, sorted_by_keys
 
 LISTS: dict[str, Callable[[int], list[Any]]] = {
     "random": lambda count: [random.random() for _ in range(count)],
@@ -51,3 +51,12 @@ def test_values_are_sorted_by_their_keys(count: int) -> None:
     values = [(random.randrange(200), number) for number in range(count)]
     keys = [encode_value(value[0]) for value in values]
     assert sorted_by_keys(values, keys) == sorted(values)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 512, 513, 1025, 5000])
+@pytest.mark.parametrize("kind", ["random", "few values", "sorted but for the last"])
+def test_values_are_sorted_by_a_comparison_as_by_sorted(kind: str, count: int) -> None:
+    """Equal ones stay in their order."""
+    values = [(value, number) for number, value in enumerate(LISTS[kind](count))]
+    ordered = sorted_by_comparison(list(values), lambda a, b: (a[0] > b[0]) - (a[0] < b[0]))
+    assert ordered == sorted(values, key=lambda value: value[0])

@@ -109,6 +109,7 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
 COMPILED_EXAMPLES: dict[str, Callable[[], Command]] = {
     "updated array": lambda: {"update": "long", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"a.$[]": 1}}}]},
     "all of many": lambda: {"find": "c", "filter": {"n": {"$all": list(range(200_000))}}, "hint": "n"},
+    "any of many or null": lambda: {"find": "c", "filter": {"n": {"$in": [None, *range(400_000)]}}, "hint": "n"},
     "added to a set": lambda: {
         "update": "c",
         "updates": [{"q": {"_id": 1}, "u": {"$addToSet": {"set": {"$each": list(range(200_000))}}}}],
@@ -136,6 +137,7 @@ BEFORE: dict[str, list[Command]] = {
     "described role": [ROLE],
     "described user": [ROLE, USER],
     "restricted user": [ROLE, USER],
+    "any of many or null": [{"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}],
     "all of many": [{"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}],
     "validated output": [{"create": "filled", "validator": long_validator(10_000)}],
 }
