@@ -526,11 +526,16 @@ class Catalog:
 
     def drop_pending(self, collection: Collection) -> None:
         """Drops a collection that a transaction has created in vain."""
+        engine = self.engine
 
         def drop(_: WriteUnitOfWork) -> None:
-            for index in collection.writable_indexes:
-                self.engine.drop_ident(index.ident)
-            self.engine.drop_ident(record_store_ident(collection.number))
+            idents = [*[index.ident for index in collection.writable_indexes], record_store_ident(collection.number)]
+            if engine.shared_nodes is not None:
+                # Other servers have dropped them if they have taken this one for dead.
+                there = set(engine.idents())
+                idents = [ident for ident in idents if ident in there]
+            for ident in idents:
+                engine.drop_ident(ident)
 
         self.in_unit_from_reserve(drop)
         collection.mark_dropped()

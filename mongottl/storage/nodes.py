@@ -86,10 +86,11 @@ NODE_STATES: Final = (CURRENT, RELOADING, LOST)
 
 class CatalogChange(NamedTuple):
     """What others have changed. before: by its key, what each changed entry was; None if it is new. made: the idents of
-    new stores."""
+    new stores; dropped: of those that are gone."""
 
     before: dict[str, bytes | None]
     made: list[str]
+    dropped: list[str]
 
 
 def _nothing(change: CatalogChange) -> None:

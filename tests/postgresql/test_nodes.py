@@ -69,7 +69,7 @@ def test_a_unit_made_from_an_old_catalog_fails_and_the_next_one_knows_the_new(
         make(second, "b")
     assert second.idents() == []
     make(second, "b")
-    assert changes == [CatalogChange({"a": None}, ["a"])]
+    assert changes == [CatalogChange({"a": None}, ["a"], [])]
     assert sorted(second.idents()) == ["a", "b"] and dict(second.catalog_entries()) == {"a": b"entry", "b": b"entry"}
     insert(second, "a", b"of second")
     with pytest.raises(CatalogChanged):
@@ -176,7 +176,7 @@ def test_only_what_has_changed_is_read(
     second.nodes.on_change = changes.append
     second.reload()
     assert dict(second.catalog_entries()) == {"a": b"entry", "b": b"changed", "c": b"entry"}
-    assert changes == [CatalogChange({"b": b"entry", "c": None}, ["c"])]
+    assert changes == [CatalogChange({"b": b"entry", "c": None}, ["c"], [])]
 
 
 def test_deleted_entries_are_forgotten_when_all_know_it(
@@ -209,6 +209,8 @@ def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhi
     make(first, "a")
     make(first, "b")
     second.reload()
+    changes: list[CatalogChange] = []
+    second.nodes.on_change = changes.append
     connection = connect_to(settings=SessionSettings(schema))
     connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
     first.nodes.clear_up()
@@ -227,6 +229,7 @@ def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhi
     else:
         second.nodes.lease_clock_s = lambda: awake_or_not_s() + LEASE_S
         second.reload()
+    assert [ident for change in changes for ident in change.dropped] == ["a"]
     assert dict(second.catalog_entries()) == {"b": b"entry"} and second.idents() == ["b"]
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from mongottl.catalog.collection import Collection
+from mongottl.catalog.collection import Collection, record_store_ident
 from mongottl.catalog.entries import is_collection_key
 from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.transaction_unit import abort, abort_expired
@@ -70,7 +70,7 @@ def refresh(service: ServiceContext, change: CatalogChange) -> None:
     for collection in refreshed.changed:
         if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes:
             service.expiry.unarmed.add(collection.number)
-    _abort_users(service, [*refreshed.gone, *refreshed.changed])
+    _abort_users(service, [*refreshed.gone, *refreshed.changed], change.dropped)
     if all(is_collection_key(key) for key in change.before):
         return
     service.accounts.invalidate()
@@ -120,11 +120,15 @@ def _drop_left(service: ServiceContext, nodes: StoreNodes) -> None:
         nodes.has_left = False
 
 
-def _abort_users(service: ServiceContext, changed: list[Collection]) -> None:
-    """Aborts the transactions that have named one of these collections: those with a statement under way at its end."""
+def _abort_users(service: ServiceContext, changed: list[Collection], dropped: list[str]) -> None:
+    """Aborts the transactions that have named one of these collections, or have created one with a store that was
+    dropped, since this server was taken for dead: those with a statement under way at its end."""
     numbers = {collection.number for collection in changed}
     for transaction in service.transactions.open():
-        if not numbers.isdisjoint(transaction.collections):
+        lost = [each for each in transaction.pending.values() if record_store_ident(each.number) in dropped]
+        for collection in lost:
+            collection.mark_dropped()
+        if lost or not numbers.isdisjoint(transaction.collections):
             if transaction.busy:
                 transaction.expired = True
             else:

@@ -44,6 +44,8 @@ def commit_transaction(op: OperationContext, transaction: Transaction) -> None:
     unit = transaction.data.final_unit(service.engine, bool(transaction.pending))
     with unit as work:
         for collection in transaction.pending.values():
+            if collection.dropped:
+                raise SnapshotConflict("a collection of the transaction was dropped by others")
             if catalog.find(collection.database, collection.name) is not None:
                 raise SnapshotConflict("a collection of the transaction was created by others")
             if catalog.database_spelled_otherwise(collection.database) is not None:

@@ -321,6 +321,7 @@ class PostgresEngine(StorageEngine, Access):
         """Takes over rows of stores and of the catalog, all or those that have changed. Stores that are there keep
         their objects."""
         made: list[str] = []
+        gone: list[str] = []
         for store, name, kind, dropped, next_id, *places in stores:
             place = places[0] if places else None
             ident = decode_text(name)
@@ -332,6 +333,7 @@ class PostgresEngine(StorageEngine, Access):
                     self._dropped.append((store, kind, [*places_of(*places)] if places else [None]))
                 if known is not None and known.store_id == store:
                     self._forget(ident)
+                    gone.append(ident)
             elif known is None or known.store_id != store:
                 made.append(ident)
                 if is_records:
@@ -357,7 +359,7 @@ class PostgresEngine(StorageEngine, Access):
             elif not is_there and old is not None:
                 before[key] = old
                 del self._catalog[key]
-        return CatalogChange(before, made)
+        return CatalogChange(before, made, gone)
 
     def reload(self, everything: bool = False) -> None:
         """Reads what others have changed of the catalog, when no unit is open that was made from the old one.
@@ -371,9 +373,10 @@ class PostgresEngine(StorageEngine, Access):
                 epoch, stores, catalog = self._read_changes(everything)
             if everything or epoch != self._log.epoch or stores or catalog:
                 self._log.epoch = epoch
-                if everything:
-                    self._forget_others(stores, catalog)
-                self._nodes.on_change(self._take(stores, catalog))
+                gone = self._forget_others(stores, catalog) if everything else []
+                change = self._take(stores, catalog)
+                change.dropped.extend(gone)
+                self._nodes.on_change(change)
             self.units.is_stale = False
         except StoreFailure as failure:
             raise engine_error(failure) from failure
@@ -386,15 +389,16 @@ class PostgresEngine(StorageEngine, Access):
         [_, epoch, stores, catalog, _] = self._pool.read(self._load_after(since))
         return epoch.value(), stores.rows(), catalog.rows()
 
-    def _forget_others(self, stores: list[Row], catalog: list[Row]) -> None:
-        """Forgets the stores that are not among these rows, and adds rows for entries that are not."""
+    def _forget_others(self, stores: list[Row], catalog: list[Row]) -> list[str]:
+        """Forgets the stores that are not among these rows, and returns them; adds rows for entries that are not."""
         there = {row[0] for row in stores}
-        for ident in [ident for ident, store in self._records.items() if store.store_id not in there]:
-            del self._records[ident]
-        for ident in [ident for ident, data in self._sorted.items() if data.store_id not in there]:
-            del self._sorted[ident]
+        gone = [ident for ident, store in self._records.items() if store.store_id not in there]
+        gone += [ident for ident, data in self._sorted.items() if data.store_id not in there]
+        for ident in gone:
+            self._forget(ident)
         known = {row[0] for row in catalog}
         catalog += [(name, b"", False, True) for name in map(encode_text, self._catalog) if name not in known]
+        return gone
 
     # Reading
 

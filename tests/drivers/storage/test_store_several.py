@@ -484,19 +484,34 @@ def test_a_transaction_of_a_server_that_was_stopped_is_not_committed(
     store: str, processes: tuple[Process, Process]
 ) -> None:
     first, second = processes
-    with Client(first.uri) as one, Client(second.uri) as two, two.start_session() as session:
+    with (
+        Client(first.uri) as one,
+        Client(second.uri) as two,
+        two.start_session() as session,
+        two.start_session() as maker,
+        two.start_session() as ender,
+    ):
         one.shop.carts.create_index("n")
+        before = stores(store)
         session.start_transaction()
         two.shop.carts.insert_one({"_id": "of a transaction", "n": 1}, session=session)
+        # Which have no session of PostgreSQL that would end.
+        for each, name in ((maker, "made"), (ender, "unmade")):
+            each.start_transaction()
+            two.shop.create_collection(name, session=each)
         second.popen.send_signal(signal.SIGSTOP)
         one.shop.command("collMod", "carts", validator={"n": 2})
-        until(lambda: live_nodes(store) == 1)
+        until(lambda: stores(store) == before)
         second.popen.send_signal(signal.SIGCONT)
-        with pytest.raises(OperationFailure) as refused:
-            session.commit_transaction()
-        assert refused.value.has_error_label("TransientTransactionError")
+        for each in (session, maker):
+            with pytest.raises(OperationFailure) as refused:
+                each.commit_transaction()
+            assert refused.value.has_error_label("TransientTransactionError")
+        ender.abort_transaction()
         assert two.shop.carts.find_one() is None
+        assert two.shop.list_collection_names() == ["carts"]
         assert two.shop.command("validate", "carts", full=True)["valid"]
+        assert "Traceback" not in second.log.read_text()
 
 
 def test_a_server_that_was_killed_holds_up_changes_no_longer_than_its_place(
