@@ -76,6 +76,7 @@ COMPILED = (
     "mongottl/storage/snapshot",
     "mongottl/storage/sqlite/bounded_rows.py",
     "mongottl/storage/sqlite/record_cache.py",
+    "mongottl/storage/stores.py",
     "mongottl/storage/unit_of_work.py",
     "mongottl/ttl",
     "mongottl/wire",
