@@ -18,6 +18,8 @@ _PLACE_BYTES: Final = 4
 _DISTRIBUTED: Final = 1024
 # Number of values that are sorted at once by a function that compares two.
 _COMPARED: Final = 512
+# The weight of copying so many.
+_COPIED_WEIGHT: Final = 10
 
 
 def sort_in_parts(values: list[Any]) -> list[Any]:
@@ -102,6 +104,11 @@ def _merge(
     values: list[Any], start: int, middle: int, end: int, merged: list[Any], compare: Callable[[Any, Any], int]
 ) -> None:
     """Appends two neighbouring parts of the values, each in order, to `merged`, in order."""
+    if middle == end or compare(values[middle - 1], values[middle]) <= 0:
+        for first in range(start, end, _COMPARED):
+            give_way(_COPIED_WEIGHT)
+            merged.extend(values[first : min(first + _COMPARED, end)])
+        return
     left = start
     right = middle
     while left < middle or right < end:
