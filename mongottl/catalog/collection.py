@@ -11,6 +11,7 @@ from mongottl.catalog.plan_memory import PlanMemory
 from mongottl.catalog.shard_key import PARTITION_ID_INDEX, ShardKey
 from mongottl.catalog.time_series import TimeSeries
 from mongottl.catalog.validator import Validator, validator_of
+from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.interrupt import UndividedEvaluation
@@ -338,9 +339,9 @@ class Collection:
 
     def _note_alone(self) -> None:
         """What a write of a capped collection displaces, and duplicates that `prepareUnique` refuses, are looked for
-        where no engine keeps others from writing meanwhile. Of users and roles all servers have to hear."""
+        where no engine keeps others from writing meanwhile. Of users, roles and views all servers have to hear."""
         prepares = any(index.descriptor.prepare_unique for index in self.indexes)
-        self.writes_alone = self.options.capped or self.time_series is not None or prepares or self.is_of_accounts
+        self.writes_alone = bool(self.options.capped or self.time_series is not None or prepares or self.announced_as)
 
     def set_options(self, options: CollectionOptions) -> None:
         """Sets the options, and all attributes that are computed from them."""
@@ -351,9 +352,14 @@ class Collection:
         self._note_alone()
 
     @property
-    def is_of_accounts(self) -> bool:
-        """Whether it has the users or the roles."""
-        return self.database == "admin" and (self.name == "system.users" or self.name == "system.roles")
+    def announced_as(self) -> str:
+        """The entry of the server itself in the catalog that each write changes, where several servers share a store:
+        by that all hear of it, and a view gets no name that another server gives to a collection. "" if none."""
+        if self.name == SYSTEM_VIEWS:
+            return "views"
+        if self.database == "admin" and (self.name == "system.users" or self.name == "system.roles"):
+            return "accounts"
+        return ""
 
     @property
     def has_unique_ids(self) -> bool:

@@ -29,8 +29,6 @@ from mongottl.storage.interface import WriteUnitOfWork
 from mongottl.storage.log import ExecutedStatement, LogForm, position_of, time_of
 
 _MS_PER_S: Final = 1000
-# When users or roles were changed last.
-_ACCOUNTS_ENTRY: Final = "accounts"
 
 
 class StoreCommitLog(CommitLog):
@@ -84,9 +82,11 @@ class StoreCommitLog(CommitLog):
                 work.log(LogForm(stored_form(entry, statements), not_before, executed))
             else:
                 work.log(LogForm(stored_form(entry), not_before))
-        if self._is_shared and any(change.collection.is_of_accounts for change in changes):
-            # By which all servers hear of it.
-            self._catalog.put_server_entry(_ACCOUNTS_ENTRY, encode({"changed": Date(now_ms)}))
+        if self._is_shared:
+            for made in changes:
+                name = made.collection.announced_as
+                if name:
+                    self._catalog.put_server_entry(name, encode({"changed": Date(now_ms)}))
         work.commit()
         at = ClusterTime(*time_of(work.position))
         if work.position:  # else it has written nothing

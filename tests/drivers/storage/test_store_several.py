@@ -425,6 +425,21 @@ def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) 
             assert client.shop[f"made_{number}"].count_documents({}) == 6
         assert one.shop.command("validate", f"made_{number}", full=True)["valid"]
 
+    # A view and a collection: one of them gets the name.
+    def make(client: Client, name: str, **options: Any) -> int:
+        try:
+            client.shop.create_collection(name, check_exists=False, **options)
+        except OperationFailure as error:
+            return error.code or 0
+        return 0
+
+    with ThreadPoolExecutor() as pool:
+        for number in range(15):
+            name = f"view_or_collection_{number}"
+            view = pool.submit(make, one, name, viewOn="made_1")
+            collection = pool.submit(make, two, name)
+            assert sorted([view.result(), collection.result()]) == [0, 48]
+
 
 def live_nodes(store: str) -> int:
     """How many servers have a place."""
