@@ -14,8 +14,12 @@ import pytest
 import mongottl
 from mongottl.cli.copy import main
 from mongottl.storage.interface import StorageEngine
+from mongottl.storage.log import LogForm
 from mongottl.storage.opening import open_engine
+from mongottl.storage.postgresql.failures import GONE, StoreFailure
+from mongottl.storage.postgresql.log import PostgresLog
 from mongottl.storage.postgresql.pipeline import Pipeline
+from mongottl.storage.postgresql.units import PostgresUnits
 from tests.on_store import PREFIX, is_citus, store, with_schema
 from tests.waiting import until
 
@@ -150,6 +154,82 @@ def test_a_worker_is_refused() -> None:
     uri = f"postgresql://{info.get('user', '')}@{host}:{port}/{info.get('dbname', '')}"
     with pytest.raises(OSError, match="name the coordinator's"):
         open_engine(f"{uri}?schema={PREFIX}{os.getpid()}")
+
+
+# Units of which a worker may still commit a part
+
+
+def append(engine: StorageEngine, form: bytes) -> int:
+    with engine.unit_of_work() as unit:
+        unit.log(LogForm(form, 0))
+        unit.commit()
+    return unit.position
+
+
+def logged(engine: StorageEngine) -> list[bytes]:
+    """The forms that a stream sees now."""
+    log = engine.log
+    assert log is not None
+    log.refresh()
+    log.refresh()
+    return [form for _, form in log.read(0, log.horizon, 100, 1 << 20)]
+
+
+def prepare_row(schema: str, form: bytes) -> None:
+    """Leaves a row of the oplog as a coordinator does that is killed between its COMMIT and that of the worker."""
+    import psycopg
+
+    name = f"citus_0_{1 << 24}_{uuid.uuid4().int % 10**6}_0"
+    [(position,)] = asked(f"SELECT nextval('{schema}.oplog_pos')")
+    [(shard, host, port, group)] = asked(
+        "SELECT s.shardid, s.nodename, s.nodeport, n.groupid FROM citus_shards AS s JOIN pg_dist_node AS n"
+        " USING (nodename, nodeport) WHERE s.shardid ="
+        f" get_shard_id_for_distribution_column('{schema}.oplog', 0)"
+    )
+    asked(f"INSERT INTO pg_dist_transaction (groupid, gid) VALUES ({group}, '{name}') RETURNING gid")
+    with psycopg.connect(store(), host=host, port=port, autocommit=True) as worker:
+        worker.execute("SET citus.enable_manual_changes_to_shards = on")
+        worker.execute("BEGIN")
+        worker.execute(
+            f"INSERT INTO {schema}.oplog_{shard} (place, pos, xid, token, store, dn, dbytes, form)"
+            f" VALUES (0, {position}, pg_current_xact_id(), 1, 0, 0, 0, '{form.decode()}')".encode()
+        )
+        worker.execute(f"PREPARE TRANSACTION '{name}'".encode())
+
+
+def test_rows_that_an_earlier_server_has_left_prepared_are_committed_before_the_next_one_begins(uri: str) -> None:
+    engine = open_engine(uri)
+    append(engine, b"first")
+    engine.close()
+    prepare_row(schema_of(uri), b"second")
+    engine = open_engine(uri)
+    append(engine, b"third")
+    assert logged(engine) == [b"first", b"second", b"third"]
+    engine.close()
+
+
+def test_a_stream_does_not_pass_a_unit_that_may_still_be_committed(
+    engine: StorageEngine, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, find = PostgresUnits._commit_distributed, PostgresLog.find_commit
+    seen: list[list[bytes]] = []
+
+    def lose(self: PostgresUnits, connection: Any, calls: Any) -> int:
+        commit(self, connection, calls)
+        raise StoreFailure(GONE, "the coordinator was killed", may_be_committed=True)
+
+    def find_late(self: PostgresLog, number: int, after: int) -> int:
+        seen.append(logged(engine))
+        prepare_row(schema_of(uri), b"third")
+        return find(self, number, after)
+
+    append(engine, b"first")
+    assert logged(engine) == [b"first"]
+    monkeypatch.setattr(PostgresUnits, "_commit_distributed", lose)
+    monkeypatch.setattr(PostgresLog, "find_commit", find_late)
+    append(engine, b"second")
+    assert seen == [[b"first"]]
+    assert logged(engine) == [b"first", b"second", b"third"]
 
 
 # A sharded collection

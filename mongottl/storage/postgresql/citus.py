@@ -59,10 +59,11 @@ def distribution(name: str) -> list[str]:
         PARTS_COLUMN.format(name),
         f"CREATE TABLE {name}.places (place int PRIMARY KEY)",
     ]
-    first = ""
+    # Not beside the tables of other schemas: their shards are moved for themselves.
+    beside = literal("none")
     for table in DISTRIBUTED_TABLES:
         relation = literal(f"{name}.{table}")
-        made.append(f"SELECT create_distributed_table({relation}, 'place'{first})")
-        first = first or f", colocate_with => {relation}"
+        made.append(f"SELECT create_distributed_table({relation}, 'place', colocate_with => {beside})")
+        beside = literal(f"{name}.{DISTRIBUTED_TABLES[0]}")
     made.append(f"INSERT INTO {name}.places VALUES (0)")
     return made

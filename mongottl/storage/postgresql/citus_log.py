@@ -4,7 +4,8 @@ fence     a statement of its own, before the rows: the version of the catalog is
 rows      have the place of the store that they count changes of, else that of the unit
 parts     at the coordinator; a commit copies them to the oplog, and they are removed later
 horizon   a unit counts as running until its COMMIT has an answer: of one with several places, machines commit their
-          parts after it has no transaction id at the coordinator any more
+          parts after it has no transaction id at the coordinator any more. One whose COMMIT gets none, or a warning,
+          runs until no machine has a part left that may be committed
 counts    read from all places, and added to the totals at the coordinator by another statement: nothing below the
           horizon changes meanwhile
 """
@@ -95,8 +96,8 @@ FORMS: Final = Statement(
     " WHERE pos > $1 AND pos <= $2",
     (INT8, INT8),
 )
-# Transactions of workers for a session of the coordinator that has ended: they may commit. Those that are prepared are
-# completed by Citus, which looks for them once a minute.
+# Transactions of workers for a session of the coordinator that has ended: they may commit. A worker that does not
+# answer may have some.
 ORPHANS: Final = Statement(
     "distributed_orphans",
     "SELECT count(*) FROM run_command_on_workers($c$SELECT string_agg(session, ',') FROM ("
@@ -104,9 +105,12 @@ ORPHANS: Final = Statement(
     " WHERE application_name LIKE 'citus_internal gpid=%' AND xact_start IS NOT NULL UNION ALL"
     " SELECT split_part(gid, '_', 3) FROM pg_prepared_xacts WHERE database = current_database()"
     r" AND gid LIKE 'citus\_0\_%') AS s$c$) AS w,"
-    " regexp_split_to_table(w.result, ',') AS gpid WHERE w.success AND gpid <> ''"
+    " regexp_split_to_table(CASE WHEN w.success THEN w.result ELSE '-1' END, ',') AS gpid WHERE gpid <> ''"
+    " AND gpid::int8 / 10000000000 IN (0, citus_coordinator_nodeid())"
     " AND gpid::int8 % 10000000000 NOT IN (SELECT pid FROM pg_stat_activity)",
 )
+# Completes those that are prepared, as the coordinator has ended them. Citus does so by itself once a minute.
+COMPLETE: Final = Statement("complete_prepared", "SELECT recover_prepared_transactions()")
 _COUNT_UP: Final = Statement(
     "distributed_count_up",
     "WITH m AS (UPDATE meta SET counted = $2, log_n = log_n + $6, log_bytes = log_bytes + $7 WHERE counted = $1"

@@ -8,6 +8,7 @@ Nothing here chooses connections or repeats anything: `pool` does.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from psycopg import Error as PsycopgError
@@ -25,6 +26,7 @@ from mongottl.storage.postgresql.failures import (
     connect_failure,
     failure_of,
     lost,
+    one_line,
 )
 from mongottl.storage.postgresql.pipeline import Pipeline
 from mongottl.storage.postgresql.statements import Answer, Call
@@ -57,6 +59,8 @@ _PLANNING: Final = (
 
 # Citus plans joins for the values of parameters only. What a transaction sets holds on all machines.
 _DISTRIBUTED: Final = "SET plan_cache_mode = auto; SET citus.propagate_set_commands = 'local';"
+# So Citus begins to say that the coordinator has committed a unit, and some worker has not yet.
+_NOT_COMMITTED_YET: Final = "failed to commit transaction on "
 
 
 class SessionSettings:
@@ -103,6 +107,7 @@ class Connection:
         self._pipeline = Pipeline(pg, waiter)
         self.server_version: int = pg.server_version
         self.backend_id: int = pg.backend_pid
+        self.warnings: Final = self._pipeline.warnings
 
     def run(self, calls: Sequence[Call], must_end: bool = False) -> list[Answer]:
         """Sends calls as one pipeline: the answer to each but SYNC. StoreFailure.
@@ -255,7 +260,10 @@ def _connect_to(
         making.add(number)
         _set_up(pg, settings, waiter, until_s)
         pg.enter_pipeline_mode()
-        return Connection(pg, waiter)
+        connection = Connection(pg, waiter)
+        if settings.is_distributed:
+            pg.notice_handler = partial(_note_warning, connection.warnings)
+        return connection
     except BaseException as error:
         pg.finish()
         if isinstance(error, PsycopgError):
@@ -263,6 +271,13 @@ def _connect_to(
         raise
     finally:
         making.discard(number)
+
+
+def _note_warning(warnings: list[str], notice: Any) -> None:
+    """Called with what the server says beside its answers."""
+    text = one_line(notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"")
+    if text.startswith(_NOT_COMMITTED_YET):
+        warnings.append(text)
 
 
 def _shake_hands(pg: Any, waiter: Waiter, until_s: float) -> None:

@@ -33,7 +33,7 @@ from typing import Final, final
 from mongottl.storage.errors import StorageError
 from mongottl.storage.log import ExecutedStatement, LogForm, StoreLog
 from mongottl.storage.postgresql import citus_log
-from mongottl.storage.postgresql.failures import StoreFailure
+from mongottl.storage.postgresql.failures import FORBIDDEN, StoreFailure
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
 from mongottl.storage.postgresql.statements import (
@@ -313,6 +313,10 @@ class PostgresLog(StoreLog):
         # The position of a row that becomes the horizon when the units that ran then have ended.
         self._next_horizon = 0
         self._running: set[int] = set()
+        # Where tables are distributed: units of this server whose commit is under way, or not known to be done by all
+        # machines; and those of them that have to end as well before that position is the horizon.
+        self.committing: Final[set[object]] = set()
+        self._awaited: set[object] = set()
         # How often was asked for that, and which of the questions was answered last.
         self._asked = 0
         self._answered = 0
@@ -345,7 +349,8 @@ class PostgresLog(StoreLog):
 
     def _load_distributed(self) -> None:
         """Reads the size of the log, and raises the sequence to the last position: the workers may have committed more
-        than the coordinator if that was killed."""
+        than the coordinator if that was killed. What they may still commit of an earlier server is waited for."""
+        self._await_orphans()
         after = (int8(self._counted), citus_log.END)
         known, forms, first, last = self._pool.read(
             [(citus_log.SIZE, ()), (citus_log.FORMS, after), (citus_log.FIRST_POSITION, ()), (_LAST_ROW, ())]
@@ -503,6 +508,15 @@ class PostgresLog(StoreLog):
 
         after: a position before it. Its session, which may still commit, is ended first. StoreFailure.
         """
+        until_s = self._await_orphans()
+        rows = self._pool.read([(_FIND_TOKEN, (int8(after), int8(self._token(number))))], until_s)[0].rows()
+        return int(rows[0][0]) if rows else 0
+
+    def _await_orphans(self) -> float:
+        """Ends sessions of this server that nobody uses, and waits until none is left that may commit. StoreFailure.
+
+        Returns until when other calls may be repeated.
+        """
         waiter = self._waiter
         until_s = waiter.monotonic_s() + _RESOLVE_S
         names = text(self.session), text(self._transactions)
@@ -514,14 +528,20 @@ class PostgresLog(StoreLog):
             if orphans:
                 self._pool.read([(_END, (*names, int4_array(orphans)))], until_s)
             elif not self._has_orphans(until_s):
-                break
+                return until_s
             waiter.sleep(_RESOLVE_EVERY_S)
-        rows = self._pool.read([(_FIND_TOKEN, (int8(after), int8(self._token(number))))], until_s)[0].rows()
-        return int(rows[0][0]) if rows else 0
 
     def _has_orphans(self, until_s: float) -> bool:
-        """Whether a worker may still commit for a session that has ended. StoreFailure."""
-        return self.is_distributed and self._pool.read([(citus_log.ORPHANS, ())], until_s)[0].value() > 0
+        """Whether a worker may still commit for a session that has ended. What is prepared is completed first.
+        StoreFailure."""
+        if not self.is_distributed or not self._pool.read([(citus_log.ORPHANS, ())], until_s)[0].value():
+            return False
+        try:
+            self._pool.read([(citus_log.COMPLETE, ())], until_s)
+        except StoreFailure as failure:
+            if failure.kind != FORBIDDEN:  # it is left to Citus
+                raise
+        return True
 
     # Reading
 
@@ -540,12 +560,15 @@ class PostgresLog(StoreLog):
         self._answered = number
         if awaits and self._running:
             self._running &= {xid for (xid,) in answers[0].rows()}
-            if not self._running:
-                self.horizon = self._next_horizon
-        if not self._running and last > self.horizon:
+        self._awaited &= self.committing
+        if self._running or self._awaited:
+            return
+        self.horizon = max(self.horizon, self._next_horizon)
+        if last > self.horizon:
             self._next_horizon = last
             self._running = {xid for (xid,) in answers[-1].rows()}
-            if not self._running:
+            self._awaited = self.committing.copy()
+            if not self._running and not self._awaited:
                 self.horizon = last
 
     def take_position(self) -> int:

@@ -19,7 +19,7 @@ from psycopg import Error as PsycopgError
 from psycopg import pq
 from psycopg.adapt import Transformer
 
-from mongottl.storage.postgresql.failures import StoreFailure, failure_of, lost
+from mongottl.storage.postgresql.failures import UNEXPECTED, StoreFailure, failure_of, lost
 from mongottl.storage.postgresql.statements import SYNC, Answer, Call, Statement
 from mongottl.storage.waiting import READABLE, WRITABLE, Waiter
 
@@ -44,7 +44,8 @@ _MOST_LEFT: Final = 8
 class Pipeline:
     """A connection in pipeline mode. pg: psycopg's PGconn, not blocking. unanswered: Syncs whose answers are not read.
 
-    is_lost: whether the connection has ended, or is of no use any more.
+    is_lost: whether the connection has ended, or is of no use any more. warnings: what the server has said beside its
+    answers, and what makes it uncertain whether it has committed.
     """
 
     def __init__(self, pg: Any, waiter: Waiter) -> None:
@@ -61,6 +62,7 @@ class Pipeline:
         self._must_end = False
         self.unanswered = 0
         self.is_lost = False
+        self.warnings: Final[list[str]] = []
 
     def run(self, calls: Sequence[Call], must_end: bool = False) -> list[Answer]:
         """The answers to calls, in their order, without those of SYNCs; StoreFailure, the first one of the calls.
@@ -78,7 +80,10 @@ class Pipeline:
             self.unanswered += 1
             self._pg.pipeline_sync()
             self._flush()
-            return self._read(calls, fresh)
+            answers = self._read(calls, fresh)
+            if self.warnings:
+                self._raise_warning()
+            return answers
         except PsycopgError as error:
             raise self._end(error, is_sent) from None
         except BaseException:
@@ -86,6 +91,11 @@ class Pipeline:
             if not is_sent:  # a part of the calls would be carried out with the next ones
                 self.mark_lost()
             raise
+
+    def _raise_warning(self) -> None:
+        message = "; ".join(self.warnings)
+        self.warnings.clear()
+        raise StoreFailure(UNEXPECTED, message, may_be_committed=True)
 
     def _send(self, calls: Sequence[Call]) -> set[int] | None:
         """Gives libpq all calls; the positions of those whose statements are prepared now."""

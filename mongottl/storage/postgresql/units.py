@@ -455,6 +455,18 @@ class PostgresUnits:
             raise self._no_unit(unit)
         for action in unit.before_commit:
             action()
+        if not self.is_distributed:
+            self._commit_open(unit)
+            return
+        committing = self.log.committing
+        committing.add(unit)
+        try:
+            self._commit_open(unit)
+        finally:
+            if not self.refusal:  # else it may not be known whether it was committed
+                committing.discard(unit)
+
+    def _commit_open(self, unit: PostgresUnit) -> None:
         positions = self._take_positions(unit) if self.is_distributed else None
         unit.state = _FAILED
         if self.refusal:
