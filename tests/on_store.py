@@ -88,5 +88,7 @@ def drop_schemas() -> None:
 
 # For tests of shard keys that are allowed to change.
 stays_in_its_place: Final = pytest.mark.skipif(is_citus(), reason="a shard key value does not change over Citus")
+# For tests of unique indexes that do not contain the shard key.
+has_all_keys: Final = pytest.mark.skipif(is_citus(), reason="a unique index contains the shard key over Citus")
 # For tests of transactions with several collections.
 needs_one_machine: Final = pytest.mark.skipif(is_citus(), reason="a transaction reaches one collection over Citus")

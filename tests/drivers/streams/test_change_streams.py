@@ -14,6 +14,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_store import needs_one_machine
 from tests.waiting import until
 
 Documents = dict[str, Any]
@@ -259,6 +260,7 @@ def test_expanded_events(database: Database[Documents]) -> None:
     assert events[2]["operationDescription"]["indexes"][0]["name"] == "a_1"
 
 
+@needs_one_machine
 def test_indexes_that_a_transaction_creates(
     database: Database[Documents], client: "pymongo.MongoClient[Documents]"
 ) -> None:
@@ -590,6 +592,7 @@ def test_namespaces_that_are_refused(client: "pymongo.MongoClient[Documents]", d
     assert failure(lambda: database.view.watch()) == 166
 
 
+@needs_one_machine
 def test_a_transaction_is_told_at_its_commit(
     database: Database[Documents], client: "pymongo.MongoClient[Documents]"
 ) -> None:

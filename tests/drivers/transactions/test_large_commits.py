@@ -11,6 +11,7 @@ import mongottl
 from mongottl.document.interrupt import in_undivided
 from mongottl.server.thread import RunningServer
 from tests.drivers.wire_client import WireClient
+from tests.on_store import is_wanted
 from tests.waiting import until
 
 COUNT = 3000
@@ -23,6 +24,7 @@ def own_server() -> Iterator[RunningServer]:
         yield running
 
 
+@pytest.mark.skipif(is_wanted(), reason="with a store, others run while a commit waits for it")
 def test_a_ping_is_answered_and_a_read_waits(own_server: RunningServer) -> None:
     """The two are sent when the unit of work has begun."""
     stacks = own_server._thread.server.service.stacks
