@@ -18,7 +18,7 @@ _PLACE_BYTES: Final = 4
 _DISTRIBUTED: Final = 1024
 # Number of values that are sorted at once by a function that compares two.
 _COMPARED: Final = 512
-# The weight of copying so many.
+# The weight of copying such a number of values.
 _COPIED_WEIGHT: Final = 10
 
 

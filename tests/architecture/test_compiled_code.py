@@ -97,7 +97,7 @@ def test_imported_bases_are_found() -> None:
     assert foreign_bases("from mongottl.a import B\nfrom c import D\nclass E(B, D, F): ...") == {"B": "mongottl.a"}
 
 
-def test_what_compiled_classes_derive_from_is_compiled() -> None:
+def test_classes_that_compiled_ones_derive_from_are_compiled() -> None:
     """Else each call of their methods by the base's type goes through the interpreter, which nothing else shows: a find
     by `_id` took 1.2 % more instructions when the contract of the stores was not compiled. Errors are made seldom."""
     files = compiled_files()
