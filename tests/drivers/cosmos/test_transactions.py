@@ -14,6 +14,7 @@ from pymongo.errors import BulkWriteError, OperationFailure, WriteError
 import mongottl
 from tests.drivers.cosmos.facts.facts import storage_failure
 from tests.drivers.wire_client import WireClient
+from tests.on_store import needs_one_machine
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -115,6 +116,7 @@ def test_a_collection_that_does_not_exist_is_another_one(account: Client, statem
         shop.command({"find": "orders"}, session=session)
 
 
+@needs_one_machine
 def test_several_collections_can_be_allowed(account: Client) -> None:
     account.admin.command("configureCosmos", {"allow": ["cross-collection-transaction"]})
     with account.start_session() as session, session.start_transaction():
