@@ -172,6 +172,8 @@ class Catalog:
             unfinished = [known for known in collection.indexes if not known.ready]
             if unfinished:
                 self.remove_indexes(collection, unfinished)
+            if collection.held_by:
+                self.set_holder(collection, 0)
         for collection, index in outdated:
             with self.engine.unit_of_work() as work:
                 rekey(self.engine, collection, index, index_ident(self._next_number()))
@@ -753,6 +755,16 @@ class Catalog:
                 raise
             collection.set_indexes(collection.indexes)
         collection.set_options(options)
+
+    def set_holder(self, collection: Collection, holder: int) -> None:
+        """Notes which of several servers copies a collection, to which nobody writes meanwhile: its number, or 0."""
+        before = collection.held_by
+        collection.held_by = holder
+        try:
+            self._save(collection, collection.entry_document())
+        except BaseException:
+            collection.held_by = before
+            raise
 
     def record_multikey_change(self, collection: Collection, index: CollectionIndex, work: WriteUnitOfWork) -> None:
         """Records the array paths and type bits of the last document that keys were made of, where any are new.

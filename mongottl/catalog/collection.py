@@ -216,6 +216,7 @@ class Collection:
     writes_alone: whether its units of work are alone, where an engine can have several open; next_alone: the next one.
     is_built_for_all: whether one of several servers builds an index, which all of them maintain.
     unpublished: what `Catalog.publish_marks` has to store of indexes before the next write.
+    held_by: the server that copies it, where several have the same store: nobody writes to it meanwhile; else 0.
     """
 
     def __init__(
@@ -258,6 +259,7 @@ class Collection:
         self.next_alone = False
         self.is_built_for_all = False
         self.unpublished: list[IndexMarks] = []
+        self.held_by: int = 0
 
     def take_statistics(self, other: "Collection") -> None:
         """Continues the statistics and index filters of an object that this one replaces."""
@@ -278,6 +280,9 @@ class Collection:
         changed = stored.options.raw != self.options.raw
         if changed:
             self.set_options(stored.options)
+        if stored.held_by != self.held_by:
+            changed = True
+            self.held_by = stored.held_by
         known = {index.ident: index for index in self.indexes}
         indexes: list[CollectionIndex] = []
         for index in stored.indexes:
@@ -400,17 +405,18 @@ class Collection:
         those that become ready."""
         if indexes is None:
             indexes = [index for index in self.indexes if index.is_stored]
-        return encode(
-            {
-                "ns": self.namespace if namespace is None else namespace,
-                "number": self.number,
-                "uuid": self.uuid,
-                "options": (self.options if options is None else options).raw,
-                "indexes": [
-                    index.entry_document(index.ready or (built is not None and index in built)) for index in indexes
-                ],
-            }
-        )
+        entry: dict[str, Value] = {
+            "ns": self.namespace if namespace is None else namespace,
+            "number": self.number,
+            "uuid": self.uuid,
+            "options": (self.options if options is None else options).raw,
+            "indexes": [
+                index.entry_document(index.ready or (built is not None and index in built)) for index in indexes
+            ],
+        }
+        if self.held_by:
+            entry["heldBy"] = Int64(self.held_by)
+        return encode(entry)
 
 
 def record_store_ident(number: int) -> str:

@@ -108,6 +108,9 @@ def _read_entry(
     options = known if known is not None and known.raw == raw_options else CollectionOptions(raw_options)
     store = engine.record_store(record_store_ident(number))
     collection = Collection(database, name, number, uuid.data, options, store)
+    holder = stored.get("heldBy", 0)
+    assert isinstance(holder, int)
+    collection.held_by = int(holder)
     loaded: list[CollectionIndex] = []
     for item in indexes:
         assert isinstance(item, bytes)

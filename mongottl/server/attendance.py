@@ -37,10 +37,10 @@ class Attendance:
         return True
 
     async def run_duties(self) -> None:
-        """Does what one server does for all, as long as this is the one."""
+        """Does what one server does for all, as long as this is the one; any server for what it has left itself."""
         while True:
             await trio.sleep(CLEAR_UP_EVERY_S)
-            if self._nodes.has_duties:
+            if self._nodes.has_duties or self._service.exclusive:
                 await self._run_operation(self._clear_up)
 
     def _clear_up(self) -> bool:

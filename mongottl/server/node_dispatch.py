@@ -31,7 +31,8 @@ from mongottl.exec.running.stack import Steps
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.sessions.session_ids import session_key
-from mongottl.exec.write.waiting import await_transaction
+from mongottl.exec.unit.write_unit import CollectionHeld
+from mongottl.exec.write.waiting import await_copy, await_transaction
 from mongottl.oplog.positioned import PositionedOplog
 from mongottl.query.timestamps import MAX_SECONDS
 from mongottl.server.dispatch import Dispatcher
@@ -95,7 +96,10 @@ class NodeDispatcher(Dispatcher):
                 is_lost = isinstance(conflict, UnitLost)
                 if is_lost or op.session.in_transaction or (has_committed and not spec.is_repeatable):
                     raise
-                await_transaction(op, conflict)
+                if isinstance(conflict, CollectionHeld):
+                    await_copy(op, conflict.collection)
+                else:
+                    await_transaction(op, conflict)
                 continue
             except StatementExecuted:
                 nodes.end()

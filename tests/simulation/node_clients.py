@@ -16,6 +16,8 @@ SCHEMAS = "schemas"
 # Of errors after which a request is sent again: it was not carried out, or nobody knows. 276: the node has lost its
 # place in the midst of an index build.
 AGAIN_CODES = (6, 112, 276)
+# QueryPlanKilled: another collection has the name now.
+REPLACED = 175
 # NamespaceNotFound, IndexNotFound, NamespaceExists, BackgroundOperationInProgressForNamespace.
 NO_NAMESPACE = 26
 NO_INDEX = 27
@@ -60,10 +62,21 @@ def retrier(counts: RetriedCounts) -> Client:
             reply = yield RetryableRequest(command)
             if reply is not None and reply["ok"] and not reply.get("writeErrors"):
                 break
-            assert reply is None or reply.get("code") in AGAIN_CODES, reply
+            errors = [] if reply is None else reply.get("writeErrors") or [reply]
+            assert all(error.get("code") in (*AGAIN_CODES, REPLACED) for error in errors), reply
             counts.retries += 1
         assert reply.get("n", 1) == 1, reply
         counts.acknowledged[place] += 1
+
+
+def capper(stage: Stage) -> Client:
+    """Makes the collection with the counters of `retrier` capped, again and again, which keeps what it has."""
+    while True:
+        for _ in range(stage.random.randrange(10, 40)):
+            yield Request({"ping": 1})
+        reply = yield Request({"convertToCapped": RETRIED, "size": 1 << 20})
+        # The node may have been taken for dead, and its temporary collection dropped.
+        assert reply is None or reply["ok"] or reply["code"] in (*AGAIN_CODES, REPLACED), reply
 
 
 def clock_mover(stage: Stage) -> Client:
@@ -95,7 +108,7 @@ class SchemaClient:
     def run(self) -> Client:
         yield from self.forget()
         habits = [self.create, self.index, self.index, self.index, self.drop_index, self.change_ttl, self.rename]
-        habits += [self.drop, self.insert, self.insert]
+        habits += [self.drop, self.insert, self.insert, self.make_capped]
         while True:
             done = yield from self.random.choice(habits)()
             if not done:
@@ -122,6 +135,8 @@ class SchemaClient:
         reply = yield Request(command, database or self.database)
         if reply is None or reply.get("code") in AGAIN_CODES:
             return False
+        if "convertToCapped" in command and reply.get("code") == REPLACED:
+            return False  # by a node that was taken for dead, whose temporary collection was dropped
         assert reply.get("code", 0) == refusal, f"{command} was answered {reply}; there is {self.known}"
         return True
 
@@ -186,6 +201,15 @@ class SchemaClient:
         if done:
             self.known[name] = None
             self.documents[name] = 0
+        return done
+
+    def make_capped(self) -> Generator[Request, Any, bool]:
+        """It keeps its documents, and loses its indexes."""
+        name = self.random.choice(self.names)
+        refusal = NO_NAMESPACE if self.known[name] is None else 0
+        done = yield from self.change({"convertToCapped": name, "size": 1 << 20}, refusal)
+        if done and not refusal:
+            self.known[name] = {}
         return done
 
     def insert(self) -> Generator[Request, Any, bool]:

@@ -91,6 +91,8 @@ class Follower:
 
     def apply(self, event: Document) -> None:
         kind = event["operationType"]
+        if kind in ("rename", "drop"):
+            return  # a copy takes the place of what it is a copy of, or is given up (`node_clients.capper`)
         held = self.data.setdefault(f"{event['ns']['db']}.{event['ns']['coll']}", {})
         key = bson.encode({"": event["documentKey"]["_id"]})
         assert (key in held) == (kind != "insert"), f"{event} does not fit {held.get(key)}"

@@ -40,7 +40,15 @@ from tests.simulation.clients import (
     writer,
 )
 from tests.simulation.node import PresentGuard
-from tests.simulation.node_clients import RETRIED, RETRIED_COUNTERS, RetriedCounts, SchemaClient, clock_mover, retrier
+from tests.simulation.node_clients import (
+    RETRIED,
+    RETRIED_COUNTERS,
+    RetriedCounts,
+    SchemaClient,
+    capper,
+    clock_mover,
+    retrier,
+)
 from tests.simulation.node_world import FAULTS, History, NodeWorld
 from tests.simulation.seeds import run_seeds, scheduled_by, seeds, turns
 from tests.simulation.store import SimulatedStore, simulated_sessions
@@ -103,7 +111,9 @@ async def _documents(world: NodeWorld, turns: int) -> "Counter[str]":
     follower = Follower(scene, True)
     clients = [reader(stage), reader(stage), counter(stage), retrier(retried), retrier(retried), follower.follow()]
     clients += [schema.run() for schema in schemas]
-    clients += [client(stage) for client in (ttl_tuner, index_tuner, clock_mover) if world.random.random() < 0.5]
+    clients += [
+        client(stage) for client in (ttl_tuner, index_tuner, clock_mover, capper) if world.random.random() < 0.5
+    ]
     for client in clients:
         world.seat(client)
     await world.run(turns)

@@ -40,16 +40,11 @@ class ConvertToCappedRequest(NamedTuple):
 def convert_to_capped(op: OperationContext, request: ConvertToCappedRequest) -> Reply:
     """Makes a collection capped and drops its indexes except that on `_id`.
 
-    NamespaceNotFound (26), InvalidOptions (72) without a size. CommandNotSupported (115) where other servers may write
-    to the collection meanwhile.
+    NamespaceNotFound (26), InvalidOptions (72) without a size, QueryPlanKilled (175) if another command drops or
+    renames the collection meanwhile.
     """
     source = _source(op, request.collection)
     size = _positive_size(request.size)
-    if op.service.settings.is_shared:
-        raise CommandError(
-            ErrorCode.CommandNotSupported,
-            "convertToCapped needs a store that no other server has: use cloneCollectionAsCapped, and stop writes",
-        )
     copy_as_capped(op, source, source.name, _capped_options(source, size))
     return {}
 

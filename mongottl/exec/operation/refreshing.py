@@ -14,6 +14,7 @@ from mongottl.catalog.collection import Collection, record_store_ident
 from mongottl.catalog.entries import is_collection_key
 from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.transaction_unit import abort, abort_expired
+from mongottl.exec.service.holding import note_held, release_left
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import take_clock
 from mongottl.storage.errors import CatalogChanged, WriteConflict
@@ -59,6 +60,7 @@ def follow_others(service: ServiceContext) -> None:
     nodes = service.engine.shared_nodes
     if nodes is not None:
         nodes.on_change = partial(refresh, service)
+        note_held(service)
         if nodes.found_others:
             take_clock(service)  # which may have been moved since this server has begun to start
 
@@ -70,6 +72,8 @@ def refresh(service: ServiceContext, change: CatalogChange) -> None:
     for collection in refreshed.changed:
         if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes:
             service.expiry.unarmed.add(collection.number)
+    if service.exclusive or any(collection.held_by for collection in refreshed.changed):
+        note_held(service)
     _abort_users(service, [*refreshed.gone, *refreshed.changed], change.dropped)
     if all(is_collection_key(key) for key in change.before):
         return
@@ -84,11 +88,14 @@ def refresh(service: ServiceContext, change: CatalogChange) -> None:
 
 
 def clear_up(service: ServiceContext) -> None:
-    """Drops what servers have left which are taken for dead: indexes that they have been building, and stores of
-    transactions. What fails is tried again by the next call; to be called now and then by the server that does so for
-    all (`StoreNodes.has_duties`). EngineUnavailable."""
-    nodes = service.engine.nodes
-    if nodes is None or not nodes.has_duties:
+    """Drops what servers have left which are taken for dead: indexes that they have been building, stores of
+    transactions, marks of copies. What fails is tried again by the next call; to be called now and then by the server
+    that does so for all (`StoreNodes.has_duties`), and by one where collections are held. EngineUnavailable."""
+    nodes = service.engine.shared_nodes
+    if nodes is None:
+        return
+    release_left(service, nodes)
+    if not nodes.has_duties:
         return
     nodes.clear_up()
     if nodes.has_left:

@@ -94,6 +94,7 @@ KEPT: Final = frozenset(
         "compaction",
         "config",
         "features",
+        "held",  # by who shares the store, which saves no states
         "hooks",
         "metrics",
         "monotonic_s",

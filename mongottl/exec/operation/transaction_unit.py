@@ -183,9 +183,16 @@ class TransactionRecoveryUnit(RecoveryUnit):
         if not self._transaction.data.keeps_writes and any(not index.ready for index in collection.writable_indexes):
             # The transaction does not see what the build adds to it.
             raise SnapshotConflict("an index of the collection is being built")
+        if collection.held_by:
+            raise collection_held(collection)
         unit = TransactionWriteUnit(self._service, collection, self._transaction)
         unit.written = self.written
         return unit
+
+
+def collection_held(collection: Collection) -> SnapshotConflict:
+    """A transaction waits for nobody who copies a collection."""
+    return SnapshotConflict(f"{collection.namespace} is being copied")
 
 
 class TransactionWriteUnit(WriteUnit):
@@ -199,6 +206,9 @@ class TransactionWriteUnit(WriteUnit):
         if collection.number not in transaction.ready_indexes:
             ready = [index.ident for index in collection.writable_indexes if index.ready]
             transaction.ready_indexes[collection.number] = frozenset(ready)
+
+    def _held(self) -> Exception:
+        return collection_held(self.collection)
 
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
         return self._data.own_entries(entry.sorted_data, entry.ready)

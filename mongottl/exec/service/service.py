@@ -139,6 +139,8 @@ class ServiceContext:
         self.restoring = False
         # "database.collection" of collections under copy; new commands that write to them wait.
         self.exclusive: set[str] = set()
+        # The numbers of those that this server copies, where others may have the same store (`holding`).
+        self.held: set[int] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
         # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.

@@ -23,7 +23,7 @@ from mongottl.document.interrupt import in_undivided
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
-from mongottl.exec.unit.write_unit import WatchedWriteUnit, WriteUnit
+from mongottl.exec.unit.write_unit import CollectionHeld, WatchedWriteUnit, WriteUnit
 from mongottl.exec.unit.written import WrittenCounts
 from mongottl.storage.errors import CatalogChanged
 from mongottl.storage.interface import WriteUnitOfWork
@@ -76,7 +76,7 @@ class RecoveryUnit:
         """A unit of work on a collection, with the current time as its `_ts`. It begins when its block is entered, and
         nothing else may run until then.
 
-        QueryPlanKilled (175) if the collection was dropped, perhaps while an engine waited here.
+        QueryPlanKilled (175) if the collection was dropped, perhaps while an engine waited here. CollectionHeld.
         """
         service = self._service
         work = self._begin_work(collection)
@@ -93,6 +93,8 @@ class RecoveryUnit:
 
     def _begin_work(self, collection: Collection) -> WriteUnitOfWork:
         engine = self._service.engine
+        if collection.held_by:
+            raise CollectionHeld(collection)
         if collection.unpublished:
             self._publish_marks(collection)
         if self._must_be_alone(collection):

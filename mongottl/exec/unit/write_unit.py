@@ -28,13 +28,22 @@ from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.state.meter import Meter
 from mongottl.exec.unit.written import WrittenCounts
 from mongottl.oplog.change import Change, LoggedChange, logged
-from mongottl.storage.errors import DiskFull, MustBeAlone, WriteConflict
+from mongottl.storage.errors import CatalogChanged, DiskFull, MustBeAlone, WriteConflict
 from mongottl.storage.interface import WriteUnitOfWork
 from mongottl.storage.stores import NewRecord, Record, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL, is_expired
 
 if TYPE_CHECKING:
     from mongottl.query.update import UpdateDriver
+
+
+class CollectionHeld(CatalogChanged):
+    """A server copies the collection (`Collection.held_by`): wait until that has ended, read again and repeat the
+    write, perhaps to another collection of its name."""
+
+    def __init__(self, collection: Collection) -> None:
+        super().__init__(f"{collection.namespace} is being copied")
+        self.collection = collection
 
 
 class WriteUnit:
@@ -66,8 +75,14 @@ class WriteUnit:
         self.written: WrittenCounts | None = None
 
     def __enter__(self) -> "WriteUnit":
+        """CollectionHeld, or for a transaction SnapshotConflict."""
+        if self.collection.held_by:  # since it was made, perhaps
+            raise self._held()
         self._work.__enter__()
         return self
+
+    def _held(self) -> Exception:
+        return CollectionHeld(self.collection)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

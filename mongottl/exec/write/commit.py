@@ -11,7 +11,7 @@ from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.document.freeing import LONG, LongList
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.transaction_unit import release
+from mongottl.exec.operation.transaction_unit import collection_held, release
 from mongottl.exec.service.commit_log import CommittedTransaction
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
@@ -35,7 +35,7 @@ def commit_transaction(op: OperationContext, transaction: Transaction) -> None:
 
     If it raises, the transaction is still in progress, and must be aborted: SnapshotConflict if a collection that it
     has created exists meanwhile, or a database whose name differs in case only, or if a collection that it has written
-    was dropped; DuplicateKeyError (11000) for an index that became ready meanwhile.
+    was dropped, or is being copied by a server; DuplicateKeyError (11000) for an index that became ready meanwhile.
     """
     service = op.service
     catalog = service.catalog
@@ -91,6 +91,13 @@ def _logged(op: OperationContext, transaction: Transaction) -> list[LoggedChange
     return described
 
 
+def _check_open(collection: Collection) -> None:
+    if collection.dropped:
+        raise SnapshotConflict("a collection of the transaction was dropped")
+    if collection.held_by:
+        raise collection_held(collection)
+
+
 class _Commit:
     """The writes of a transaction as they are given to the engine. changes: what they change in each collection."""
 
@@ -105,12 +112,12 @@ class _Commit:
         unit of work."""
         data = self._transaction.data
         if not data.keeps_writes and collection.number in self._transaction.ready_indexes:
+            _check_open(collection)
             self.changes.append(Change(UPDATE, collection, [], []))
         kept = data.kept_writes(collection.store, self._let_ask)
         if kept is None:
             return
-        if collection.dropped:
-            raise SnapshotConflict("a collection of the transaction was dropped")
+        _check_open(collection)
         kept.load()
         ready = self._transaction.ready_indexes[collection.number]
         for index in collection.writable_indexes:

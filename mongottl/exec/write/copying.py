@@ -3,8 +3,12 @@
 The copy is made into a temporary collection, batch by batch, while others read and write. If the source was written to
 meanwhile, the copy starts again; during the last attempts, new commands that write to the source wait (see
 `ServiceContext.exclusive`). At the end the temporary collection is renamed.
+
+Where several servers may have the same store, what others write is not noticed so. There all writes to the source wait
+from the beginning, on all servers (`exec.service.holding`).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -13,9 +17,14 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import MISSING
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.service.holding import hold, is_held, let_go
 from mongottl.exec.stages.liveness import unexpired
+from mongottl.exec.unit.write_unit import CollectionHeld
 from mongottl.exec.write.expiry import due_by_policy
+from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import insert_copies
+from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, WriteConflict
+from mongottl.storage.nodes import StoreNodes
 from mongottl.storage.stores import MAX_RECORD_ID, NewRecord, Record
 
 # Records of one unit of work, and the bytes of their documents; the last document may exceed them.
@@ -25,6 +34,8 @@ _BATCH_BYTES: Final = 2 << 20
 _ATTEMPTS: Final = 3
 _EXCLUSIVE_ATTEMPTS: Final = 3
 _POLL_S: Final = 0.005
+# How often a copy that failed is dropped where other servers change the catalog.
+_DISCARDS: Final = 20
 
 
 def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> None:
@@ -34,40 +45,89 @@ def copy_as_capped(op: OperationContext, source: Collection, name: str, options:
 
     name: of the copy; if it is the source's name, the copy replaces the source. Only the index on `_id` is copied.
     """
-    temporary = f"tmp.{op.service.object_ids.generate(op.now_s)}.convertToCapped"
-    # A capped collection has the order of insertion, so it cannot be clustered.
-    options = options.with_options({"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True})
-    for _ in range(_ATTEMPTS):
-        if _copy_once(op, source, temporary, name, options):
-            return
+    wanted = _Copy(op, source, name, options)
     namespace = source.namespace
+    nodes = op.service.engine.shared_nodes
+    if nodes is not None:
+        for _ in range(_EXCLUSIVE_ATTEMPTS):
+            if _copy_held(op, nodes, wanted):
+                return
+        raise CommandError(ErrorCode.WriteConflict, f"{namespace} kept changing; try again")
+    for _ in range(_ATTEMPTS):
+        if _copy_once(op, wanted):
+            return
     while namespace in op.service.exclusive:  # two copies of one collection
         op.check_interrupt()
         op.wait(_POLL_S)
     op.service.exclusive.add(namespace)
     try:
         for _ in range(_EXCLUSIVE_ATTEMPTS):
-            if _copy_once(op, source, temporary, name, options):
+            if _copy_once(op, wanted):
                 return
     finally:
         op.service.exclusive.discard(namespace)
     raise CommandError(ErrorCode.WriteConflict, f"{namespace} kept changing; try again")
 
 
-def _copy_once(op: OperationContext, source: Collection, temporary: str, name: str, options: CollectionOptions) -> bool:
-    """One attempt to copy; whether it succeeded and the copy was renamed."""
+class _Copy:
+    """What is to be made. name: of the copy; is_replacement: whether it takes the place of its source. temporary, made:
+    the name of the collection until then, and the latest one."""
+
+    def __init__(self, op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> None:
+        self.source = source
+        self.name = name
+        self.is_replacement: bool = name == source.name
+        self.temporary = f"tmp.{op.service.object_ids.generate(op.now_s)}.convertToCapped"
+        # A capped collection has the order of insertion, so it cannot be clustered.
+        self.options: CollectionOptions = options.with_options(
+            {"clusteredIndex": MISSING, "expireAfterSeconds": MISSING, "temp": True}
+        )
+        self._op = op
+        self.made: Collection | None = None
+
+    def make(self) -> None:
+        catalog = self._op.catalog
+        database = self.source.database
+        catalog.check_new_name(database, self.temporary)
+        self.made = catalog.create_collection(database, self.temporary, self.options)
+
+
+def _copy_held(op: OperationContext, nodes: StoreNodes, wanted: _Copy) -> bool:
+    """`_copy_once` while no server writes to the source. CollectionHeld, CatalogChanged: the command, of which nothing
+    is left, is to be carried out again."""
+    source = wanted.source
+    has_committed = nodes.has_committed
     with Undivided():
-        op.catalog.check_new_name(source.database, temporary)
-        made = op.catalog.create_collection(source.database, temporary, options)
-    published = False
+        if source.dropped:
+            raise _gone(source)
+        if source.held_by:
+            raise CollectionHeld(source)
+        hold(op.service, nodes, source)
+    copied = False
     try:
-        writes, default_ttl_s = _writes_to(source), source.default_ttl_s
-        position = _first_to_copy(op, source, options)
+        nodes.settle()
+        copied = _copy_once(op, wanted)
+    finally:
+        let_go(op.service, nodes, source)
+        if not copied and not has_committed:
+            nodes.disregard_commits()
+    return copied
+
+
+def _copy_once(op: OperationContext, wanted: _Copy) -> bool:
+    """One attempt to copy; whether it succeeded and the copy was renamed."""
+    source = wanted.source
+    _until_done(op, wanted.make)
+    made = wanted.made
+    assert made is not None
+    ending = _Ending(op, wanted, made)
+    try:
+        position = _first_to_copy(op, source, wanted.options)
         while not (source.dropped or made.dropped):
             records, more = op.recovery_unit.records(source).scan(position, _BATCH, True, _BATCH_BYTES)
             rows: list[NewRecord] = [record[1:] for record in unexpired(source, records, op.service.now_s())]
             if rows:
-                insert_copies(op, made, rows)
+                _insert(op, made, rows)
             if not more:
                 break
             position = records[-1][0]
@@ -75,27 +135,98 @@ def _copy_once(op: OperationContext, source: Collection, temporary: str, name: s
             op.give_way()
         # Documents that have expired since they were copied must be deleted here, since the copy has no TTL.
         while True:
-            with Undivided():
-                expired: list[Record] = []
-                if not made.dropped:
-                    expired = due_by_policy(op.recovery_unit.records(made), source, op.service.now_s())
-                if not expired:
-                    unchanged = _writes_to(source) == writes and source.default_ttl_s == default_ttl_s
-                    published = _publish(op, source, made, name, unchanged)
+            _until_done(op, ending.attempt)
+            expired = ending.expired
             if not expired:
                 break
-            unit = op.recovery_unit.write(made)
-            with unit:
-                unit.delete(expired)
-                unit.commit()
+            _delete(op, made, expired)
             if len(expired) >= _BATCH:
                 op.check_interrupt()
                 op.give_way()
     finally:
-        with Undivided():
-            if not published and not made.dropped:
-                op.catalog.drop_collection(made)
-    return published
+        if not ending.published:
+            _discard(op, made)
+    return ending.published
+
+
+class _Ending:
+    """The end of an attempt. published: whether the copy was renamed. expired: what it has to delete before."""
+
+    def __init__(self, op: OperationContext, wanted: _Copy, made: Collection) -> None:
+        self._op = op
+        self._wanted = wanted
+        self._made = made
+        self._writes = _writes_to(wanted.source)
+        self._default_ttl_s = wanted.source.default_ttl_s
+        self.published = False
+        self.expired: list[Record] = []
+
+    def attempt(self) -> None:
+        """Renames the copy, unless it has documents that have expired, or the source has changed. In an undivided
+        block. QueryPlanKilled (175) if one of them is gone."""
+        op, source, made = self._op, self._wanted.source, self._made
+        self.expired = []
+        if not made.dropped:
+            self.expired = due_by_policy(op.recovery_unit.records(made), source, op.service.now_s())
+        if self.expired:
+            return
+        nodes = op.service.engine.shared_nodes
+        if source.dropped or (made.dropped and nodes is None):
+            raise _gone(source)
+        if nodes is not None and (made.dropped or not is_held(nodes, source)):
+            return  # this server was taken for dead
+        if _writes_to(source) == self._writes and source.default_ttl_s == self._default_ttl_s:
+            _publish(op, self._wanted, made)
+            self.published = True
+
+
+def _until_done(op: OperationContext, change: Callable[[], None]) -> None:
+    """Carries out a change of the catalog in an undivided block; again where another server has changed that."""
+    while True:
+        conflict: WriteConflict | None = None
+        try:
+            with Undivided():
+                change()
+        except (CatalogChanged, ClaimedByTransaction) as raised:
+            conflict = raised
+        if conflict is None:
+            return
+        await_transaction(op, conflict)
+
+
+def _insert(op: OperationContext, made: Collection, rows: list[NewRecord]) -> None:
+    while True:
+        conflict: WriteConflict | None = None
+        try:
+            insert_copies(op, made, rows)
+        except CatalogChanged as raised:
+            conflict = raised
+        if conflict is None:
+            return
+        await_transaction(op, conflict)
+
+
+def _discard(op: OperationContext, made: Collection) -> None:
+    """Drops the copy of an attempt that has failed, also where the operation has to end."""
+    for _ in range(_DISCARDS):
+        try:
+            with Undivided():
+                if not made.dropped:
+                    op.catalog.drop_collection(made)
+            break
+        except (CatalogChanged, ClaimedByTransaction):
+            continue
+
+
+def _delete(op: OperationContext, made: Collection, expired: list[Record]) -> None:
+    """Deletes documents of the copy; those that another server has kept from that are found again."""
+    try:
+        unit = op.recovery_unit.write(made)
+        with unit:
+            unit.delete(expired)
+            unit.commit()
+    except CatalogChanged as conflict:
+        await_transaction(op, conflict)
 
 
 def _writes_to(source: Collection) -> int:
@@ -129,20 +260,19 @@ def _first_to_copy(op: OperationContext, source: Collection, options: Collection
     return 0
 
 
-def _publish(op: OperationContext, source: Collection, made: Collection, name: str, unchanged: bool) -> bool:
-    """Renames the copy to its final name. False if the source has changed since it was copied (`unchanged`).
-
-    QueryPlanKilled (175) if one of them is gone.
-    """
-    if source.dropped or made.dropped:
-        raise CommandError(ErrorCode.QueryPlanKilled, f"collection dropped: {source.namespace}")
-    if not unchanged:
-        return False
+def _publish(op: OperationContext, wanted: _Copy, made: Collection) -> None:
+    """Renames the copy to its final name. QueryPlanKilled (175) if what it replaces has another name now."""
+    source = wanted.source
     database = source.database
-    target = op.catalog.lookup(database, name)
-    if target is not None and target is not source:
-        raise CommandError(ErrorCode.NamespaceExists, f"a collection '{database}.{name}' already exists")
+    target = op.catalog.lookup(database, wanted.name)
+    if wanted.is_replacement and target is not source:
+        raise _gone(source)
+    if target is not None and not wanted.is_replacement:
+        raise CommandError(ErrorCode.NamespaceExists, f"a collection '{database}.{wanted.name}' already exists")
     if target is not None:
         op.service.cursors.close_where_namespace(target.namespace)
-    op.catalog.rename_collection(made, database, name, target)
-    return True
+    op.catalog.rename_collection(made, database, wanted.name, target)
+
+
+def _gone(source: Collection) -> CommandError:
+    return CommandError(ErrorCode.QueryPlanKilled, f"collection dropped: {source.namespace}")

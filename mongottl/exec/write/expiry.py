@@ -30,7 +30,7 @@ from mongottl.exec.service.leaving import end_leaving, is_left_to_another
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import change_clock
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
-from mongottl.exec.unit.write_unit import WriteUnit
+from mongottl.exec.unit.write_unit import CollectionHeld, WriteUnit
 from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.taking import NOT_TAKEN, Taking
 from mongottl.storage.errors import (
@@ -236,9 +236,13 @@ def _must_end(service: ServiceContext) -> bool:
 
 
 def _purge_collection(service: ServiceContext, number: int) -> int:
-    """Deletes a collection's expired records in bounded batches."""
-    with KeysAhead() as ahead:
-        return _purge_batches(service, number, ahead)
+    """Deletes a collection's expired records in bounded batches; not those of one that a server copies, which is looked
+    at again when that has ended."""
+    try:
+        with KeysAhead() as ahead:
+            return _purge_batches(service, number, ahead)
+    except CollectionHeld:
+        return 0
 
 
 def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> int:
@@ -249,7 +253,7 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
     taking = Taking(service, recovery_unit, ahead)
     while True:
         collection = service.catalog.by_number(number)
-        if collection is None or _must_end(service):
+        if collection is None or collection.held_by or _must_end(service):
             return deleted
         at_once = taking.take(collection)
         if at_once > 0:

@@ -1,20 +1,27 @@
-"""Waiting for a transaction that has written what a plain write wants to write."""
+"""Waiting for a transaction that has written what a plain write wants to write, or for the copy of its collection."""
 
 from typing import Final
 
+from mongottl.catalog.collection import Collection
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.signal import Signal
+from mongottl.exec.unit.write_unit import CollectionHeld
 from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, WriteConflict
 
 # How often the wait looks whether the transaction has outlived its time.
 _LOOK_S: Final = 1.0
+# How often the wait for a copy looks whether that has ended.
+_COPY_POLL_S: Final = 0.005
 
 
 def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
     """After a ClaimedByTransaction: waits until that transaction has ended, or for its `look_s`. After CatalogChanged
     waits until all servers know what the operation has changed of the catalog. Returns at once after other conflicts.
     Whether the conflict was not one with another plain write: such waits may be as many as it takes.
+
+    After CollectionHeld waits for the end of the copy. It is raised again if the copy has taken the collection's place
+    and the command has not committed anything: then that is carried out again, and finds the copy.
 
     The caller then reads again and repeats its write. MaxTimeMSExpired (50), Interrupted (11601).
     """
@@ -23,7 +30,11 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
     if isinstance(conflict, CatalogChanged):
         op.check_interrupt()
         nodes = op.service.engine.shared_nodes
-        if nodes is not None:
+        if isinstance(conflict, CollectionHeld):
+            await_copy(op, conflict.collection)
+            if conflict.collection.dropped and nodes is not None and not nodes.has_committed:
+                raise conflict
+        elif nodes is not None:
             nodes.settle()
         return True
     if not isinstance(conflict, ClaimedByTransaction):
@@ -50,6 +61,19 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
         owner.forget_action(signal.notify)
     op.refresh_now()
     return True
+
+
+def await_copy(op: OperationContext, collection: Collection) -> None:
+    """Waits until no server copies a collection, or it is gone. MaxTimeMSExpired (50), Interrupted (11601)."""
+    metrics = op.service.metrics
+    metrics.queued_writers += 1
+    try:
+        while collection.held_by and not collection.dropped:
+            op.check_interrupt()
+            op.wait(_COPY_POLL_S, may_abandon=True)
+    finally:
+        metrics.queued_writers -= 1
+    op.refresh_now()
 
 
 def seconds_to_look(op: OperationContext) -> float:

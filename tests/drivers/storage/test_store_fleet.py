@@ -202,6 +202,8 @@ class Changes(Worker):
         elif kind == 5:
             other = f"storm.made_{self.chance.randrange(MADE)}"
             command = {"renameCollection": f"storm.{name}", "to": other, "dropTarget": True}
+        elif kind == 6:
+            command = {"convertToCapped": name, "size": 1 << 20}
         reply = self.session.ask(command, "admin" if kind == 5 else "storm")
         codes = {error["code"] for error in reply.get("writeErrors", ())} | {reply.get("code", 0)}
         # Renamed to itself: IllegalOperation.

@@ -618,6 +618,7 @@ def test_temporary_collections_of_a_server_that_was_killed_are_dropped(
     first, second = processes
     with Client(first.uri) as one, Client(second.uri) as two:
         one.shop.carts.insert_many([{"_id": number} for number in range(3000)])
+        one.shop.log.insert_many([{"_id": number} for number in range(3000)])
         before = stores(store)
         pipeline: list[dict[str, Any]] = [
             {"$match": {"$expr": {"$gt": [{"$size": {"$range": [0, 5000]}}, 1]}}},
@@ -628,13 +629,22 @@ def test_temporary_collections_of_a_server_that_was_killed_are_dropped(
             with contextlib.suppress(PyMongoError):
                 two.shop.carts.aggregate(pipeline)
 
-        copying = threading.Thread(target=copy_until_killed)
-        copying.start()
-        until(lambda: stores(store) > before)
+        def make_capped_until_killed() -> None:
+            with contextlib.suppress(PyMongoError):
+                two.shop.command("convertToCapped", "log", size=1 << 20)
+
+        copying = [threading.Thread(target=each) for each in (copy_until_killed, make_capped_until_killed)]
+        for each in copying:
+            each.start()
+        until(lambda: stores(store) > before and entries_with(store, "heldBy") > 0)
         second.popen.kill()
-        copying.join()
+        for each in copying:
+            each.join()
+        assert one.shop.log.find_one({"_id": 7}) == {"_id": 7}
+        one.shop.log.insert_one({"_id": "later"})  # when the other one is taken for dead
+        assert entries_with(store, "heldBy") == 0 and one.shop.log.count_documents({}) == 3001
         until(lambda: stores(store) == before)
-        until(lambda: one.shop.list_collection_names() == ["carts"])
+        until(lambda: sorted(one.shop.list_collection_names()) == ["carts", "log"])
         one.shop.carts.aggregate([{"$limit": 2}, {"$out": "copies"}])
         assert one.shop.copies.count_documents({}) == 2
 
@@ -680,9 +690,14 @@ def create_until_killed(client: Client) -> None:
 
 
 def indexes_being_built(store: str) -> int:
+    return entries_with(store, "builder")
+
+
+def entries_with(store: str, field: str) -> int:
+    """How many entries of the catalog have a field of this name."""
     place, _, schema = store.rpartition("schema=")
     with psycopg.connect(place.rstrip("?&")) as connection:
-        rows = f"SELECT count(*) FROM \"{schema}\".catalog WHERE position('builder'::bytea in value) > 0"
+        rows = f"SELECT count(*) FROM \"{schema}\".catalog WHERE position('{field}'::bytea in value) > 0"
         found = connection.execute(rows).fetchone()
         assert found is not None
         return int(found[0])

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import psycopg
 import pymongo
 import pytest
 from pymongo.errors import BulkWriteError, OperationFailure
@@ -14,7 +15,7 @@ from pymongo.errors import BulkWriteError, OperationFailure
 import mongottl
 from tests import postgres
 from tests.drivers.wire_client import WireClient
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, is_citus, with_schema
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
@@ -27,8 +28,12 @@ MANY = 17
 
 
 @pytest.fixture(scope="module")
-def clients() -> Iterator[tuple[Client, Client]]:
-    store = with_schema(PREFIX + uuid.uuid4().hex[:12])
+def store() -> str:
+    return with_schema(PREFIX + uuid.uuid4().hex[:12])
+
+
+@pytest.fixture(scope="module")
+def clients(store: str) -> Iterator[tuple[Client, Client]]:
     with (
         mongottl.start_server(store=store, topology="sharded") as first,
         mongottl.start_server(store=store, topology="sharded") as second,
@@ -138,6 +143,87 @@ def test_a_wait_for_a_transaction_of_another_server_ends(clients: tuple[Client, 
         until(lambda: not shown(one, "update"))
         session.abort_transaction()
     assert carts.find_one() == {"_id": 0}
+
+
+# Of documents with this field, a unit of work takes so long after it has compared the version of the catalog.
+SLOW_COMMIT = """
+CREATE FUNCTION "{0}".wait() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN IF position('slow'::bytea in NEW.doc) > 0 THEN PERFORM pg_sleep(0.2); END IF; RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON "{0}".records DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION "{0}".wait();
+"""
+# As much as one unit of work of an insert takes.
+LONG = "x" * (2 << 20)
+
+
+def test_no_write_is_lost_when_a_collection_is_copied(clients: tuple[Client, Client]) -> None:
+    """All are in the copies: those before it, and those that have waited for its end."""
+    one, two = clients
+    one.shop.log.insert_many([{"_id": number, "n": 0} for number in range(300)])
+    ended = threading.Event()
+    inserted: list[int] = []
+    changed: list[int] = []
+
+    def write(number: int) -> None:
+        log = clients[number % 2].shop.log
+        step = 1000 + number
+        while not ended.is_set():
+            log.insert_one({"_id": step, "n": 0})
+            inserted.append(step)
+            try:
+                log.update_one({"_id": step % 300}, {"$inc": {"n": 1}})
+                changed.append(step)
+            except OperationFailure as error:
+                assert error.code == 175, error  # it was looked for when the collection was replaced
+            step += 4
+
+    writers = [Waiting(partial(write, number)) for number in range(4)]
+    try:
+        for copying, other in (clients, (two, one)):
+            enough = len(changed) + 5
+            until(partial(has, changed, enough))
+            copying.shop.command("convertToCapped", "log", size=1 << 20)
+            assert other.shop.log.options()["capped"]
+        acknowledged, updates = set(inserted), len(changed)
+        two.shop.command({"cloneCollectionAsCapped": "log", "toCollection": "copied", "size": 1 << 20})
+        copied = list(one.shop.copied.find())
+        assert acknowledged <= {entry["_id"] for entry in copied} and sum(entry["n"] for entry in copied) >= updates
+    finally:
+        ended.set()
+        for writer in writers:
+            writer.end()
+    assert sorted(entry["_id"] for entry in one.shop.log.find({"_id": {"$gte": 1000}})) == sorted(inserted)
+    assert sum(entry["n"] for entry in two.shop.log.find()) == len(changed)
+    assert one.shop.command("validate", "log", full=True)["valid"]
+
+
+def has(found: list[int], enough: int) -> bool:
+    return len(found) >= enough
+
+
+@pytest.mark.skipif(is_citus(), reason="over Citus there are no triggers")
+def test_a_copy_waits_for_units_of_work_and_these_for_it(store: str, clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    place, _, schema = store.rpartition("schema=")
+    one.shop.few.insert_one({"_id": 1})
+    with two.start_session() as session:
+        session.start_transaction()
+        two.shop.few.insert_one({"_id": "lost"}, session=session)
+        one.shop.command("convertToCapped", "few", size=1 << 24)
+        with pytest.raises(OperationFailure) as refused:
+            session.commit_transaction()
+        assert refused.value.has_error_label("TransientTransactionError")
+    with psycopg.connect(place.rstrip("?&"), autocommit=True) as connection:
+        connection.execute(SLOW_COMMIT.format(schema))
+        # Two units: the copy begins while the first one is being committed, and the second one while it copies.
+        inserts = Waiting(lambda: two.shop.few.insert_many([{"_id": 2, "slow": LONG}, {"_id": 3, "slow": LONG}]))
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        until(lambda: connection.execute(waits).rowcount > 0)
+        one.shop.command("convertToCapped", "few", size=1 << 24)
+    inserts.end()
+    for client in clients:
+        assert client.shop.few.options()["capped"]
+        assert [entry["_id"] for entry in client.shop.few.find({}, {"_id": 1})] == [1, 2, 3]
 
 
 # What both do at once with one collection or user, and which answers there may be: 0 for success.
