@@ -211,6 +211,9 @@ class SuspendingRecordStore(ForwardingRecords):
     def count_due(self, index: ExpiryIndex, until_s: int) -> int:
         return self.read("count_due", 0, lambda: self.inner.count_due(index, until_s))
 
+    def count_without_due(self, until_s: dict[ExpiryIndex, int]) -> int:
+        return self.read("count_without_due", 0, lambda: self.inner.count_without_due(until_s))
+
     def count_due_after(
         self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
     ) -> tuple[int, DueEntry | None]:

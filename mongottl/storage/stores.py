@@ -231,6 +231,14 @@ class RecordStore(ABC):
             count += part
         return count
 
+    def count_without_due(self, until_s: dict[ExpiryIndex, int]) -> int:
+        """The number of records but for those that `due` would give, by the seconds of expiry indexes.
+
+        Both are of one moment, also where other servers write: else records that one of them deletes in between would
+        count as records that are not due.
+        """
+        return self.count() - sum([self.count_due(index, second) for index, second in until_s.items()])
+
     def count_due_after(
         self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
     ) -> tuple[int, DueEntry | None]:

@@ -43,6 +43,8 @@ def test_due_by_default_includes_its_last_second_and_is_ordered(engine: StorageE
     assert ids(store.due(BY_DEFAULT, 100, 10)) == [3, 1, 6]
     assert ids(store.due(BY_DEFAULT, 100, 2)) == [3, 1]
     assert [store.count_due(BY_DEFAULT, s) for s in (49, 50, 99, 100, 10**12)] == [0, 1, 1, 3, 3]
+    assert [store.count() - store.count_without_due({BY_DEFAULT: s}) for s in (49, 50, 99, 10**12)] == [0, 1, 1, 3]
+    assert store.count_without_due({}) == store.count()
 
 
 def test_due_by_own_includes_its_last_second_and_is_ordered(engine: StorageEngine) -> None:
@@ -53,6 +55,14 @@ def test_due_by_own_includes_its_last_second_and_is_ordered(engine: StorageEngin
     assert ids(store.due(BY_OWN, 110, 2)) == [8, 2]
     assert ids(store.due(BY_OWN, 201, 10)) == [8, 2, 7, 4]
     assert [store.count_due(BY_OWN, s) for s in (2, 3, 109, 110, 200, 201)] == [0, 1, 1, 3, 3, 4]
+    assert [store.count() - store.count_without_due({BY_OWN: s}) for s in (2, 3, 109, 110, 200, 201)] == [
+        0,
+        1,
+        1,
+        3,
+        3,
+        4,
+    ]
 
 
 def test_due_entries_come_in_bounded_batches(engine: StorageEngine) -> None:

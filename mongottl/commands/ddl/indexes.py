@@ -34,7 +34,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.state.profiler import PROFILE_COLLECTION
-from mongottl.exec.write.expiry import count_expired, rearm_collection
+from mongottl.exec.write.expiry import count_living, rearm_collection
 from mongottl.exec.write.index_build import build_indexes, finish_build, start_indexes
 from mongottl.versions import COMPOUND_HASHED, COMPOUND_WILDCARD, SYNTAX, Features
 
@@ -215,7 +215,7 @@ def _create(
                 old = [index for index in collection.indexes if index.name in dropped]
                 if new:
                     records = op.recovery_unit.records(collection)
-                    if records.count() > count_expired(records, collection, op.service.now_s()):
+                    if count_living(records, collection, op.service.now_s()):
                         check_quorum_can_be_met(quorum)
                     started = start_indexes(op, collection, new)
                 elif old:
@@ -291,7 +291,7 @@ def _has_documents(op: OperationContext, collection: Collection | None) -> bool:
     if collection is None:
         return False
     records = op.recovery_unit.records(collection)
-    return records.count() > count_expired(records, collection, op.service.now_s())
+    return count_living(records, collection, op.service.now_s()) > 0
 
 
 def _identical(

@@ -20,7 +20,7 @@ from mongottl.exec.results.reading import Pull
 from mongottl.exec.stages.key_ranges import KeyRangeReader, RangePosition
 from mongottl.exec.stages.record_ids import RecordIdSet
 from mongottl.exec.stages.stage import BATCH, BATCH_BYTES, MAX_RANGES_PER_CALL, check_index
-from mongottl.exec.write.expiry import count_expired
+from mongottl.exec.write.expiry import count_living
 from mongottl.query.match import MatchExpression
 from mongottl.query.pipeline import BATCH_SIZE, DocumentSource
 from mongottl.query.spill import SpillSpace
@@ -56,7 +56,7 @@ def _unexpired_count(op: OperationContext, collection: Collection) -> int:
         records = op.recovery_unit.records(collection)
         if op.cost.meter is not None:
             op.cost.meter.load_bytes(records.size_bytes())  # a count costs as much as a scan
-        return records.count() - count_expired(records, collection, op.now_s)
+        return count_living(records, collection, op.now_s)
 
 
 class EntryCount:

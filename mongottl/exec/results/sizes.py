@@ -14,7 +14,7 @@ from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value, integer, is_number
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
-from mongottl.exec.write.expiry import count_expired
+from mongottl.exec.write.expiry import count_living
 
 _MAX_INT32: Final = 2**31 - 1
 # Entries of an index that its size is estimated from.
@@ -45,7 +45,7 @@ class CollectionSize:
         """How many documents are not expired at `now_s`; the cost grows with the expired ones not purged yet."""
         with Undivided():
             records = self._unit.records(self._collection)
-            return records.count() - count_expired(records, self._collection, now_s)
+            return count_living(records, self._collection, now_s)
 
 
 def collection_size(unit: RecoveryUnit, collection: Collection) -> CollectionSize:

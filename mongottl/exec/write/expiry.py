@@ -78,19 +78,29 @@ _PURGE_POLL_S: Final = 0.001
 _MAX_CLAIMED_BYTES: Final = 512 << 20
 
 
+def count_living(records: RecordStore, collection: Collection, now_s: int) -> int:
+    """How many of the collection's records are not expired; the time it takes grows with those that are."""
+    return records.count_without_due(_cutoffs(collection.default_ttl_s, now_s))
+
+
 def count_expired(records: RecordStore, collection: Collection, now_s: int) -> int:
     """How many of the collection's records are expired and not purged yet."""
-    default = collection.default_ttl_s
-    if default == NO_TTL:
-        return 0
-    expired = 0
-    cutoff_s = default_cutoff_s(default, now_s)
+    cutoffs = _cutoffs(collection.default_ttl_s, now_s)
+    return sum([records.count_due(index, cutoff_s) for index, cutoff_s in cutoffs.items()])
+
+
+def _cutoffs(default_ttl_s: int, now_s: int) -> dict[ExpiryIndex, int]:
+    """The seconds up to which records are expired, by the expiry indexes that have such records."""
+    cutoffs: dict[ExpiryIndex, int] = {}
+    if default_ttl_s == NO_TTL:
+        return cutoffs
+    cutoff_s = default_cutoff_s(default_ttl_s, now_s)
     if cutoff_s != NO_CUTOFF_S:
-        expired += records.count_due(ExpiryIndex.BY_DEFAULT, cutoff_s)
-    own_s = own_cutoff_s(default, now_s)
+        cutoffs[ExpiryIndex.BY_DEFAULT] = int(cutoff_s)
+    own_s = own_cutoff_s(default_ttl_s, now_s)
     if own_s != NO_CUTOFF_S:
-        expired += records.count_due(ExpiryIndex.BY_OWN, own_s)
-    return expired
+        cutoffs[ExpiryIndex.BY_OWN] = int(own_s)
+    return cutoffs
 
 
 def reap_due(service: ServiceContext, everywhere: bool = False) -> int:

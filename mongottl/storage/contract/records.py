@@ -265,6 +265,14 @@ class ContractRecordStore(RecordStore):
         assert (found > 0) == bool(self.inner.due(index, until_s, 1))
         return found
 
+    def count_without_due(self, until_s: dict[ExpiryIndex, int]) -> int:
+        self._require("count_without_due", False)
+        with Allowed("count_without_due"):
+            found = self.inner.count_without_due(until_s)
+        due = [self.inner.count_due(index, second) for index, second in until_s.items()]
+        assert found == self.inner.count() - sum(due), "count_without_due: not the others"
+        return found
+
     def count_due_after(
         self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int
     ) -> tuple[int, DueEntry | None]:

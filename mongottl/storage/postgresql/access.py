@@ -29,6 +29,10 @@ class Access(ABC):
         closed."""
         raise NotImplementedError
 
+    def sees_others(self) -> bool:
+        """Whether what other servers commit shows from one statement to the next."""
+        return False
+
     def visit(self, place: int) -> None:  # noqa: B027  # there is one place only elsewhere
         """Called before rows of a place are read or written. SeveralPlaces."""
 

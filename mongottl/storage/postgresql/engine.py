@@ -431,6 +431,9 @@ class PostgresEngine(StorageEngine, Access):
             return count, size
         return count + changed[0], size + changed[1]
 
+    def sees_others(self) -> bool:
+        return self._is_shared and self.units.own() is None
+
     def _require_open(self) -> None:
         if self._closed:
             raise EngineUnavailable("the storage engine is closed")

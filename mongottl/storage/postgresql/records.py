@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Final
 
 from mongottl.storage.postgresql.access import Access
-from mongottl.storage.postgresql.log import Counters
+from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters
 from mongottl.storage.postgresql.record_ids import RecordIds
 from mongottl.storage.postgresql.statements import (
     BYTEA,
@@ -130,6 +130,18 @@ def _due(name: str, index: ExpiryIndex, columns: str) -> Statement:
         (INT4, INT8, INT8, INT8, INT8),
     )
 
+
+# Nothing is due up to this second.
+_NEVER_S: Final = -(1 << 63)
+_COUNT_OF_DUE: Final = [
+    f"(SELECT count(*) FROM records WHERE store = $1 AND {_HELD[index]} AND {_DUE_SECOND[index]} <= ${number})"
+    for number, index in enumerate(ExpiryIndex, 2)
+]
+_COUNT_WITHOUT_DUE: Final = Statement(
+    "count_without_due",
+    f"SELECT (SELECT n FROM ({COUNTS_OF_STORE.sql}) AS counts (n, bytes)) - {' - '.join(_COUNT_OF_DUE)}",
+    (INT4, INT8, INT8),
+)
 
 DUE_ENTRIES: Final = {index: _due("due_entries", index, f"{_DUE_SECOND[index]}, rid") for index in ExpiryIndex}
 
@@ -309,6 +321,13 @@ class PostgresRecordStore(RecordStore):
 
     def size_bytes(self) -> int:
         return self._access.counts(self.counters)[1]
+
+    def count_without_due(self, until_s: dict[ExpiryIndex, int]) -> int:
+        if not self._access.sees_others():
+            return super().count_without_due(until_s)
+        seconds = [int8(until_s.get(index, _NEVER_S)) for index in ExpiryIndex]
+        [(count,)] = self._access.read(_COUNT_WITHOUT_DUE, self._store, *seconds)
+        return int(count)
 
     def due_entries(self, index: ExpiryIndex, after: DueEntry, until_s: int, limit: int) -> list[DueEntry]:
         rows: list[DueEntry] = self._access.read(
