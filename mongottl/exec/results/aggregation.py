@@ -12,7 +12,7 @@ from mongottl.catalog.view import View
 from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
-from mongottl.document.interrupt import Undivided, check_interrupt
+from mongottl.document.interrupt import check_interrupt
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
 from mongottl.document.walk import fields
@@ -381,26 +381,21 @@ class OperationRun(RunContext):
         output.check_out(self._pull.op, database, collection, time_series)
 
     def open_output(self, database: str, collection: str, time_series: bytes | None) -> str:
-        with Undivided():
-            return output.open_output(self._pull.op, database, collection, time_series)
+        return output.open_output(self._pull.op, database, collection, time_series)
 
     def insert_output(self, database: str, temporary: str, collection: str, documents: list[bytes]) -> None:
         for part in output.parts_to_insert(self._pull.op, database, temporary, documents):
             check_interrupt()
-            with Undivided():
-                output.insert_output(self._pull.op, database, temporary, collection, part)
+            output.insert_output(self._pull.op, database, temporary, collection, part)
 
     def stamp_output(self, database: str, temporary: str, after: int) -> int:
-        with Undivided():
-            return output.stamp_output(self._pull.op, database, temporary, after)
+        return output.stamp_output(self._pull.op, database, temporary, after)
 
     def publish_output(self, database: str, temporary: str, collection: str) -> None:
-        with Undivided():
-            output.publish_output(self._pull.op, database, temporary, collection)
+        output.publish_output(self._pull.op, database, temporary, collection)
 
     def discard_output(self, database: str, temporary: str) -> None:
-        with Undivided():
-            output.discard_output(self._pull.op, database, temporary)
+        output.discard_output(self._pull.op, database, temporary)
 
     def check_merge(self, database: str, collection: str, on: list[str], named: bool) -> bool:
         return output.check_merge(self._pull.op, database, collection, on, named, self._collation)

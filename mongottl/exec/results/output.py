@@ -1,6 +1,6 @@
 """The writes of `$out` and `$merge`."""
 
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from typing import Final
 
 from mongottl.catalog.catalog import new_uuid
@@ -22,7 +22,7 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteErr
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.unit.recovery_unit import uuid_text
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update
-from mongottl.exec.write.waiting import await_transaction
+from mongottl.exec.write.waiting import await_transaction, drop_temporary, until_unchanged
 from mongottl.exec.write.writes import (
     check_size,
     insert_batch,
@@ -122,6 +122,16 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
 
     time_series: as for `check_out`.
     """
+    made = until_unchanged(op, partial(_make_output, op, database, name, time_series))
+    try:
+        until_unchanged(op, partial(_add_indexes, op, made, name))
+    except BaseException:
+        drop_temporary(op, made)
+        raise
+    return made.name
+
+
+def _make_output(op: OperationContext, database: str, name: str, time_series: bytes | None) -> Collection:
     target = op.catalog.lookup(database, name, time_series=True)
     temporary = f"tmp.agg_out.{uuid_text(new_uuid())}"
     op.catalog.check_new_name(database, temporary)
@@ -130,22 +140,28 @@ def open_output(op: OperationContext, database: str, name: str, time_series: byt
         options = target.options
     elif time_series is not None:
         options = NO_OPTIONS.with_options({"timeseries": _time_series_options(time_series)})
-    made = op.catalog.create_collection(database, temporary, options.with_options({"temp": True}))
-    if target is not None:
-        existing_specs = _specs(made)
-        ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]
-        wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in existing_specs]
-        specs = _specs(target)
-        unwanted = [
-            index for index in made.indexes if not index.descriptor.is_id and index.descriptor.spec not in specs
-        ]
-        if unwanted:  # the target has lost the index on its shard key
-            op.catalog.remove_indexes(made, unwanted)
-        started = [op.catalog.start_index(made, IndexDescriptor(spec)) for spec in wanted]
-        finished = [index for index in started if not index.descriptor.is_ttl_setting]
-        if finished:
-            op.catalog.finish_indexes(made, finished)
-    return temporary
+    return op.catalog.create_collection(database, temporary, options.with_options({"temp": True}))
+
+
+def _add_indexes(op: OperationContext, made: Collection, name: str) -> None:
+    """Gives the temporary collection the indexes that the target has and it has not, and takes others away."""
+    target = op.catalog.lookup(made.database, name, time_series=True)
+    if target is None:
+        return
+    if made.dropped:
+        raise _temporary_dropped(made.namespace)
+    existing_specs = _specs(made)
+    ready = [index.descriptor for index in target.indexes if index.ready and not index.descriptor.is_id]
+    wanted = [descriptor.spec for descriptor in ready if descriptor.spec not in existing_specs]
+    specs = _specs(target)
+    unwanted = [index for index in made.indexes if not index.descriptor.is_id and index.descriptor.spec not in specs]
+    if unwanted:  # the target has lost the index on its shard key
+        op.catalog.remove_indexes(made, unwanted)
+    for spec in wanted:
+        op.catalog.start_index(made, IndexDescriptor(spec))
+    finished = [index for index in made.indexes if not index.ready and not index.descriptor.is_ttl_setting]
+    if finished:
+        op.catalog.finish_indexes(made, finished)
 
 
 def parts_to_insert(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> list[list[bytes]]:
@@ -165,11 +181,11 @@ def insert_output(op: OperationContext, database: str, temporary: str, name: str
     collection = _temporary(op, database, temporary)
     prepared = prepare_documents(op, collection, documents)
     try:
-        insert_batch(op, collection, prepared)
+        until_unchanged(op, partial(insert_batch, op, collection, prepared))
     except (DuplicateKey, WriteConflict, WriteError):
         for document in prepared:
             try:
-                insert_document(op, collection, document)
+                until_unchanged(op, partial(insert_document, op, collection, document))
             except DuplicateKeyError as error:
                 raise op.service.dialect.duplicate_output_key(error, f"{database}.{name}") from None
 
@@ -177,8 +193,12 @@ def insert_output(op: OperationContext, database: str, temporary: str, name: str
 def _temporary(op: OperationContext, database: str, temporary: str) -> Collection:
     made = op.catalog.lookup(database, temporary, time_series=True)
     if made is None:
-        raise CommandError(ErrorCode.CommandFailed, f"the temporary collection {database}.{temporary} was dropped")
+        raise _temporary_dropped(f"{database}.{temporary}")
     return made
+
+
+def _temporary_dropped(namespace: str) -> CommandError:
+    return CommandError(ErrorCode.CommandFailed, f"the temporary collection {namespace} was dropped")
 
 
 def stamp_output(op: OperationContext, database: str, temporary: str, after: int) -> int:
@@ -186,6 +206,10 @@ def stamp_output(op: OperationContext, database: str, temporary: str, after: int
 
     Without a TTL setting it does nothing: then documents count from when they were written.
     """
+    return until_unchanged(op, partial(_stamp_output, op, database, temporary, after))
+
+
+def _stamp_output(op: OperationContext, database: str, temporary: str, after: int) -> int:
     made = _temporary(op, database, temporary)
     if not _ttl_settings(made):
         return 0
@@ -209,6 +233,10 @@ def publish_output(op: OperationContext, database: str, temporary: str, name: st
 
     ClaimedByTransaction if a transaction uses the target: the caller waits and calls again, as all DDL waits.
     """
+    until_unchanged(op, partial(_publish_output, op, database, temporary, name))
+
+
+def _publish_output(op: OperationContext, database: str, temporary: str, name: str) -> None:
     user = op.service.transactions.user_of(f"{database}.{name}")
     if user is not None:
         raise ClaimedByTransaction(user.data)
@@ -239,7 +267,7 @@ def _specs(collection: Collection) -> list[bytes]:
 def discard_output(op: OperationContext, database: str, temporary: str) -> None:
     made = op.catalog.lookup(database, temporary, time_series=True)
     if made is not None:
-        op.catalog.drop_collection(made)
+        drop_temporary(op, made)
 
 
 def check_merge(
@@ -297,10 +325,15 @@ def merge_document(
     updates do not have. ClaimedByTransaction: the caller waits and calls again.
     """
     while True:
+        target = op.catalog.lookup(database, name)
         try:
             return _merge_document(op, database, name, request, collation)
         except CatalogChanged as conflict:
             await_transaction(op, conflict)
+        except CommandError as error:
+            # Another collection may have taken the target's place, by `$out` or by renaming, while the engine waited.
+            if error.code != ErrorCode.QueryPlanKilled or target is None or not target.dropped:
+                raise
 
 
 def _merge_document(

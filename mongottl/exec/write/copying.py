@@ -21,7 +21,7 @@ from mongottl.exec.service.holding import hold, is_held, let_go
 from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.unit.write_unit import CollectionHeld
 from mongottl.exec.write.expiry import due_by_policy
-from mongottl.exec.write.waiting import await_transaction
+from mongottl.exec.write.waiting import await_transaction, drop_temporary
 from mongottl.exec.write.writes import insert_copies
 from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, WriteConflict
 from mongottl.storage.nodes import StoreNodes
@@ -34,8 +34,6 @@ _BATCH_BYTES: Final = 2 << 20
 _ATTEMPTS: Final = 3
 _EXCLUSIVE_ATTEMPTS: Final = 3
 _POLL_S: Final = 0.005
-# How often a copy that failed is dropped where other servers change the catalog.
-_DISCARDS: Final = 20
 
 
 def copy_as_capped(op: OperationContext, source: Collection, name: str, options: CollectionOptions) -> None:
@@ -145,7 +143,7 @@ def _copy_once(op: OperationContext, wanted: _Copy) -> bool:
                 op.give_way()
     finally:
         if not ending.published:
-            _discard(op, made)
+            drop_temporary(op, made)
     return ending.published
 
 
@@ -204,18 +202,6 @@ def _insert(op: OperationContext, made: Collection, rows: list[NewRecord]) -> No
         if conflict is None:
             return
         await_transaction(op, conflict)
-
-
-def _discard(op: OperationContext, made: Collection) -> None:
-    """Drops the copy of an attempt that has failed, also where the operation has to end."""
-    for _ in range(_DISCARDS):
-        try:
-            with Undivided():
-                if not made.dropped:
-                    op.catalog.drop_collection(made)
-            break
-        except (CatalogChanged, ClaimedByTransaction):
-            continue
 
 
 def _delete(op: OperationContext, made: Collection, expired: list[Record]) -> None:

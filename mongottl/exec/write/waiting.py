@@ -1,16 +1,22 @@
 """Waiting for a transaction that has written what a plain write wants to write, or for the copy of its collection."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from mongottl.catalog.collection import Collection
+from mongottl.document.interrupt import Undivided
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.transaction_unit import abort_expired
 from mongottl.exec.running.signal import Signal
 from mongottl.exec.unit.write_unit import CollectionHeld
 from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, WriteConflict
 
+T = TypeVar("T")
+
 # How often the wait looks whether the transaction has outlived its time.
 _LOOK_S: Final = 1.0
+# How often a temporary collection is dropped where other servers change the catalog.
+_DROPS: Final = 20
 # How often the wait for a copy looks whether that has ended.
 _COPY_POLL_S: Final = 0.005
 
@@ -61,6 +67,36 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
         owner.forget_action(signal.notify)
     op.refresh_now()
     return True
+
+
+def until_unchanged(op: OperationContext, step: Callable[[], T]) -> T:
+    """What a step of a command returns that is carried out in an undivided block: again where other servers have
+    changed the catalog meanwhile. It has changed nothing then, or what it passes over when it is carried out again.
+
+    MaxTimeMSExpired (50), Interrupted (11601), CollectionHeld as `await_transaction`.
+    """
+    while True:
+        conflict: CatalogChanged | None = None
+        try:
+            with Undivided():
+                done = step()
+        except CatalogChanged as raised:
+            conflict = raised
+        if conflict is None:
+            return done
+        await_transaction(op, conflict)
+
+
+def drop_temporary(op: OperationContext, made: Collection) -> None:
+    """Drops what a command has made for itself, also where that has to end."""
+    for _ in range(_DROPS):
+        try:
+            with Undivided():
+                if not made.dropped:
+                    op.catalog.drop_collection(made)
+            break
+        except (CatalogChanged, ClaimedByTransaction):
+            continue
 
 
 def await_copy(op: OperationContext, collection: Collection) -> None:

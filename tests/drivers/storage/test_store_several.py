@@ -242,6 +242,14 @@ def test_upserts_and_merges_of_the_same_documents_are_all_done(clients: tuple[Cl
     assert [each["n"] for each in two.shop.counters.find().sort("_id")] == [8] * 15
     assert [each["n"] for each in one.shop.merged.find().sort("_id")] == [4] * 15
 
+    def copy(client: Client) -> None:
+        client.shop.counters.aggregate([{"$out": "copied"}])
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(copy, clients * 3))
+    assert one.shop.copied.count_documents({}) == 15
+    assert set(two.shop.list_collection_names()) == {"sources", "counters", "merged", "copied"}
+
 
 def test_ttl_and_options_are_those_of_all(clients: tuple[Client, Client]) -> None:
     one, two = clients
