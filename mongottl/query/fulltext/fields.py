@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import i64
 
+from mongottl.document.freeing import put_aside
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, STRING
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field_at, read_string
@@ -62,10 +64,12 @@ class TextFields:
                 counts[term] = counts.get(term, 0) + 1
                 total += 1
             for term, count in counts.items():
+                give_way()
                 frequency = 2.0 - 0.5 ** (count - 1)
                 alone = len(text) == len(term) and encode_text(text).lower() == encode_text(term)
                 score = weight * frequency * (0.5 * count / total + 0.5) * (1.1 if alone else 1.0)
                 scores[term] = scores.get(term, 0.0) + score
+            put_aside(counts)
         return scores
 
     def texts(self, document: bytes) -> list[IndexedText]:

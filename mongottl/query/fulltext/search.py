@@ -9,20 +9,31 @@
 Source: MongoDB's "$text" page.
 """
 
+from typing import Final
+
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value
 from mongottl.query.fulltext.fields import TextFields
 from mongottl.query.fulltext.languages import Language
 from mongottl.query.fulltext.tokenizer import Tokenizer
+
+# Characters of a search string after which it gives way.
+_CHARACTERS: Final = 4096
+# The fewest characters of a word and of what is before it.
+_SHORTEST_WORD: Final = 2
 
 
 class SearchString:
     """A parsed `$search` string: text of terms, and phrases, each also negated."""
 
     def __init__(self, search: str) -> None:
-        self.positive: list[str] = []
-        self.negated: list[str] = []
-        self.phrases: list[str] = []
-        self.negated_phrases: list[str] = []
+        most = len(search) // _SHORTEST_WORD
+        self.positive: list[str] = list_for(most)
+        self.negated: list[str] = list_for(most)
+        self.phrases: list[str] = list_for(most)
+        self.negated_phrases: list[str] = list_for(most)
         self._split(search)
 
     def _split(self, search: str) -> None:
@@ -31,6 +42,8 @@ class SearchString:
         word = ""
         after_space = True
         for position, character in enumerate(search):
+            if position % _CHARACTERS == 0:
+                give_way(_CHARACTERS // 16)
             if character == '"':
                 if start < 0:
                     self._add_word(word, negating)
@@ -80,9 +93,11 @@ class TextSearch:
         self._parts = SearchString(search)
         self._exact = case_sensitive or diacritic_sensitive
         self._tokenizer = Tokenizer(fields.version, case_sensitive, diacritic_sensitive)
-        self.index_terms = sorted(self._terms(Tokenizer(fields.version), self._parts.positive))
+        self.index_terms = sort_in_parts(list(self._terms(Tokenizer(fields.version), self._parts.positive)))
         self._positive = self._terms(self._tokenizer, self._parts.positive)
         self._negated = self._terms(self._tokenizer, self._parts.negated)
+        # By the language of the text, phrases and negated phrases as they are compared with it.
+        self._folded: dict[Language, tuple[list[str], list[str]]] = {}
 
     def _terms(self, tokenizer: Tokenizer, texts: list[str]) -> set[str]:
         return set(tokenizer.terms(" ".join(texts), self.language))
@@ -105,13 +120,32 @@ class TextSearch:
                     found = found or term in self._positive
             if missing or self._parts.negated_phrases:
                 folded = self._tokenizer.folded(text, language)
-                for phrase in self._parts.negated_phrases:
-                    if self._tokenizer.folded(phrase, language) in folded:
+                phrases, negated_phrases = self._phrases_for(language)
+                for phrase in negated_phrases:
+                    give_way()
+                    if phrase in folded:
                         return False
                 for position in [*missing]:
-                    if self._tokenizer.folded(self._parts.phrases[position], language) in folded:
+                    give_way()
+                    if phrases[position] in folded:
                         missing.discard(position)
         return found and not missing
+
+    def _phrases_for(self, language: Language) -> tuple[list[str], list[str]]:
+        """Phrases and negated phrases, folded for texts of a language."""
+        known = self._folded.get(language)
+        if known is None:
+            parts = self._parts
+            known = self._folded_for(parts.phrases, language), self._folded_for(parts.negated_phrases, language)
+            self._folded[language] = known
+        return known
+
+    def _folded_for(self, phrases: list[str], language: Language) -> list[str]:
+        folded: list[str] = list_for(len(phrases))
+        for phrase in phrases:
+            give_way()
+            folded.append(self._tokenizer.folded(phrase, language))
+        return folded
 
     def describe(self) -> dict[str, Value]:
         """`parsedTextQuery` of explain."""

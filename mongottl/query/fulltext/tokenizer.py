@@ -1,6 +1,7 @@
 """Terms of a text: words without stop words, stemmed, and folded by case and diacritics as required."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from mongottl.document.interrupt import give_way
@@ -22,19 +23,17 @@ class Tokenizer:
         self.case_sensitive = case_sensitive
         self.diacritic_sensitive = diacritic_sensitive or version < 3
 
-    def terms(self, text: str, language: Language) -> list[str]:
+    def terms(self, text: str, language: Language) -> Iterator[str]:
         """The terms in the order of the text, with repetitions. Stop words and stems are found before diacritics are
         removed."""
         turkish = language is TURKISH
-        found: list[str] = []
         for word in _words(text, word_pattern(language is ENGLISH, self.version)):
             give_way()
             lowered = lower_case(word, turkish)
             if language.is_stop_word(lowered):
                 continue
             term = language.stem(word if self.case_sensitive else lowered)
-            found.append(term if self.diacritic_sensitive else without_diacritics(term))
-        return found
+            yield term if self.diacritic_sensitive else without_diacritics(term)
 
     def folded(self, text: str, language: Language) -> str:
         """The text as compared with phrases: folded by case and diacritics as required."""
@@ -43,11 +42,8 @@ class Tokenizer:
         return text if self.diacritic_sensitive else without_diacritics(text)
 
 
-def _words(text: str, pattern: re.Pattern[str]) -> list[str]:
+def _words(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
     """The words of a text, in its order. It is searched a window at a time; a word may go on in the next ones."""
-    if len(text) <= WINDOW:
-        return pattern.findall(text)
-    words: list[str] = []
     unfinished: list[str] = []
     for start in range(0, len(text), WINDOW):
         give_way(WINDOW // 16)
@@ -59,11 +55,10 @@ def _words(text: str, pattern: re.Pattern[str]) -> list[str]:
             if not found and goes_on:
                 continue  # a word longer than the window
         if unfinished:
-            words.append("".join(unfinished))
+            yield "".join(unfinished)
             unfinished.clear()
         if goes_on:
             unfinished.append(found.pop())
-        words.extend(found)
+        yield from found
     if unfinished:
-        words.append("".join(unfinished))
-    return words
+        yield "".join(unfinished)

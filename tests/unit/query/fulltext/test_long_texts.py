@@ -15,20 +15,20 @@ TOKENIZER = Tokenizer(3, case_sensitive=True, diacritic_sensitive=True)
 def test_words_across_windows_are_found_whole(before: int, length: int) -> None:
     word = "q" * length
     text = "zz" + " " * (WINDOW - 2 - before) + word + " zz" + "," * WINDOW + "zz"
-    assert TOKENIZER.terms(text, ENGLISH) == ["zz", word, "zz", "zz"]
+    assert list(TOKENIZER.terms(text, ENGLISH)) == ["zz", word, "zz", "zz"]
 
 
 def test_many_short_words_are_found() -> None:
     words = ["q" * (1 + i % 11) for i in range(WINDOW)]
-    assert TOKENIZER.terms(" ".join(words), ENGLISH) == words
+    assert list(TOKENIZER.terms(" ".join(words), ENGLISH)) == words
 
 
 @pytest.mark.parametrize("text", ["é" * 2_000_000, "a" * 5_000_000, " " * 10_000_000], ids=["é", "a", "blanks"])
 def test_a_text_of_one_word_is_interrupted(text: str) -> None:
     tokenizer = Tokenizer(3)
     with measured() as gaps:
-        tokenizer.terms(text, ENGLISH)
+        list(tokenizer.terms(text, ENGLISH))
     assert gaps.longest_s <= MAX_GAP_S / 5
     with pytest.raises(CommandError) as caught, measured(3):
-        tokenizer.terms(text, ENGLISH)
+        list(tokenizer.terms(text, ENGLISH))
     assert caught.value.code == ErrorCode.MaxTimeMSExpired
