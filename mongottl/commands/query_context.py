@@ -1,5 +1,6 @@
 """What commands need to parse a query: the parse context, `let`, `$natural` sorts, metadata."""
 
+from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -36,7 +37,7 @@ def context_of(
         elif collection is not None:
             context.collation = collection.collation
     if not is_empty(let):
-        context.let = evaluate_let(let, context)
+        context.let = op.compute(partial(evaluate_let, let, context))
     return context
 
 
@@ -45,7 +46,7 @@ def context_for(op: OperationContext, collection: Collection, let: bytes) -> Par
     context = _context_without_collation(op, collection.namespace)
     context.collation = collection.collation
     if not is_empty(let):
-        context.let = evaluate_let(let, context)
+        context.let = op.compute(partial(evaluate_let, let, context))
     return context
 
 

@@ -25,6 +25,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
+from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts
 from mongottl.document.splice import element, finish_document, frame, start_document
@@ -269,6 +270,8 @@ class ObjectNode(UpdateNode):
                 high = middle
         child = Child(name, node)
         self.children.insert(low, child)
+        if len(self.children) == LONG:
+            self.children = LongList(self.children)
         self._by_name[child.name_bytes] = child
 
     def replace(self, name: str, node: UpdateNode) -> None:

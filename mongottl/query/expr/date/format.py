@@ -39,8 +39,8 @@ from mongottl.versions import OLDEST
 _TO_STRING: Final = Syntax(18629, 18534, [("date", 18628)], ["format", "timezone", "onNull"])
 _DEFAULT_UTC_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%LZ"
 _DEFAULT_LOCAL_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%L"
-# Characters after which others may run, as a mask, and the work that they count as.
-_PARTS_MASK: Final = 127
+# Parts that are joined at once, after which others may run, and the work that they count as.
+_PARTS: Final = 128
 _PARTS_WEIGHT: Final = 16
 _LETTERS: Final = "dGHjLmMSUuVwYzZ%bB"
 
@@ -49,11 +49,14 @@ def format_date(format: str, utc_ms: int, zone: TimeZone) -> str:
     """An instant formatted by a format string. 18537 for years outside 0 to 9999."""
     offset = zone.offset_ms(utc_ms)
     time = LocalTime(utc_ms + offset)
+    joined: list[str] = []
     parts: list[str] = []
     i = 0
     while i < len(format):
-        if len(parts) & _PARTS_MASK == _PARTS_MASK:
+        if len(parts) == _PARTS:
             give_way(_PARTS_WEIGHT)
+            joined.append("".join(parts))
+            parts.clear()
         char = format[i]
         if char != "%":
             parts.append(char)
@@ -61,7 +64,8 @@ def format_date(format: str, utc_ms: int, zone: TimeZone) -> str:
             i += 1
             parts.append(_specified(format[i], time, offset))
         i += 1
-    return "".join(parts)
+    joined.append("".join(parts))
+    return joined[0] if len(joined) == 1 else "".join(joined)
 
 
 def _specified(letter: str, time: LocalTime, offset: int) -> str:
