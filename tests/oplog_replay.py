@@ -43,10 +43,15 @@ def records_of(oplog: Oplog) -> OplogRecords:
 
 
 class Replay:
-    """What the documents of `local.oplog.rs`, applied in their order from the first on, make of an empty server."""
+    """What the documents of `local.oplog.rs`, applied in their order from the first on, make of an empty server.
+
+    What `$out` and `convertToCapped` write before they rename their collection is not in the oplog: such a collection
+    is in `unknown` instead of the data, until it is dropped.
+    """
 
     def __init__(self) -> None:
         self.data: Data = {}
+        self.unknown: set[str] = set()
 
     def apply(self, documents: Iterable[Document]) -> None:
         """Applies the next documents."""
@@ -55,7 +60,55 @@ class Replay:
                 continue
             operations = document["o"].get("applyOps") if document["op"] == "c" else None
             for operation in [document] if operations is None else operations:
-                _apply(self.data, operation)
+                self._apply(operation)
+
+    def _apply(self, operation: Document) -> None:
+        namespace = operation["ns"]
+        what = operation["o"]
+        if operation["op"] == "c":
+            self._command(namespace.partition(".")[0], what)
+            return
+        if namespace in self.unknown:
+            return
+        held = self.data[namespace]
+        key = bson.encode({"": (what if operation["op"] == "d" else operation["o2"])["_id"]})
+        if operation["op"] == "i":
+            assert key not in held
+            held[key] = what
+        elif operation["op"] == "d":
+            del held[key]
+        elif "$v" in what:
+            held[key] = apply_diff(held[key], what["diff"])
+        else:
+            assert key in held
+            held[key] = what
+
+    def _command(self, database: str, command: Document) -> None:
+        name = next(iter(command))
+        namespace = f"{database}.{command[name]}"
+        if name == "create":
+            assert namespace not in self.data and namespace not in self.unknown
+            self.data[namespace] = {}
+        elif name == "drop":
+            self._drop(namespace)
+        elif name == "renameCollection":
+            source, target = command[name], command["to"]
+            if source in self.data:
+                self.unknown.discard(target)
+                self.data[target] = self.data.pop(source)
+            else:
+                assert source in self.unknown or source.partition(".")[2].startswith("tmp."), command
+                self.unknown.discard(source)
+                self.data.pop(target, None)
+                self.unknown.add(target)
+        else:
+            assert name in ("createIndexes", "dropIndexes", "collMod", "dropDatabase"), command
+
+    def _drop(self, namespace: str) -> None:
+        if namespace in self.unknown:
+            self.unknown.remove(namespace)
+        else:
+            del self.data[namespace]
 
 
 def replay(documents: Iterable[Document]) -> Data:
@@ -63,37 +116,3 @@ def replay(documents: Iterable[Document]) -> Data:
     whole = Replay()
     whole.apply(documents)
     return whole.data
-
-
-def _apply(data: Data, operation: Document) -> None:
-    namespace = operation["ns"]
-    what = operation["o"]
-    if operation["op"] == "c":
-        _command(data, namespace.partition(".")[0], what)
-        return
-    held = data[namespace]
-    key = bson.encode({"": (what if operation["op"] == "d" else operation["o2"])["_id"]})
-    if operation["op"] == "i":
-        assert key not in held
-        held[key] = what
-    elif operation["op"] == "d":
-        del held[key]
-    elif "$v" in what:
-        held[key] = apply_diff(held[key], what["diff"])
-    else:
-        assert key in held
-        held[key] = what
-
-
-def _command(data: Data, database: str, command: Document) -> None:
-    name = next(iter(command))
-    namespace = f"{database}.{command[name]}"
-    if name == "create":
-        assert namespace not in data
-        data[namespace] = {}
-    elif name == "drop":
-        del data[namespace]
-    elif name == "renameCollection":
-        data[command["to"]] = data.pop(command[name])
-    else:
-        assert name in ("createIndexes", "dropIndexes", "collMod", "dropDatabase"), command

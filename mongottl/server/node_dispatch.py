@@ -101,10 +101,11 @@ class NodeDispatcher(Dispatcher):
                 else:
                     await_transaction(op, conflict)
                 continue
-            except StatementExecuted:
+            except StatementExecuted as error:
                 nodes.end()
-                if not self._recall_write(op):
-                    raise
+                if op.session.in_transaction or not self._recall_write(op):
+                    text = "another server has executed a transaction or write with this session and number"
+                    raise CommandError(ErrorCode.TransactionTooOld, text) from error
                 continue
             except CommandError as error:
                 nodes.end()

@@ -448,8 +448,9 @@ class PostgresEngine(StorageEngine, Access):
 
     def exclusive_unit_of_work(self, store: RecordStore) -> WriteUnitOfWork:
         unit = self._new_unit(alone=True)
-        if self._is_shared:
-            unit.exclude_others(self._records[store.ident].store_id)
+        known = self._records.get(store.ident) if self._is_shared else None
+        if known is not None:  # else another server has dropped it while this one waited
+            unit.exclude_others(known.store_id)
         return unit
 
     def _refresh(self) -> None:

@@ -778,6 +778,14 @@ def test_the_commit_of_a_transaction_is_known_to_all(wires: tuple[WireClient, Wi
     assert one.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
     assert two.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
     assert two.command({"count": "carts"})["n"] == 1
+    # Both have begun a transaction of the same number, which no driver does.
+    named["txnNumber"] = bson.Int64(2)
+    for number, wire in enumerate(wires, 1):
+        insert = {"insert": "carts", "documents": [{"_id": number}], "startTransaction": True}
+        assert wire.command({**insert, **named})["ok"] == 1
+    assert one.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
+    assert two.refusal({"commitTransaction": 1, **named}, "admin")[0] == 225
+    assert two.command({"count": "carts"})["n"] == 2
 
 
 def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Client, Client]) -> None:
