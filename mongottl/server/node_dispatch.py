@@ -101,11 +101,11 @@ class NodeDispatcher(Dispatcher):
                 else:
                     await_transaction(op, conflict)
                 continue
-            except StatementExecuted as error:
+            except StatementExecuted:
                 nodes.end()
                 if op.session.in_transaction or not self._recall_write(op):
                     text = "another server has executed a transaction or write with this session and number"
-                    raise CommandError(ErrorCode.TransactionTooOld, text) from error
+                    raise CommandError(ErrorCode.TransactionTooOld, text) from None
                 continue
             except CommandError as error:
                 nodes.end()

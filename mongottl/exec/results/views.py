@@ -219,7 +219,12 @@ def define_view(op: OperationContext, view: View) -> None:
     definitions = catalog.lookup(view.database, SYSTEM_VIEWS)
     if definitions is None:
         catalog.check_new_name(view.database, SYSTEM_VIEWS)
+        nodes = op.service.engine.shared_nodes
+        has_committed = nodes is not None and nodes.has_committed
         definitions = catalog.create_collection(view.database, SYSTEM_VIEWS)
+        if nodes is not None and not has_committed:
+            # The command may be carried out again if another server has changed the catalog before the view is stored.
+            nodes.disregard_commits()
     known = catalog.view_record(view.database, view.name)
     if known is None:
         insert_document(op, definitions, view.definition())
