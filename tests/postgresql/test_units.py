@@ -207,6 +207,23 @@ def test_a_unit_that_was_asked_for_and_not_begun_holds_nobody_up(loop: Loop, eng
     assert engine.record_store("records").count() == 3 + sum(ended)
 
 
+def test_a_unit_that_was_asked_for_and_not_begun_does_not_keep_an_old_catalog(
+    loop: Loop, engine: PostgresEngine
+) -> None:
+    """An insert whose collection was dropped while it waited to be alone began again, and was refused for ever."""
+
+    def unit() -> None:
+        engine.unit_of_work()
+        engine.units.is_stale = True  # which another operation has met meanwhile
+        insert(engine)
+
+    async def main() -> None:
+        await loop.call(unit)
+
+    loop.run(main)
+    assert engine.record_store("records").count() == 1
+
+
 def test_two_units_that_wait_for_each_other_do_not(loop: Loop, engine: PostgresEngine) -> None:
     """Both are open beside the other, and then want to be alone: one of them has to begin again."""
     ended: list[str] = []

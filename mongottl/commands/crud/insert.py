@@ -308,6 +308,8 @@ def _insert_when_free(op: OperationContext, name: str, document: bytes) -> None:
         except CommandError as error:
             if not _was_dropped(collection, error):
                 raise
+            op.check_interrupt()
+            op.give_way()
 
 
 def _was_dropped(collection: Collection | None, error: CommandError) -> bool:

@@ -23,8 +23,9 @@ _COPY_POLL_S: Final = 0.005
 
 def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
     """After a ClaimedByTransaction: waits until that transaction has ended, or for its `look_s`. After CatalogChanged
-    waits until all servers know what the operation has changed of the catalog. Returns at once after other conflicts.
-    Whether the conflict was not one with another plain write: such waits may be as many as it takes.
+    waits until all servers know what the operation has changed of the catalog. After other conflicts lets others run:
+    they may have what is in the way. Whether the conflict was not one with another plain write: such waits may be as
+    many as it takes.
 
     After CollectionHeld waits for the end of the copy. It is raised again if the copy has taken the collection's place
     and the command has not committed anything: then that is carried out again, and finds the copy.
@@ -33,8 +34,9 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
     """
     metrics = op.service.metrics
     metrics.write_conflicts += 1
+    op.check_interrupt()
+    op.give_way()
     if isinstance(conflict, CatalogChanged):
-        op.check_interrupt()
         nodes = op.service.engine.shared_nodes
         if isinstance(conflict, CollectionHeld):
             await_copy(op, conflict.collection)

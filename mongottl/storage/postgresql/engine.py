@@ -457,6 +457,7 @@ class PostgresEngine(StorageEngine, Access):
         """Reads the catalog anew if that in memory is known to be old. CatalogChanged for who holds others off: what it
         has looked at would change."""
         if self.units.is_stale:
+            self.units.forget_asked()  # or one that was to be alone, and has not begun, would be what holds others off
             if self._turns.is_alone:
                 raise CatalogChanged("another server has changed the catalog")
             self.reload()

@@ -356,9 +356,10 @@ class PostgresUnits:
         self.on_passage: Callable[[], None] | None = None
         # Units that were asked for and not begun, by who has.
         self._asked: dict[object, PostgresUnit] = {}
-        turns.on_wait = self._forget_asked
+        turns.on_wait = self.forget_asked
 
-    def _forget_asked(self) -> None:
+    def forget_asked(self) -> None:
+        """Gives the turn back that the caller has got for a unit which it has not begun."""
         unit = self._asked.pop(self.turns.present(), None)
         if unit is not None:
             unit.forget_turn()
@@ -379,7 +380,7 @@ class PostgresUnits:
         turns = self.turns
         alone = alone or turns.is_alone
         turns.begin(alone)
-        self._forget_asked()
+        self.forget_asked()
         unit = self._asked[turns.present()] = PostgresUnit(self, alone)
         turns.at_end_of_step(partial(self._end_step, unit))
         return unit
