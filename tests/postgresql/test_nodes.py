@@ -13,6 +13,7 @@ from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.nodes import PostgresNodes
+from mongottl.storage.postgresql.record_ids import FIRST_BLOCK
 from mongottl.storage.postgresql.statements import Statement
 from mongottl.storage.postgresql.transactions import CommitUnit
 
@@ -231,6 +232,33 @@ def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhi
         second.reload()
     assert [ident for change in changes for ident in change.dropped] == ["a"]
     assert dict(second.catalog_entries()) == {"b": b"entry"} and second.idents() == ["b"]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_server_that_was_taken_for_dead_gives_no_ids_of_what_was_deleted_meanwhile(
+    alone: bool, opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    first, second = both(opened)
+    make(first, "a")
+    second.reload()
+    store = second.record_store("a")
+    connection = connect_to(settings=SessionSettings(schema))
+    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
+    first.nodes.clear_up()
+    with first.unit_of_work() as unit:
+        first.delete_catalog_entry("a")
+        first.drop_ident("a")
+        unit.commit()
+    first.nodes.attend()
+    first.nodes.clear_up()
+    while first.drop_some(10):
+        pass
+    unit = second.exclusive_unit_of_work(store) if alone else second.concurrent_unit_of_work()
+    with unit, pytest.raises(CatalogChanged):
+        store.insert_records([(b"one", 1, 0)] * (FIRST_BLOCK + 1))
+    second.nodes.lease_clock_s = lambda: awake_or_not_s() + LEASE_S
+    second.unit_of_work()
+    assert second.idents() == []
 
 
 def test_stores_of_servers_without_a_place_are_known(opened: Callable[..., PostgresEngine]) -> None:

@@ -593,12 +593,16 @@ class PostgresEngine(StorageEngine, Access):
         return self._last_store
 
     def _lease(self, store: int, count: int) -> int:
-        """Leases `count` record ids, which nobody else gives; the first of them."""
+        """Leases `count` record ids, which nobody else gives; the first of them. CatalogChanged if the store was
+        dropped."""
         try:
             patience = [PATIENT] if self._is_shared else []
-            return int(self._pool.write([*patience, (_LEASE, (int4(store), int8(count)))])[-1].value())
+            leased = self._pool.write([*patience, (_LEASE, (int4(store), int8(count)))])[-1].rows()
         except StoreFailure as failure:
             raise engine_error(failure) from failure
+        if not leased:
+            raise self.units.store_is_gone()
+        return int(leased[0][0])
 
     def _give_back_ids(self) -> None:
         stores = [store for store in self._records.values() if store.ids.following < store.ids.end]

@@ -229,8 +229,12 @@ class PostgresUnit(WriteUnitOfWork):
         self._kept.append((_EXCLUDE, (int4(store),)))
 
     def take_ids(self, count: int) -> list[int]:
-        """Ids for new records of that store, which nobody else has leased."""
-        following = int(self.ask(_TAKE_IDS, int4(self.exclusive_store), int8(count))[0][0])
+        """Ids for new records of that store, which nobody else has leased. CatalogChanged if it was dropped."""
+        taken = self.ask(_TAKE_IDS, int4(self.exclusive_store), int8(count))
+        if not taken:
+            self.state = _FAILED
+            raise self._units.store_is_gone()
+        following = int(taken[0][0])
         return list(range(following - count, following))
 
     def mark_failed(self) -> None:
@@ -449,6 +453,11 @@ class PostgresUnits:
         elif failure.kind in AWAY and unit.connection is not None:
             return UnitLost(failure.message)  # it can be done once more, on another connection
         return engine_error(failure)
+
+    def store_is_gone(self) -> CatalogChanged:
+        """What is raised where another server has dropped a store."""
+        self.is_stale = True
+        return CatalogChanged("another server has dropped the collection")
 
     def commit(self, unit: PostgresUnit) -> None:
         """Commits the unit. WriteConflict and other errors: nothing of it is committed."""
