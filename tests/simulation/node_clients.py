@@ -92,7 +92,8 @@ class SchemaClient:
     """Makes, changes, renames and drops collections of its own, of which it then knows all, and asks any node for it.
 
     names: of the collections. An answer that does not come leaves open whether the change was made: it is found out
-    by dropping the database, which is repeated until it is answered.
+    by dropping the database, which is repeated until it is answered. A change of a node that was killed may be known to
+    others only after an acknowledged one: so something is created first.
     """
 
     def __init__(self, stage: Stage, number: int) -> None:
@@ -104,6 +105,7 @@ class SchemaClient:
         self.documents: dict[str, int] = {}
         self.changes = 0
         self.checks = 0
+        self._created = 0
 
     def run(self) -> Client:
         yield from self.forget()
@@ -112,11 +114,18 @@ class SchemaClient:
         while True:
             done = yield from self.random.choice(habits)()
             if not done:
-                yield from self.forget()
+                yield from self.find_out()
             else:
                 self.changes += 1
             for _ in range(self.random.randrange(1, 3)):
                 yield from self.random.choice([self.check_collections, self.check_indexes, self.check_reads])()
+
+    def find_out(self) -> Client:
+        done = False
+        while not done:
+            self._created += 1
+            done = yield from self.change({"create": f"new_{self._created}"})
+        yield from self.forget()
 
     def forget(self) -> Client:
         """Begins anew, with nothing."""

@@ -5,6 +5,7 @@ server shows a document after its second, or loses one before; and collections a
 the same for all. MONGOTTL_FLEET_ROUNDS=100 has a hundred faults; by default the first five kinds come once.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -18,7 +19,9 @@ import pytest
 from tests import postgres
 from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_histories import SEED, Client, Documents, Histories, Session, Worker, World
+from tests.drivers.wire_client import WireClient
 from tests.postgresql.proxies import CuttingProxy
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -127,6 +130,20 @@ class Fleet(World):
         time.sleep(FROZEN_S)
         for link in (self.proxy, *self._links):
             link.speak()
+
+    def _cut(self, when: str) -> None:
+        cuts = self.proxy.cuts
+        self.proxy.cut = when
+        until_s = time.monotonic() + 1.0
+        while self.proxy.cuts == cuts and time.monotonic() < until_s:
+            time.sleep(0.002)
+        if self.proxy.cuts == cuts:
+            # No client is at the server that has this link, perhaps.
+            client = WireClient(self.servers[-self._starts % SERVERS].uri)
+            with contextlib.suppress(OSError):
+                client.command({"insert": "cut", "documents": [{}]}, "other")
+            client.close()
+        until(lambda: self.proxy.cuts > cuts, "nothing was committed")
 
     def _lose(self, forward: bool = True, backward: bool = True, seconds: float = FROZEN_S) -> None:
         link = self.chance.choice((self.proxy, *self._links))
