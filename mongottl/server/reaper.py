@@ -19,13 +19,15 @@ from mongottl.exec.write.expiry import reap_for_all, refill_wheel
 from mongottl.server.driving import drive
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
-from mongottl.storage.errors import DamagedRecord, DiskFull, EngineUnavailable, WriteConflict
+from mongottl.storage.errors import CatalogChanged, DamagedRecord, DiskFull, EngineUnavailable, WriteConflict
 
 # The machine's wall clock may be set, or go on while the machine is suspended, without notice. So while any document
 # waits for its expiry, no sleep is longer than this, and documents that a jump of the clock makes due are deleted as
 # soon as others.
 MAX_SLEEP_S: Final = 1.0
 RETRY_S: Final = 1.0
+# The same after another server has changed the catalog.
+_AGAIN_S: Final = 0.01
 
 
 class Reaper:
@@ -64,6 +66,9 @@ class Reaper:
             except DiskFull:
                 self._durability.note_full_disk()
                 await self._rest()
+                continue
+            except CatalogChanged:
+                await trio.sleep(_AGAIN_S)  # what is due is found anew, in the collections that there are now
                 continue
             except (EngineUnavailable, WriteConflict) as error:
                 if self._service.engine.failed:
