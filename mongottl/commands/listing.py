@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value
 from mongottl.document.walk import fields
@@ -10,6 +11,7 @@ from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
+from mongottl.query.match import MatchExpression
 
 # Any number of documents; only the size of a reply bounds them.
 _ALL: Final = 2**31 - 1
@@ -22,6 +24,16 @@ def listing_reply(
     batch_size = read_batch_size(f"{command}.cursor", options, _ALL)
     cursor = ClientCursor(namespace, ListPages(documents), op.session_key, op.service.clock.monotonic_s())
     return first_reply(op, cursor, batch_size)
+
+
+def matching(match: MatchExpression, documents: list[bytes]) -> list[bytes]:
+    """The documents that match; others run meanwhile."""
+    found: list[bytes] = []
+    for document in documents:
+        give_way()
+        if match.matches(document):
+            found.append(document)
+    return found
 
 
 def read_batch_size(name: str, options: bytes, absent: int) -> int:

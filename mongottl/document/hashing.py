@@ -19,6 +19,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode
 from mongottl.document.compare import bracket_of_type
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import TWO_63, decimal_of
 from mongottl.document.types import (
     ARRAY,
@@ -37,6 +38,8 @@ from mongottl.document.walk import ElementCursor, decode_value, find_field, skip
 
 _SEED: Final = b"\0\0\0\0"
 _NO_MORE: Final = b"\0\0\0\0"
+# How many parts of the canonical form are joined before they are hashed.
+_MANY_PARTS: Final[i64] = 1024
 
 
 def hashed_value(value: Value) -> Int64:
@@ -48,40 +51,54 @@ def hashed_value(value: Value) -> Int64:
 
 def hashed_raw(buf: bytes, type_code: i64, pos: i64) -> Int64:
     """The hash of the raw value of this type at `pos`."""
-    parts: list[bytes] = [_SEED]
-    _collect(parts, b"", buf, type_code, pos)
-    # Not for security: the hash must be MongoDB's.
-    digest = md5(b"".join(parts), usedforsecurity=False).digest()
-    return Int64(int.from_bytes(digest[:8], "little", signed=True))
+    form = _CanonicalForm()
+    form.add(b"", buf, type_code, pos)
+    return form.hash()
 
 
-def _collect(parts: list[bytes], name: bytes, buf: bytes, type_code: i64, pos: i64) -> None:
-    """Appends the canonical form of one value. name: its field name in the document, with NUL."""
-    parts.append(int(bracket_of_type(type_code)).to_bytes(4, "little", signed=True))
-    parts.append(name)
-    if type_code == DOCUMENT or type_code == ARRAY:
-        _collect_fields(parts, buf, pos)
-        return
-    if type_code == CODE_WITH_SCOPE:
-        # int32 size in all, then the code as a string, then the scope.
-        scope = pos + 8 + int.from_bytes(buf[pos + 4 : pos + 8], "little")
-        parts.append(buf[pos + 8 : scope])
-        _collect_fields(parts, buf, scope)
-        return
-    value: Value = None
-    if type_code != MIN_KEY and type_code != MAX_KEY:
-        value = decode_value(buf, type_code, pos)
-    if is_number(value):
-        parts.append(_whole_part(value).to_bytes(8, "little", signed=True))
-    else:
-        parts.append(buf[pos : skip_value(buf, type_code, pos)])
+class _CanonicalForm:
+    """The canonical form of a value, hashed as it is made."""
 
+    def __init__(self) -> None:
+        # Not for security: the hash must be MongoDB's.
+        self._hash: Final = md5(_SEED, usedforsecurity=False)
+        self._parts: list[bytes] = []
 
-def _collect_fields(parts: list[bytes], buf: bytes, start: i64) -> None:
-    cursor = ElementCursor(buf, start)
-    while cursor.next():
-        _collect(parts, cursor.name_bytes() + b"\0", buf, cursor.type_code, cursor.value)
-    parts.append(_NO_MORE)
+    def hash(self) -> Int64:
+        self._hash.update(b"".join(self._parts))
+        return Int64(int.from_bytes(self._hash.digest()[:8], "little", signed=True))
+
+    def add(self, name: bytes, buf: bytes, type_code: i64, pos: i64) -> None:
+        """Adds one value. name: its field name in the document, with NUL."""
+        parts = self._parts
+        parts.append(int(bracket_of_type(type_code)).to_bytes(4, "little", signed=True))
+        parts.append(name)
+        if type_code == DOCUMENT or type_code == ARRAY:
+            self._add_fields(buf, pos)
+            return
+        if type_code == CODE_WITH_SCOPE:
+            # int32 size in all, then the code as a string, then the scope.
+            scope = pos + 8 + int.from_bytes(buf[pos + 4 : pos + 8], "little")
+            parts.append(buf[pos + 8 : scope])
+            self._add_fields(buf, scope)
+            return
+        value: Value = None
+        if type_code != MIN_KEY and type_code != MAX_KEY:
+            value = decode_value(buf, type_code, pos)
+        if is_number(value):
+            parts.append(_whole_part(value).to_bytes(8, "little", signed=True))
+        else:
+            parts.append(buf[pos : skip_value(buf, type_code, pos)])
+
+    def _add_fields(self, buf: bytes, start: i64) -> None:
+        cursor = ElementCursor(buf, start)
+        while cursor.next():
+            give_way()
+            self.add(cursor.name_bytes() + b"\0", buf, cursor.type_code, cursor.value)
+            if len(self._parts) >= _MANY_PARTS:
+                self._hash.update(b"".join(self._parts))
+                self._parts.clear()
+        self._parts.append(_NO_MORE)
 
 
 def _whole_part(number: Value) -> int:

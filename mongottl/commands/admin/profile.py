@@ -3,6 +3,7 @@
 Source: MongoDB's profile reference.
 """
 
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -65,7 +66,7 @@ def profile(op: OperationContext, request: ProfileRequest) -> Reply:
         if not isinstance(request.filter, bytes):
             raise CommandError(ErrorCode.BadValue, "Expected an object, or the string 'unset', as 'filter'")
         filter = request.filter
-        tree = parse_condition(filter, ParseContext(op.now_ms))
+        tree = op.compute(partial(parse_condition, filter, ParseContext(op.now_ms)))
     profiler = op.service.profiler
     was = profiler.of(op.database)
     reply: dict[str, Value] = {"was": was.level, "slowms": profiler.slow_ms, "sampleRate": profiler.sample_rate}

@@ -3,6 +3,7 @@
 Source: MongoDB's command reference for each.
 """
 
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -11,7 +12,7 @@ from mongottl.catalog.namespace import MAX_NAMESPACE_BYTES, check_collection_nam
 from mongottl.catalog.view import View
 from mongottl.commands.access import database_needs, needing, on_collection
 from mongottl.commands.collection_uuid import check_uuid
-from mongottl.commands.listing import listing_reply
+from mongottl.commands.listing import listing_reply, matching
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import (
     ANY,
@@ -221,7 +222,8 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> R
     In the dialect `cosmos` without the last two, unless the account has them (`cosmos_choices.VARIANTS`).
     """
     op.check_database()
-    match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
+    context = ParseContext(op.now_ms, runtime_constants=False)
+    match = op.compute(partial(parse_condition, request.filter, context))
     entries: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
     if request.authorized_collections and not op.may(database_resource(op.database), "listCollections"):
         entries = [entry for entry in entries if op.may_use(op.database, entry.name)]
@@ -232,7 +234,7 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> R
         entries = []
     shown = dialect.collection_fields(shown)
     named = dialect.names_indexes
-    documents = [listed for entry in entries if match.matches(listed := _listed(entry, shown, named))]
+    documents = op.compute(partial(matching, match, [_listed(entry, shown, named) for entry in entries]))
     return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
 
 

@@ -4,12 +4,14 @@ Source: MongoDB's command reference for each.
 """
 
 import os
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.change_kinds import DROP_DATABASE
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.commands.access import cluster_needs, needing, on_database
+from mongottl.commands.listing import matching
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, BOOL_FIELD, DOCUMENT_FIELD, INTEGER, ONE, STRICT_BOOL, Field
 from mongottl.document.build import EMPTY_DOCUMENT, encode
@@ -53,7 +55,7 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     `local` are always listed, as in MongoDB; Cosmos lists empty databases only if CreateDatabase has made them. Clients
     that may not list all databases see those in which they may do something.
     """
-    match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
+    match = op.compute(partial(parse_condition, request.filter, ParseContext(op.now_ms, runtime_constants=False)))
     names = set(op.catalog.database_names())
     if op.service.dialect.lists_system_databases:
         names.update(SYSTEM_DATABASES)
@@ -62,8 +64,7 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     names.update(op.service.databases.names())
     if request.authorized_databases is True or not op.may(CLUSTER, "listDatabases"):
         names = {name for name in names if op.may_use(name)}
-    databases: list[Value] = []
-    total = 0
+    sizes: dict[bytes, int] = {}
     for name in sorted(names):
         described: dict[str, Value] = {"name": name}
         size = 0
@@ -73,10 +74,9 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
             )
             described["sizeOnDisk"] = Int64(size)
             described["empty"] = False
-        entry = encode(described)
-        if match.matches(entry):
-            databases.append(entry)
-            total += size
+        sizes[encode(described)] = size
+    databases = op.compute(partial(matching, match, list(sizes)))
+    total = sum([sizes[entry] for entry in databases])
     if request.name_only:
         return {"databases": databases}
     return {"databases": databases, "totalSize": Int64(total), "totalSizeMb": Int64(total // _BYTES_PER_MB)}

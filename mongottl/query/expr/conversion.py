@@ -56,6 +56,7 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.date.calendar import iso_text
 from mongottl.query.expr.date.text import TextError, parse_date_text
 from mongottl.query.expr.named import Syntax
+from mongottl.query.expr.number_text import are_digits, first_other_than_zero, shortened
 from mongottl.query.expr.numbers import DECIMAL_CONTEXT, fits_long, from_decimal, to_decimal, width
 from mongottl.query.expr.parser import MAX_STRING_BYTES, check_string, parse_operand, type_of
 from mongottl.versions import OLDEST, Version
@@ -78,7 +79,7 @@ _SPECIAL: Final[dict[str, float]] = {
     "+inf": math.inf,
     "+infinity": math.inf,
 }
-
+_LONGEST_SPECIAL: Final = max(map(len, _SPECIAL))
 
 _LAST_SUBTYPE: Final = 9  # of those that MongoDB names: vectors
 _YEAR_0_MS: Final = -62_167_219_200_000
@@ -259,9 +260,9 @@ def _truncated(value: Value) -> int:
 
 def _integer_in(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit():
+    if not digits or not are_digits(digits):
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
-    significant = digits.lstrip("0")
+    significant = digits[first_other_than_zero(digits) :]
     if len(significant) > 19:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Overflow")
     # Without leading zeros: Python refuses to parse more than 4,300 digits.
@@ -301,18 +302,23 @@ def _to_double(value: Value, big_endian: bool) -> Value:
     raise _unsupported(value, DOUBLE)
 
 
+def _special_in(text: str) -> float | None:
+    return _SPECIAL.get(text.lower()) if len(text) <= _LONGEST_SPECIAL else None
+
+
 def _double_in(text: str) -> float:
-    special = _SPECIAL.get(text.lower())
+    special = _special_in(text)
     if special is not None:
         return special
-    if _number_pattern().match(text) is None:
+    short = shortened(text)
+    if _number_pattern().match(short) is None:
         if text.startswith("0x"):
             raise ConversionError(f"Illegal hexadecimal input in $convert: {text}")
         if _hexadecimal_pattern().match(text) is not None:
             return float.fromhex(text)
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
-    number = float(text)
-    if math.isinf(number) or (number == 0.0 and any(digit in "123456789" for digit in re.split("[eE]", text)[0])):
+    number = float(short)
+    if math.isinf(number) or (number == 0.0 and any(digit in "123456789" for digit in re.split("[eE]", short)[0])):
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Out of range")
     return number
 
@@ -332,14 +338,15 @@ def _to_decimal(value: Value) -> Value:
 
 
 def _decimal_in(text: str) -> Value:
-    special = _SPECIAL.get(text.lower())
+    special = _special_in(text)
     if special is not None:
         return from_decimal(decimal.Decimal("-NaN" if text[0] == "-" and special != special else special))
-    if _number_pattern().match(text) is None:
+    short = shortened(text)
+    if _number_pattern().match(short) is None:
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Failed to parse string to decimal")
     # mongod cuts digits off here, and refuses what loses digits because its exponent is too small.
     try:
-        return from_decimal(_TRUNCATING.create_decimal(text))
+        return from_decimal(_TRUNCATING.create_decimal(short))
     except decimal.Overflow:
         fault = "overflow"
     except decimal.Underflow:

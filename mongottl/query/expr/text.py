@@ -33,6 +33,11 @@ from mongottl.query.expr.numbers import fits_long, width
 from mongottl.query.expr.parser import check_string, type_of
 from mongottl.versions import OLDEST
 
+# Characters that `$strcasecmp` compares at once.
+_COMPARED: Final = 1 << 16
+# Bytes of UTF-8.
+_LONGEST_CHARACTER: Final = 4
+
 
 def coerce_to_string(value: Value) -> str:
     """A value converted to a string for string operators: null is empty. 16007 for types other than numbers and
@@ -104,9 +109,20 @@ def to_upper(value: Value) -> Value:
 
 @expression("$strcasecmp", 2, since=OLDEST)
 def strcasecmp(values: list[Value]) -> Value:
-    left = _ascii_upper(coerce_to_string(values[0]))
-    right = _ascii_upper(coerce_to_string(values[1]))
-    return int(compare_texts(left, right))
+    left = coerce_to_string(values[0])
+    right = coerce_to_string(values[1])
+    # In parts: what is before the first different character has the same length in both.
+    start = 0
+    most = max(len(left), len(right))
+    while start < most:
+        give_way(_COMPARED // 64)
+        end = start + _COMPARED
+        if _ascii_upper(left[start:end]) != _ascii_upper(right[start:end]):
+            # A byte that belongs to no character is one here, and another text may have the rest of a character there.
+            end += _LONGEST_CHARACTER
+            return int(compare_texts(_ascii_upper(left[start:end]), _ascii_upper(right[start:end])))
+        start = end
+    return 0
 
 
 @unary_expression("$strLenBytes", since=OLDEST)

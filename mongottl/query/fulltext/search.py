@@ -96,6 +96,8 @@ class TextSearch:
         self.index_terms = sort_in_parts(list(self._terms(Tokenizer(fields.version), self._parts.positive)))
         self._positive = self._terms(self._tokenizer, self._parts.positive)
         self._negated = self._terms(self._tokenizer, self._parts.negated)
+        # For `describe`, which cannot give way.
+        self._shown = [sort_in_parts(list(terms)) for terms in (self._positive, self._negated)]
         # By the language of the text, phrases and negated phrases as they are compared with it.
         self._folded: dict[Language, tuple[list[str], list[str]]] = {}
 
@@ -149,8 +151,8 @@ class TextSearch:
 
     def describe(self) -> dict[str, Value]:
         """`parsedTextQuery` of explain."""
-        terms: list[Value] = [*sorted(self._positive)]
-        negated: list[Value] = [*sorted(self._negated)]
+        terms: list[Value] = [*self._shown[0]]
+        negated: list[Value] = [*self._shown[1]]
         phrases: list[Value] = [*self._parts.phrases]
         negated_phrases: list[Value] = [*self._parts.negated_phrases]
         return {"terms": terms, "negatedTerms": negated, "phrases": phrases, "negatedPhrases": negated_phrases}

@@ -13,7 +13,8 @@ from mypy_extensions import i64
 from mongottl.config import MemoryLimits
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import put_aside
+from mongottl.document.freeing import LONG, LongList, put_aside
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value, is_number
 from mongottl.document.walk import fields, find_field_at, first_field_name, skip_value
@@ -544,9 +545,22 @@ def output_value(value: Value) -> Value:
         return encode({"": value})
     if isinstance(value, JavaScript) and value.scope is None:
         return value.code
-    if isinstance(value, list) and any(isinstance(item, (MinKey, MaxKey, JavaScript)) for item in value):
-        return [output_value(item) for item in value]
-    return value
+    if not isinstance(value, list) or not _has_converted(value):
+        return value
+    given: list[Value] = []
+    for item in value:
+        give_way()
+        given.append(output_value(item))
+    return LongList(given) if len(given) >= LONG else given
+
+
+def _has_converted(values: list[Value]) -> bool:
+    """Whether `output_value` changes one of the values."""
+    for value in values:
+        give_way()
+        if isinstance(value, (MinKey, MaxKey, JavaScript)):
+            return True
+    return False
 
 
 def _check_no_inclusion(key: Value) -> None:

@@ -272,5 +272,11 @@ def test_refusals_of_operators_of_strings(failure: Failure, operator: str, opera
     assert failure({operator: operand}, DOC).code == code
 
 
+@pytest.mark.parametrize("before", ["a" * 65_535, "a" * 65_536, "é" * 65_535 + "a" * 65_536])
+def test_long_strings_are_compared_in_parts(check: Check, before: str) -> None:
+    for left, right, expected in (("", "", 0), ("x", "", 1), ("xb", "XA", 1), ("b" + before, "c", -1)):
+        check({"$strcasecmp": [before + left, before.upper().replace("É", "é") + right]}, {}, expected)
+
+
 def test_concat_refuses_a_string_of_more_than_16_megabytes(failure: Failure) -> None:
     assert failure({"$concat": ["$big", "$big"]}, {"big": "x" * (9 << 20)}).code == 16493
