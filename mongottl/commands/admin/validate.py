@@ -3,6 +3,7 @@
 Source: MongoDB's reference for each.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -95,8 +96,8 @@ def validate(op: OperationContext, request: ValidateRequest) -> Reply:
     """`{ns, nInvalidDocuments, nrecords, nIndexes, keysPerIndex, indexDetails, valid, …}`.
 
     It checks that every document is valid BSON and has its keys in every index, and that no index has other entries.
-    The documents are read from the disk. Other operations run between its steps; each document and its entries are
-    compared within one step. `full` and `background` have no effect. Documents that the collection's validator refuses
+    The documents are read from the disk. Other operations run between its steps; documents and entries are compared by
+    sums, and those whose sums differ, by what was changed meanwhile or by damage, once more within one step. `full` and `background` have no effect. Documents that the collection's validator refuses
     cause a warning, as do, with `checkBSONConformance`, names and strings that are not UTF-8. `indexDetails` has
     `{valid, spec}` for each index, the specification as listIndexes shows it.
     NamespaceNotFound (26); InvalidOptions (72) for options that exclude each other, and for repairs, which MongoDB
@@ -155,7 +156,13 @@ def _check_alive(op: OperationContext, collection: Collection) -> None:
 
 
 def _check_records(op: OperationContext, collection: Collection, found: _Findings) -> None:
-    """Checks each document, and that its entries are in the indexes."""
+    """Checks each document, and adds up the entries that it must have in the indexes."""
+    for record in _stored(op, collection, found):
+        _check_record(op, collection, record, found)
+
+
+def _stored(op: OperationContext, collection: Collection, found: _Findings | None) -> Iterator[Record]:
+    """The records as they are on the disk. found: gets those that are damaged."""
     position = 0
     limit = _BATCH
     while True:
@@ -166,13 +173,14 @@ def _check_records(op: OperationContext, collection: Collection, found: _Finding
         except DamagedRecord as error:
             # Those before it are read one by one.
             if limit == 1:
-                found.corrupt.append(Int64(error.record_id))
+                if found is not None:
+                    found.corrupt.append(Int64(error.record_id))
                 position = error.record_id
             limit = 1 if limit > 1 else _BATCH
             continue
         for record in records:
             position = record[0]
-            _check_record(op, collection, record, found)
+            yield record
         if not more:
             return
         op.give_way()
@@ -197,25 +205,21 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
         if not index.has_keys or not index.ready:
             continue
         sums = found.sums.setdefault(index.name, EntrySums())
-        sought = 0
-        for key in dict.fromkeys(index.keys_of(document)):
-            if sought >= _STEP_KEYS:
-                sought = 0
+        keys = dict.fromkeys(index.keys_of(document))
+        added = 0
+        for key in keys:
+            if added >= _STEP_KEYS:
+                added = 0
                 op.give_way()
                 _check_alive(op, collection)
-            sought += 1
+            added += 1
             sums.add(key, rid)
-            if not has_entry(op.recovery_unit.index(index), key, rid):
-                # If the record was changed since it was read, its entries were changed with it.
-                if index in collection.indexes and op.recovery_unit.records(collection).find_record(rid) == record:
-                    found.note_broken(index, rid, found.missing)
-                break
-            if alive:
-                found.keys[index.name] = found.keys.get(index.name, 0) + 1
+        if alive:
+            found.keys[index.name] = found.keys.get(index.name, 0) + len(keys)
 
 
 def _check_entries(op: OperationContext, collection: Collection, index: CollectionIndex, found: _Findings) -> None:
-    """Checks that an index has no entries without a document."""
+    """Checks that an index has the entries of all documents, and no others."""
     if not index.has_keys:
         return
     sums = found.sums.setdefault(index.name, EntrySums())
@@ -230,7 +234,47 @@ def _check_entries(op: OperationContext, collection: Collection, index: Collecti
         op.give_way()
         _check_alive(op, collection)
     if sums.differ():
+        _find_missing(op, collection, index, sums, found)
         _find_extra(op, collection, index, sums, found)
+
+
+def _find_missing(
+    op: OperationContext, collection: Collection, index: CollectionIndex, sums: EntrySums, found: _Findings
+) -> None:
+    """Looks for each entry of the records whose sums differ."""
+    for record in _stored(op, collection, None):
+        if index not in collection.indexes:
+            return
+        if sums.differ_at(record[0]):
+            _find_missing_of(op, collection, index, record, found)
+
+
+def _find_missing_of(
+    op: OperationContext, collection: Collection, index: CollectionIndex, record: Record, found: _Findings
+) -> None:
+    rid, document, ts_s, ttl_s = record
+    try:
+        validate_document(document)
+    except CommandError:
+        return  # its keys are not known; it is reported
+    missing = 0
+    sought = 0
+    for key in dict.fromkeys(index.keys_of(document)):
+        if sought >= _STEP_KEYS:
+            sought = 0
+            op.give_way()
+            _check_alive(op, collection)
+        sought += 1
+        if has_entry(op.recovery_unit.index(index), key, rid):
+            continue
+        # If the record was changed since it was read, its entries were changed with it.
+        if index not in collection.indexes or op.recovery_unit.records(collection).find_record(rid) != record:
+            return
+        if not missing:
+            found.note_broken(index, rid, found.missing)
+        missing += 1
+    if not is_expired(ts_s, ttl_s, collection.default_ttl_s, op.service.now_s()):
+        found.keys[index.name] = found.keys.get(index.name, 0) - missing
 
 
 def _find_extra(
