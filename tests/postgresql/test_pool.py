@@ -1,5 +1,6 @@
 """Few connections for many: in turn, made anew when they are lost, repeated only what was certainly not done."""
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -266,6 +267,20 @@ def test_hosts_are_tried_in_turn_for_one_that_can_write(open_pool: Opener, proxy
     with pytest.raises(StoreFailure) as caught:
         connect(Address(reads_only), SessionSettings(), waiter, waiter.monotonic_s() + PATIENCE_S)
     assert caught.value.kind == READ_ONLY
+
+
+def test_a_host_that_does_not_answer_is_passed_over(open_pool: Opener, proxy: CuttingProxy) -> None:
+    """As one does not whose machine is gone: not even by refusing connections."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{proxy.port}"
+        pool = open_pool(f"postgresql://mongottl@{hosts}/postgres?sslmode=disable")
+        pool.ping(5.0)  # no longer than an attempt to connect takes where there is one host
+        for _ in range(2):
+            pool.acquire()
+        silent.setblocking(False)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_all_unused_connections_go_when_the_server_is_no_longer_the_primary(

@@ -46,6 +46,8 @@ class Address:
         }
         timeout = self._parameters.get("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT", ""))
         self.attempt_s = float(timeout) if timeout.isdigit() and int(timeout) > 0 else _CONNECT_S
+        # The attempt that has succeeded last.
+        self._latest = b""
 
     def __str__(self) -> str:
         """Host, port and database, without user and password."""
@@ -60,7 +62,8 @@ class Address:
         return max(len(self._list("host", "PGHOST")), len(self._list("hostaddr", "PGHOSTADDR"))) > 1
 
     def attempts(self) -> list[bytes]:
-        """Connection strings of one address each; looks up hosts, which may block. ValueError, OSError."""
+        """Connection strings of one address each, first that which has succeeded last; looks up hosts, which may block.
+        ValueError, OSError."""
         hosts = self._list("host", "PGHOST")
         addresses = self._list("hostaddr", "PGHOSTADDR")
         if addresses and hosts and len(addresses) != len(hosts):
@@ -85,7 +88,10 @@ class Address:
                 found.append(self._string(host, address, ports[number] if is_given else "", count))
         if unknown is not None and not found:
             raise unknown
-        return found
+        return sorted(found, key=lambda attempt: attempt != self._latest)
+
+    def note_success(self, attempt: bytes) -> None:
+        self._latest = attempt
 
     def _string(self, host: str, address: str, port: str, count: int) -> bytes:
         parameters = {**_DEFAULTS, **self._parameters, "host": host, "hostaddr": address, "port": port}

@@ -45,6 +45,8 @@ _FAILED: Final = pq.PollingStatus.FAILED
 _IDLE: Final = pq.TransactionStatus.IDLE
 _UNKNOWN: Final = pq.TransactionStatus.UNKNOWN
 _ENDED: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+# Seconds after which the next of several addresses is tried, at first: a machine that is gone does not answer at all.
+_FIRST_ATTEMPT_S: Final = 0.5
 _REFUSALS: Final = frozenset({LOGIN, NO_DATABASE, FORBIDDEN, REFUSED})
 # Seconds for the cancellation of a statement to be sent and taken.
 _CANCEL_S: Final = 5.0
@@ -239,12 +241,22 @@ def _connect(
     except (OSError, ValueError) as error:
         raise StoreFailure(GONE, str(error)) from None
     failures: list[StoreFailure] = []
-    for attempt in attempts:
-        attempt_until_s = min(until_s, waiter.monotonic_s() + address.attempt_s)
-        try:
-            return _connect_to(attempt, settings, waiter, attempt_until_s, making)
-        except StoreFailure as failure:
-            failures.append(failure)
+    patience_s = address.attempt_s if len(attempts) == 1 else min(_FIRST_ATTEMPT_S, address.attempt_s)
+    is_slow = True
+    while is_slow:
+        failures.clear()
+        is_slow = False
+        for attempt in attempts:
+            attempt_until_s = min(until_s, waiter.monotonic_s() + patience_s)
+            try:
+                connection = _connect_to(attempt, settings, waiter, attempt_until_s, making)
+            except StoreFailure as failure:
+                failures.append(failure)
+                is_slow |= patience_s < address.attempt_s and attempt_until_s <= waiter.monotonic_s() < until_s
+            else:
+                address.note_success(attempt)
+                return connection
+        patience_s = min(2 * patience_s, address.attempt_s)
     # One that says what is wrong is more than one that does not answer.
     raise next((each for each in failures if each.kind in _REFUSALS), failures[-1])
 
