@@ -103,6 +103,7 @@ class SchemaClient:
         self.names = ("a", "b")
         self.known: dict[str, Schema] = {}
         self.documents: dict[str, int] = {}
+        self.capped: set[str] = set()
         self.changes = 0
         self.checks = 0
         self._created = 0
@@ -136,6 +137,7 @@ class SchemaClient:
             assert reply is None or reply["code"] in AGAIN_CODES, reply
         self.known = dict.fromkeys(self.names)
         self.documents = dict.fromkeys(self.names, 0)
+        self.capped.clear()
 
     # Changes: each gives whether it is known what it has done
 
@@ -151,7 +153,7 @@ class SchemaClient:
 
     def create(self) -> Generator[Request, Any, bool]:
         name = self.random.choice(self.names)
-        done = yield from self.change({"create": name})
+        done = yield from self.change({"create": name}, EXISTS if name in self.capped else 0)
         if done and self.known[name] is None:
             self.known[name] = {}
         return done
@@ -202,6 +204,9 @@ class SchemaClient:
         if done and not refusal:
             self.known[target], self.known[source] = self.known[source], None
             self.documents[target], self.documents[source] = self.documents[source], 0
+            if source in self.capped:
+                self.capped.remove(source)
+                self.capped.add(target)
         return done
 
     def drop(self) -> Generator[Request, Any, bool]:
@@ -210,6 +215,7 @@ class SchemaClient:
         if done:
             self.known[name] = None
             self.documents[name] = 0
+            self.capped.discard(name)
         return done
 
     def make_capped(self) -> Generator[Request, Any, bool]:
@@ -219,6 +225,7 @@ class SchemaClient:
         done = yield from self.change({"convertToCapped": name, "size": 1 << 20}, refusal)
         if done and not refusal:
             self.known[name] = {}
+            self.capped.add(name)
         return done
 
     def insert(self) -> Generator[Request, Any, bool]:
