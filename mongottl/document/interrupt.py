@@ -19,11 +19,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from mypy_extensions import i64, mypyc_attr
 
 from mongottl.document.freeing import free_some
+
+T = TypeVar("T")
 
 # The time between two checks for interruption within an evaluation.
 CHECK_EVERY_S: Final = 0.001
@@ -59,6 +61,7 @@ class _Thread:
     """What is known of a thread. ident: its number.
 
     check: how its computations are interrupted; None outside of operations. evaluates: whether it does.
+    run_aside: calls a function in another thread, while others run here; None where nobody can.
     undivided: how many undivided blocks are open: units of work, and others in which nothing else may run.
     guard: of these blocks, if there is one.
     """
@@ -66,6 +69,7 @@ class _Thread:
     def __init__(self, ident: int) -> None:
         self.ident: Final[int] = ident
         self.check: Callable[[], None] | None = None
+        self.run_aside: Callable[[Callable[[], object]], object] | None = None
         self.evaluates: bool = False
         self.undivided: int = 0
         self.guard: UndividedGuard | None = None
@@ -282,6 +286,24 @@ def may_leave() -> bool:
     """Whether other operations may run here: in an evaluation, but not in an undivided block."""
     thread = _present()
     return thread.evaluates and thread.undivided == 0
+
+
+def set_run_aside(run_aside: Callable[[Callable[[], object]], object] | None) -> None:
+    """Sets what calls the functions of `run_aside` for the evaluations of this thread."""
+    _present().run_aside = run_aside
+
+
+def run_aside(function: Callable[[], T]) -> T:
+    """What a function returns that takes long, lets other threads run, and touches nothing that others change.
+
+    Within an evaluation other operations run meanwhile; the errors of `check_interrupt` end that. Elsewhere it is
+    called here.
+    """
+    thread = _present()
+    if thread.run_aside is None or not thread.evaluates or thread.undivided:
+        return function()
+    result: T = thread.run_aside(function)  # type: ignore[assignment]
+    return result
 
 
 def set_undivided_guard(guard: UndividedGuard | None) -> None:

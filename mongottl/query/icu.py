@@ -9,18 +9,32 @@ version of ICU, and so the bytes of index keys, is the operating system's. If it
 the same module. icu4py is maintained and has wheels, but no collator. icupy must be compiled. pyuca, feruca and
 zope.ucol support neither the locales' rules nor ICU's options.
 
+The binding lets no other thread run while it makes a key, 0.3 seconds for a text of 16 MB. So keys of long texts are
+made by the function of the same library in C, if it can be found, without the binding: other operations run meanwhile.
+
 Differences from mongod, which has ICU 57.1: characters newer than Unicode 8, and later corrections of CLDR.
 """
 
+import ctypes
 import importlib
+import sys
+from functools import partial
 from typing import Any, Final
 
+from mongottl.document.interrupt import give_way, run_aside
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.extras import to_install
 
 # Strengths 1 to 5 of MongoDB as ICU's.
 _STRENGTHS: Final = (0, 1, 2, 3, 15)
 _ON: Final = 17
+# Characters from which on a text is long: its key takes a millisecond.
+_LONG_TEXT: Final = 1 << 16
+# The attributes of a collator: UColAttribute of ICU's ucol.h, without one that has no effect any more.
+_ATTRIBUTES: Final = (0, 1, 2, 3, 4, 5, 7)
+_UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+# Bytes of a key for each character, mostly.
+_KEY_BYTES: Final = 4
 
 
 class _Library:
@@ -79,6 +93,11 @@ class SortKeys:
         library = _library()
         self._library = library
         self._collator: Any = library.icu.Collator.createInstance(library.icu.Locale.createFromName(locale))
+        self._locale = locale
+        self._variable_top = ""
+        # The same collator by the functions in C, once a long text was met.
+        self._functions: _Functions | None = None
+        self._has_looked = False
 
     def set_strength(self, strength: int) -> None:
         """Sets the strength of the comparison.
@@ -132,9 +151,65 @@ class SortKeys:
     def set_only_spaces_variable(self) -> None:
         """Sets `maxVariable: "space"`. ICU uses the end of the group of the given character: a tab, since `en_US_POSIX`
         has the space itself in another group."""
-        self._collator.setVariableTop("\t")
+        self._variable_top = "\t"
+        self._collator.setVariableTop(self._variable_top)
 
     def sort_key(self, text: str) -> bytes:
         """Bytes that compare as the texts do; without ICU's final NUL."""
+        if len(text) >= _LONG_TEXT:
+            if not self._has_looked:
+                self._has_looked = True
+                self._functions = _functions_of(self._library, self._collator, self._locale, self._variable_top)
+            if self._functions is not None:
+                units = text.encode(_UTF_16)
+                give_way(len(units) // _KEY_BYTES // 64)
+                return run_aside(partial(self._functions.sort_key, units))
         key: bytes = self._collator.getSortKey(text)
         return key[:-1]
+
+
+class _Functions:
+    """A collator of the library's functions in C. While one of them is called other threads run."""
+
+    def __init__(self, sort_key: Any, close: Any, collator: Any) -> None:
+        self._sort_key: Any = sort_key
+        self._close: Any = close
+        self._collator: Any = collator
+
+    def __del__(self) -> None:
+        self._close(self._collator)
+
+    def sort_key(self, units: bytes) -> bytes:
+        """The key of a text in UTF-16."""
+        count = len(units) // 2
+        size = _KEY_BYTES * count
+        while True:
+            key: Any = ctypes.create_string_buffer(size)
+            needed: int = self._sort_key(self._collator, units, count, key, size)
+            if needed <= size:
+                return ctypes.string_at(key, needed - 1)
+            size = needed
+
+
+def _functions_of(library: _Library, collator: Any, locale: str, variable_top: str) -> _Functions | None:
+    """The same collator by the library's functions in C; None if they are not found."""
+    try:
+        functions: Any = ctypes.CDLL(sys.modules["icu._icu_"].__file__)
+        release = library.version.partition(".")[0]
+        opened: Any = getattr(functions, f"ucol_open_{release}")
+        set_attribute: Any = getattr(functions, f"ucol_setAttribute_{release}")
+        set_variable_top: Any = getattr(functions, f"ucol_setVariableTop_{release}")
+        sort_key: Any = getattr(functions, f"ucol_getSortKey_{release}")
+        close: Any = getattr(functions, f"ucol_close_{release}")
+    except (AttributeError, KeyError, OSError, TypeError):
+        return None
+    opened.restype = ctypes.c_void_p
+    status: Any = ctypes.c_int(0)
+    name = str(library.icu.Locale.createFromName(locale).getName())
+    made: Any = ctypes.c_void_p(opened(name.encode(), ctypes.byref(status)))
+    if variable_top:
+        set_variable_top(made, variable_top.encode(_UTF_16), len(variable_top), ctypes.byref(status))
+    for attribute in _ATTRIBUTES:
+        set_attribute(made, attribute, int(collator.getAttribute(attribute)), ctypes.byref(status))
+    # Positive numbers are errors.
+    return _Functions(sort_key, close, made) if status.value <= 0 else None

@@ -30,7 +30,7 @@ import trio
 from mongottl.clock import Clock, SystemClock, VirtualClock
 from mongottl.commands.dialect_hooks import FirstUsers, hooks_of
 from mongottl.config import ServerConfig
-from mongottl.document.interrupt import set_undivided_guard
+from mongottl.document.interrupt import set_run_aside, set_undivided_guard
 from mongottl.exec.operation.refreshing import carry_out
 from mongottl.exec.operation.restoring import save_initial
 from mongottl.exec.running.client import ClientInfo
@@ -241,6 +241,7 @@ class Server:
         self.reaper.refill()
         if self.service.authorizes:
             nursery.start_soon(trio.to_thread.run_sync, scram.load)
+        set_run_aside(self.service.stacks.run_aside)
         if self.engine.suspends:
             self._run_for_store(nursery)
         nursery.start_soon(self.shell.poller.run)
@@ -318,6 +319,7 @@ class Server:
         # The oplog has it, too; this spares the next start reading it there.
         with suppress(EngineUnavailable, WriteConflict):
             self.service.save_sessions()
+        set_run_aside(None)
         if self.engine.suspends:
             set_undivided_guard(None)
         self.engine.close()

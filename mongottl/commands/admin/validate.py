@@ -97,9 +97,10 @@ def validate(op: OperationContext, request: ValidateRequest) -> Reply:
 
     It checks that every document is valid BSON and has its keys in every index, and that no index has other entries.
     The documents are read from the disk. Other operations run between its steps; documents and entries are compared by
-    sums, and those whose sums differ, by what was changed meanwhile or by damage, once more within one step. `full` and `background` have no effect. Documents that the collection's validator refuses
-    cause a warning, as do, with `checkBSONConformance`, names and strings that are not UTF-8. `indexDetails` has
-    `{valid, spec}` for each index, the specification as listIndexes shows it.
+    sums, and those whose sums differ, by what was changed meanwhile or by damage, once more within one step. `full` and
+    `background` have no effect. Documents that the collection's validator refuses cause a warning, as do, with
+    `checkBSONConformance`, names and strings that are not UTF-8. `indexDetails` has `{valid, spec}` for each index, the
+    specification as listIndexes shows it.
     NamespaceNotFound (26); InvalidOptions (72) for options that exclude each other, and for repairs, which MongoDB
     supports only on standalone servers.
     """

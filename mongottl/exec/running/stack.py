@@ -567,6 +567,18 @@ class Stacks:
         result: T = step.result()  # type: ignore[assignment]
         return result
 
+    def run_aside(self, function: Callable[[], object]) -> object:
+        """`interrupt.run_aside` for the evaluation of the present operation."""
+        stack = self.present
+        if stack is None:
+            self.require()
+            return function()
+        step = InThread(function)
+        stack.leave_midway(step)
+        if stack.operation is not None and not stack.operation.is_answered:
+            stack.operation.check_interrupt()
+        return step.result()
+
     def compute_unknown(self, function: Callable[..., T], *arguments: Any) -> T:
         """`compute` of what a long request means, before the operation is known that carries it out."""
         stack = self.present

@@ -181,6 +181,35 @@ def test_keys_take_the_place_of_texts() -> None:
     assert with_keys("a", None) == "a"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"locale": "en"},
+        {"locale": "fr_CA", "strength": 1},
+        {"locale": "de@collation=phonebook", "strength": 2, "caseLevel": True},
+        {"locale": "en_US_POSIX", "alternate": "shifted", "maxVariable": "space"},
+        {"locale": "ja", "alternate": "shifted", "strength": 4},
+        {"locale": "cs", "numericOrdering": True, "caseFirst": "upper", "normalization": True},
+        {"locale": "sv", "strength": 5, "backwards": True},
+    ],
+)
+def test_keys_of_long_texts_are_those_of_short_ones(options: dict[str, Any]) -> None:
+    """They are made by another function of the library."""
+    keys = icu.SortKeys(options["locale"])
+    for name in {"caseLevel", "numericOrdering", "normalization", "backwards"} & options.keys():
+        keys.set_flag(name, True)
+    keys.set_strength(options.get("strength", 3))
+    keys.set_case_first(options.get("caseFirst", "off"))
+    keys.set_shifted("alternate" in options)
+    if "maxVariable" in options:
+        keys.set_only_spaces_variable()
+    text = "côte Chleba-12 chata 9 ÄÖ\u00a0ß e\u0301 カ゛が 漢字 \U0001f600\uffff \0\t_x" * 1500
+    for long in (text, text + "x", "漢\ufffd" * 40_000, "\0" * 70_000):
+        key = keys.sort_key(long)
+        assert keys._functions is not None
+        assert key == keys._collator.getSortKey(long)[:-1]
+
+
 def test_same() -> None:
     english = collation_of({"locale": "en"})
     assert same_collation(english, collation_of({"locale": "en", "strength": 3, "backwards": False}))

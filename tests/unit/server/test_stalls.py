@@ -17,6 +17,7 @@ from bson import Binary, Int64
 from mongottl.build_info import is_compiled
 from mongottl.clock import SystemClock
 from mongottl.config import ServerConfig
+from mongottl.document.interrupt import set_run_aside
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.running.steps import InThread
@@ -103,6 +104,11 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
             }
         },
     },
+    "filter of a listing": lambda: {
+        "listCollections": 1,
+        "filter": {"name": {"$in": [f"c{n}" for n in range(60_000)]}},
+    },
+    "collated text": lambda: {"find": "c", "filter": {"text": "a b" * 3_000_000}, "collation": {"locale": "fr"}},
     "text search": lambda: {
         "find": "c",
         "filter": {"$text": {"$search": " ".join(f"word{number}" for number in range(30_000))}},
@@ -210,9 +216,11 @@ def setup() -> Iterator[Setup]:
     made.run({"insert": "c", "documents": [{"_id": number, "text": f"word{number}"} for number in range(10)]})
     made.run({"insert": "long", "documents": [{"_id": 1, "a": list(range(1_000_000 if is_compiled() else 10))}]})
     made.run({"createIndexes": "c", "indexes": [{"key": {"text": "text"}, "name": "text"}]})
+    set_run_aside(made.service.stacks.run_aside)
     try:
         yield made
     finally:
+        set_run_aside(None)
         made.engine.close()
 
 

@@ -14,6 +14,8 @@ from mongottl.document.interrupt import (
     begin_evaluation,
     end_evaluation,
     give_way,
+    run_aside,
+    set_run_aside,
 )
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -148,6 +150,36 @@ def test_in_thread_returns_results_and_raises_errors(stacks: Stacks) -> None:
             step.run()
     assert result == [5, 6]
     assert kinds == [InThread, InThread, WithoutWriters]
+
+
+def test_an_evaluation_runs_aside_what_takes_long(stacks: Stacks) -> None:
+    """Nobody else runs meanwhile where nobody may: outside of evaluations, and in undivided blocks."""
+    set_run_aside(stacks.run_aside)
+    try:
+        op = new_operation()
+
+        def computed() -> int:
+            with Undivided():
+                assert run_aside(lambda: 1) == 1
+            return run_aside(lambda: 2)
+
+        def operation() -> tuple[int, int, bool]:
+            stacks.carry(op)
+            return run_aside(lambda: 3), stacks.compute(computed), op.was_left
+
+        steps = begun(stacks, operation)
+        step = next(steps)
+        assert isinstance(step, InThread)
+        step.run()
+        assert ended(steps) == (3, 2, True)
+
+        steps = begun(stacks, operation)
+        next(steps)
+        op.kill("by others")
+        with pytest.raises(CommandError, match="by others"):
+            next(steps)
+    finally:
+        set_run_aside(None)
 
 
 def test_two_operations_side_by_side(stacks: Stacks) -> None:
