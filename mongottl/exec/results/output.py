@@ -334,6 +334,8 @@ def merge_document(
             # Another collection may have taken the target's place, by `$out` or by renaming, while the engine waited.
             if error.code != ErrorCode.QueryPlanKilled or target is None or not target.dropped:
                 raise
+            op.check_interrupt()
+            op.give_way()
 
 
 def _merge_document(
