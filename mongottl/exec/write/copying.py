@@ -8,7 +8,6 @@ Where several servers may have the same store, what others write is not noticed 
 from the beginning, on all servers (`exec.service.holding`).
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from mongottl.catalog.collection import Collection
@@ -21,9 +20,9 @@ from mongottl.exec.service.holding import hold, is_held, let_go
 from mongottl.exec.stages.liveness import unexpired
 from mongottl.exec.unit.write_unit import CollectionHeld
 from mongottl.exec.write.expiry import due_by_policy
-from mongottl.exec.write.waiting import await_transaction, drop_temporary
+from mongottl.exec.write.waiting import await_transaction, drop_temporary, until_unchanged
 from mongottl.exec.write.writes import insert_copies
-from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, WriteConflict
+from mongottl.storage.errors import CatalogChanged, WriteConflict
 from mongottl.storage.nodes import StoreNodes
 from mongottl.storage.stores import MAX_RECORD_ID, NewRecord, Record
 
@@ -115,7 +114,7 @@ def _copy_held(op: OperationContext, nodes: StoreNodes, wanted: _Copy) -> bool:
 def _copy_once(op: OperationContext, wanted: _Copy) -> bool:
     """One attempt to copy; whether it succeeded and the copy was renamed."""
     source = wanted.source
-    _until_done(op, wanted.make)
+    until_unchanged(op, wanted.make)
     made = wanted.made
     assert made is not None
     ending = _Ending(op, wanted, made)
@@ -133,7 +132,7 @@ def _copy_once(op: OperationContext, wanted: _Copy) -> bool:
             op.give_way()
         # Documents that have expired since they were copied must be deleted here, since the copy has no TTL.
         while True:
-            _until_done(op, ending.attempt)
+            until_unchanged(op, ending.attempt)
             expired = ending.expired
             if not expired:
                 break
@@ -176,20 +175,6 @@ class _Ending:
         if _writes_to(source) == self._writes and source.default_ttl_s == self._default_ttl_s:
             _publish(op, self._wanted, made)
             self.published = True
-
-
-def _until_done(op: OperationContext, change: Callable[[], None]) -> None:
-    """Carries out a change of the catalog in an undivided block; again where another server has changed that."""
-    while True:
-        conflict: WriteConflict | None = None
-        try:
-            with Undivided():
-                change()
-        except (CatalogChanged, ClaimedByTransaction) as raised:
-            conflict = raised
-        if conflict is None:
-            return
-        await_transaction(op, conflict)
 
 
 def _insert(op: OperationContext, made: Collection, rows: list[NewRecord]) -> None:

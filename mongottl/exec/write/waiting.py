@@ -73,16 +73,17 @@ def await_transaction(op: OperationContext, conflict: WriteConflict) -> bool:
 
 def until_unchanged(op: OperationContext, step: Callable[[], T]) -> T:
     """What a step of a command returns that is carried out in an undivided block: again where other servers have
-    changed the catalog meanwhile. It has changed nothing then, or what it passes over when it is carried out again.
+    changed the catalog meanwhile, or a transaction that has what it wants has ended. It has changed nothing then, or
+    what it passes over when it is carried out again.
 
     MaxTimeMSExpired (50), Interrupted (11601), CollectionHeld as `await_transaction`.
     """
     while True:
-        conflict: CatalogChanged | None = None
+        conflict: WriteConflict | None = None
         try:
             with Undivided():
                 done = step()
-        except CatalogChanged as raised:
+        except (CatalogChanged, ClaimedByTransaction) as raised:
             conflict = raised
         if conflict is None:
             return done
