@@ -50,7 +50,8 @@ class Fleet(World):
             link = (self.proxy, *self._links)[self._starts % SERVERS]
             self._starts += 1
             store = f"postgresql://mongottl@127.0.0.1:{link.port}/postgres?schema=fleet"
-            options = ("--port", "0", "--store", store, "--topology", "sharded")
+            # With room for the oplog of half an hour, which is replayed at the end.
+            options = ("--port", "0", "--store", store, "--topology", "sharded", "--oplog-size-mb", "4096")
             self.servers.append(Process(self._folder / f"log{self._starts}", *options))
 
     @property
