@@ -12,6 +12,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_store import needs_one_machine
 
 Documents = dict[str, Any]
 QUICK: Any = {"max_await_time_ms": 1}
@@ -48,6 +49,7 @@ def write_everything(database: Database[Documents]) -> None:
     database.d.drop()
 
 
+@needs_one_machine
 def test_each_write_has_a_document(client: "pymongo.MongoClient[Documents]", oplog: Collection[Documents]) -> None:
     write_everything(client.shop)
     client.drop_database("shop")
@@ -172,6 +174,7 @@ def test_images_that_have_expired_stay_expired(tmp_path: Any) -> None:
                 assert images(client) == [True, False]
 
 
+@needs_one_machine
 @pytest.mark.parametrize("restarts", [False, True], ids=["in memory", "stored"])
 def test_oplog_queries_with_ts_read_only_entries_in_its_range(tmp_path: Any, restarts: bool) -> None:
     """A tailing tool begins where it stopped, in an oplog of millions of entries."""
