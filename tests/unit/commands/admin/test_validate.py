@@ -89,6 +89,32 @@ def test_writes_in_between_do_no_harm(running: Running) -> None:
     assert caught.value.value["valid"]
 
 
+def test_what_another_server_writes_between_two_statements_is_no_fault(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers of one store write also while one of them is in an undivided block."""
+    index = running.collection().index_named("a_1")
+    assert index is not None
+    assert index.data is not None
+    all_keys = KeyRange(b"", b"\xff")
+    [(key, rid), *_] = index.data.scan(all_keys, None, 1)[0]
+    scan = ContractSortedData.scan
+
+    def scan_before(
+        self: ContractSortedData, key_range: KeyRange, *limits: Any
+    ) -> tuple[list[tuple[bytes, int]], bool]:
+        """As before an entry of record 2 was deleted, if all is read."""
+        entries, more = scan(self, key_range, *limits)
+        if self is index.data and len(entries) > 1 and entries[0] == (key, rid):
+            entries = [(key, rid), (key, 2), *[entry for entry in entries[1:] if entry != (key, 2)]]
+        return entries, more
+
+    monkeypatch.setattr(ContractSortedData, "scan", scan_before)
+    reply = running.run({"validate": "c"})
+    assert (reply["valid"], reply["extraIndexEntries"]) == (True, [])
+    assert reply["keysPerIndex"] == {"_id_": 600, "a_1": 600, "b_1": 1200}
+
+
 def steps_of(running: Running) -> int:
     """Validates a collection; how many steps that takes."""
     taken = 0
