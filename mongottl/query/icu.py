@@ -161,9 +161,8 @@ class SortKeys:
                 self._has_looked = True
                 self._functions = _functions_of(self._library, self._collator, self._locale, self._variable_top)
             if self._functions is not None:
-                units = text.encode(_UTF_16)
-                give_way(len(units) // _KEY_BYTES // 64)
-                return run_aside(partial(self._functions.sort_key, units))
+                give_way(len(text) // 64)
+                return run_aside(partial(self._functions.sort_key, text))
         key: bytes = self._collator.getSortKey(text)
         return key[:-1]
 
@@ -179,8 +178,8 @@ class _Functions:
     def __del__(self) -> None:
         self._close(self._collator)
 
-    def sort_key(self, units: bytes) -> bytes:
-        """The key of a text in UTF-16."""
+    def sort_key(self, text: str) -> bytes:
+        units = text.encode(_UTF_16)
         count = len(units) // 2
         size = _KEY_BYTES * count
         while True:

@@ -45,7 +45,7 @@ from mongottl.document.interrupt import (
     take_up_undivided,
 )
 from mongottl.errors import CommandError
-from mongottl.exec.running.steps import Flush, InThread, Step, Wait, WithoutWriters
+from mongottl.exec.running.steps import Aside, Flush, InThread, Step, Wait, WithoutWriters
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -573,7 +573,7 @@ class Stacks:
         if stack is None:
             self.require()
             return function()
-        step = InThread(function)
+        step = Aside(function)
         stack.leave_midway(step)
         if stack.operation is not None and not stack.operation.is_answered:
             stack.operation.check_interrupt()

@@ -66,6 +66,10 @@ class InThread:
         return self._result
 
 
+class Aside(InThread):
+    """An `InThread` that takes much processor time and memory, so that few are called at the same time: others wait."""
+
+
 class WithoutWriters(InThread):
     """An `InThread` during which no other command that writes goes on."""
 

@@ -1,6 +1,7 @@
 """What steps wait for is done, and errors reach them, though no client has sent the command."""
 
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import trio.testing
 from mongottl.clock import SystemClock
 from mongottl.exec.running.signal import Signal
 from mongottl.exec.running.stack import Stacks, StepTimes
-from mongottl.exec.running.steps import Wait
-from mongottl.server.driving import drive
+from mongottl.exec.running.steps import Aside, Wait
+from mongottl.server.driving import drive, perform
 from mongottl.server.durability import Durability
 from mongottl.server.log import Log
 from mongottl.storage.errors import EngineUnavailable
@@ -113,3 +114,25 @@ def test_other_tasks_run_in_between() -> None:
             assert await drive(outcome, CLOCK, durability_of(open_engine("memory:"))) == "other"
 
     trio.run(main)
+
+
+def test_functions_are_called_aside_one_after_another() -> None:
+    """They would take the processor from the thread that answers, and memory, however many clients ask for them."""
+    at_once: list[int] = []
+    running = [0]
+
+    def function() -> None:
+        running[0] += 1
+        time.sleep(0.005)
+        at_once.append(running[0])
+        running[0] -= 1
+
+    async def main() -> None:
+        durability = durability_of(open_engine("memory:"))
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                for _ in range(8):
+                    nursery.start_soon(perform, Aside(function), durability)
+
+    trio.run(main)
+    assert at_once == [1] * 8
