@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from mongottl.document.interrupt import give_way, run_aside
+from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.extras import to_install
 
@@ -185,6 +186,8 @@ class _Functions:
         while True:
             key: Any = ctypes.create_string_buffer(size)
             needed: int = self._sort_key(self._collator, units, count, key, size)
+            if needed == 0:
+                raise MemoryError("ICU has made no sort key")
             if needed <= size:
                 return ctypes.string_at(key, needed - 1)
             size = needed
@@ -205,10 +208,11 @@ def _functions_of(library: _Library, collator: Any, locale: str, variable_top: s
     opened.restype = ctypes.c_void_p
     status: Any = ctypes.c_int(0)
     name = str(library.icu.Locale.createFromName(locale).getName())
-    made: Any = ctypes.c_void_p(opened(name.encode(), ctypes.byref(status)))
+    made: Any = ctypes.c_void_p(opened(encode_text(name), ctypes.byref(status)))
     if variable_top:
         set_variable_top(made, variable_top.encode(_UTF_16), len(variable_top), ctypes.byref(status))
     for attribute in _ATTRIBUTES:
         set_attribute(made, attribute, int(collator.getAttribute(attribute)), ctypes.byref(status))
+    found = _Functions(sort_key, close, made)
     # Positive numbers are errors.
-    return _Functions(sort_key, close, made) if status.value <= 0 else None
+    return found if status.value <= 0 else None

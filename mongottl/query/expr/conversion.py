@@ -315,7 +315,10 @@ def _double_in(text: str) -> float:
         if text.startswith("0x"):
             raise ConversionError(f"Illegal hexadecimal input in $convert: {text}")
         if _hexadecimal_pattern().match(text) is not None:
-            return float.fromhex(text)
+            try:
+                return float.fromhex(text)
+            except OverflowError:
+                raise ConversionError(f"Failed to parse number '{text}' in $convert: Out of range") from None
         raise ConversionError(f"Failed to parse number '{text}' in $convert: Did not consume whole string.")
     number = float(short)
     if math.isinf(number) or (number == 0.0 and any(digit in "123456789" for digit in re.split("[eE]", short)[0])):

@@ -1,7 +1,7 @@
 """What steps wait for is done, and errors reach them, though no client has sent the command."""
 
 import io
-import time
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,14 +118,12 @@ def test_other_tasks_run_in_between() -> None:
 
 def test_functions_are_called_aside_one_after_another() -> None:
     """They would take the processor from the thread that answers, and memory, however many clients ask for them."""
-    at_once: list[int] = []
-    running = [0]
+    begun = threading.Semaphore(0)
+    may_end = threading.Event()
 
     def function() -> None:
-        running[0] += 1
-        time.sleep(0.005)
-        at_once.append(running[0])
-        running[0] -= 1
+        begun.release()
+        may_end.wait(PATIENCE_S)
 
     async def main() -> None:
         durability = durability_of(open_engine("memory:"))
@@ -133,6 +131,11 @@ def test_functions_are_called_aside_one_after_another() -> None:
             async with trio.open_nursery() as nursery:
                 for _ in range(8):
                     nursery.start_soon(perform, Aside(function), durability)
+                await trio.to_thread.run_sync(begun.acquire)
+                await trio.testing.wait_all_tasks_blocked()
+                assert not begun.acquire(blocking=False)
+                may_end.set()
 
     trio.run(main)
-    assert at_once == [1] * 8
+    for _ in range(7):
+        assert begun.acquire(blocking=False)

@@ -89,7 +89,7 @@ def test_writes_in_between_do_no_harm(running: Running) -> None:
     assert caught.value.value["valid"]
 
 
-def test_what_another_server_writes_between_two_statements_is_no_fault(
+def test_writes_of_another_server_between_two_statements_are_no_fault(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Servers of one store write also while one of them is in an undivided block."""

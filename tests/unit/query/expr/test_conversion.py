@@ -342,6 +342,7 @@ def test_convert(check: Check, parameters: dict[str, object], expected: object) 
         ({"$toInt": DatetimeMS(0)}, ErrorCode.ConversionFailure),
         ({"$toLong": 1e300}, ErrorCode.ConversionFailure),
         ({"$toDouble": "1e999"}, ErrorCode.ConversionFailure),
+        ({"$toDouble": "-0x" + "a" * 300}, ErrorCode.ConversionFailure),
         ({"$toDouble": Decimal128("1e999")}, ErrorCode.ConversionFailure),
         ({"$toDate": 5}, ErrorCode.ConversionFailure),  # an int32 is no number of milliseconds
         ({"$toDate": "yesterday"}, ErrorCode.ConversionFailure),
