@@ -11,6 +11,10 @@ the place was lost, may be old: it is answered by an error upon which drivers re
 A retryable write may have been sent to another server before. What that has executed is looked up in the store's log
 where it shows: the store refuses to execute a statement twice, or the write does less than it is to do. Then the write
 is carried out again, and passes over what is known of it now.
+
+A transaction may be ended by way of another server than its own, after its client has lost the connection to that. What
+is not committed then is aborted everywhere before the answer: a commit that arrives there later, after the client has
+begun the transaction anew, must not be carried out.
 """
 
 from functools import partial
@@ -24,7 +28,7 @@ from mongottl.document.types import Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.node_messages import obey
+from mongottl.exec.operation.node_messages import abort_elsewhere, obey
 from mongottl.exec.operation.refreshing import follow_others, known_to_all
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Steps
@@ -72,14 +76,22 @@ class NodeDispatcher(Dispatcher):
         op: OperationContext,
         concern: WriteConcern | None,
     ) -> bytes:
-        if spec.repeats_commit and generic.lsid is not None and generic.txn_number is not None:
-            # It may have been committed by another server, which has not answered.
+        if spec.ends_transaction and generic.lsid is not None and generic.txn_number is not None:
             key = session_key(generic.lsid, op.client.login)
             latest = self.service.transactions.latest(key)
-            is_other = latest is None or latest.number < generic.txn_number
-            if is_other and self._recall(op, key, generic.txn_number):
-                self._nodes.spread()
+            if latest is None or latest.number < generic.txn_number:
+                self._end_elsewhere(spec, op, key, generic.txn_number)
         return super()._carry_out(spec, request, generic, op, concern)
+
+    def _end_elsewhere(self, spec: CommandSpec, op: OperationContext, key: bytes, number: int) -> None:
+        """Has a transaction ended that is none of this server: it may have been committed by another one, which has not
+        answered, and is aborted if not."""
+        if spec.repeats_commit and self._recall(op, key, number):
+            self._nodes.spread()
+            return
+        abort_elsewhere(self.service, key, number)
+        if spec.repeats_commit and self._recall(op, key, number):
+            self._nodes.spread()
 
     def _call(self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...]) -> Reply:
         if spec.handshake:

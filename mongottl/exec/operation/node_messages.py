@@ -3,6 +3,9 @@
     {killOp: <opid>, node: <number>}      the operation of one of them
     {killSessions: <BinData>}             sessions, as `SessionPatterns.in_parts` names them, with their operations
     {endSessions: <BinData>}              the same without these
+    {abortTransaction: <BinData>, txnNumber: <number>}
+                                          the transaction of a session, by its key, that is open with this number, or an
+                                          older one
 
 and what it says itself:
 
@@ -28,6 +31,7 @@ from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES
 
 _KILL: Final = "killSessions"
 _END: Final = "endSessions"
+_ABORT: Final = "abortTransaction"
 # Seconds between two looks whether a statement has ended.
 _LOOK_S: Final = 0.01
 # Beside the patterns in a message.
@@ -52,6 +56,14 @@ def end_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns, k
             nodes.send(encode({_KILL if kills else _END: BinData(part, 0)}))
 
 
+def abort_elsewhere(service: ServiceContext, key: bytes, number: int) -> None:
+    """Has the other servers of the store abort the transaction of a session, by its key, with this or a lower number;
+    what one of them is committing is committed then. Does nothing where there are none. EngineUnavailable."""
+    nodes = service.engine.shared_nodes
+    if nodes is not None:
+        nodes.send(encode({_ABORT: BinData(key, 0), "txnNumber": Int64(number)}))
+
+
 def obey(service: ServiceContext, message: bytes) -> None:
     """Does what another server asks. It may wait."""
     nodes = service.engine.nodes
@@ -59,6 +71,13 @@ def obey(service: ServiceContext, message: bytes) -> None:
     if isinstance(opid, int) and nodes is not None and get_value(message, "node") == nodes.number:
         service.operations.kill(opid)
     note_end(service, message)
+    key = get_value(message, _ABORT)
+    number = get_value(message, "txnNumber")
+    if isinstance(key, BinData) and isinstance(number, int):
+        latest = service.transactions.latest(key.data)
+        if latest is not None and latest.in_progress and latest.number <= number:
+            abort_open(service, key.data)
+            _await_ends(service, [latest])
     for name in (_KILL, _END):
         part = get_value(message, name)
         if isinstance(part, BinData):
@@ -72,6 +91,11 @@ def _end_matching(service: ServiceContext, patterns: SessionPatterns, kills: boo
         if latest is not None and latest.in_progress:
             ended.append(latest)
         end_session(service, key, kills)
+    _await_ends(service, ended)
+
+
+def _await_ends(service: ServiceContext, ended: list[Transaction]) -> None:
+    """Waits until nothing that these transactions have written is in anybody's way."""
     until_s = service.clock.monotonic_s() + LEASE_S
     for transaction in ended:
         # At the end of its statement, if one is under way.

@@ -774,7 +774,6 @@ def test_the_commit_of_a_transaction_is_known_to_all(wires: tuple[WireClient, Wi
     one.command({"create": "carts"})
     named = {"lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}, "txnNumber": bson.Int64(1), "autocommit": False}
     assert one.command({"insert": "carts", "documents": [{"_id": 0}], "startTransaction": True, **named})["ok"] == 1
-    assert two.refusal({"commitTransaction": 1, **named}, "admin")[0] == 251
     assert one.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
     assert two.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
     assert two.command({"count": "carts"})["n"] == 1
@@ -786,6 +785,26 @@ def test_the_commit_of_a_transaction_is_known_to_all(wires: tuple[WireClient, Wi
     assert one.command({"commitTransaction": 1, **named}, "admin")["ok"] == 1
     assert two.refusal({"commitTransaction": 1, **named}, "admin")[0] == 225
     assert two.command({"count": "carts"})["n"] == 2
+
+
+@pytest.mark.parametrize("ends", ["commitTransaction", "abortTransaction"])
+def test_a_transaction_that_another_server_is_asked_to_end_is_aborted(
+    wires: tuple[WireClient, WireClient], ends: str
+) -> None:
+    """The client has lost the connection to its server: it ends the transaction by another, and begins it again there.
+    The commit that it has sent before may arrive later."""
+    one, two = wires
+    one.command({"insert": "carts", "documents": [{"_id": 0, "n": 0}]})
+    lsid = {"id": bson.Binary(uuid.uuid4().bytes, 4)}
+    first, again = ({"lsid": lsid, "txnNumber": bson.Int64(number), "autocommit": False} for number in (1, 2))
+    counted = {"update": "carts", "updates": [{"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}], "startTransaction": True}
+    assert one.command({**counted, **first})["ok"] == 1
+    refused = two.command({ends: 1, **first}, "admin")
+    assert (refused["code"], refused["errorLabels"]) == (251, ["TransientTransactionError"])
+    assert two.command({**counted, **again})["ok"] == 1
+    assert two.command({"commitTransaction": 1, **again}, "admin")["ok"] == 1
+    assert one.refusal({"commitTransaction": 1, **first}, "admin")[0] == 251
+    assert one.command({"find": "carts"})["cursor"]["firstBatch"] == [{"_id": 0, "n": 1}]
 
 
 def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Client, Client]) -> None:
