@@ -25,7 +25,7 @@ from mongottl.clock import Clock
 from mongottl.exec.state.compaction import Compaction
 from mongottl.exec.state.usage import Latency
 from mongottl.server.log import Log
-from mongottl.storage.errors import DiskFull, EngineUnavailable
+from mongottl.storage.errors import DiskFull, EngineUnavailable, WriteConflict
 from mongottl.storage.interface import StorageEngine
 
 FLUSH_INTERVAL_S: Final = 0.1
@@ -142,6 +142,9 @@ class Durability:
                 await self._flush_and_maintain()
             except DiskFull:
                 self.note_full_disk()
+                await trio.sleep(FLUSH_RETRY_S)
+            except WriteConflict:  # another server still holds what is to be freed
+                self._written.set()
                 await trio.sleep(FLUSH_RETRY_S)
             except EngineUnavailable as error:
                 if self._engine.failed:

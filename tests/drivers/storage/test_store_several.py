@@ -807,6 +807,22 @@ def test_a_transaction_that_another_server_is_asked_to_end_is_aborted(
     assert one.command({"find": "carts"})["cursor"]["firstBatch"] == [{"_id": 0, "n": 1}]
 
 
+def test_a_server_goes_on_while_others_hold_what_it_is_to_free(store: str, clients: tuple[Client, Client]) -> None:
+    one, _ = clients
+    one.shop.carts.insert_many([{"_id": number} for number in range(2000)])
+    place, _, schema = store.rpartition("schema=")
+    counted = f'SELECT count(*) FROM "{schema}".records'
+    with psycopg.connect(place.rstrip("?&")) as holder, psycopg.connect(place.rstrip("?&"), autocommit=True) as other:
+        holder.execute(f'SELECT 1 FROM "{schema}".records FOR UPDATE')
+        one.shop.carts.drop()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        until(lambda: other.execute(waiting).fetchone() != (0,))  # it is being freed
+        until(lambda: other.execute(waiting).fetchone() == (0,))
+        holder.rollback()
+        one.shop.carts.insert_one({"_id": 0})
+        until(lambda: (other.execute(counted).fetchone() or (2000,))[0] < 1000)
+
+
 def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Client, Client]) -> None:
     one, two = clients
     one.shop.create_collection("carts")
