@@ -138,9 +138,10 @@ class StoreNodes(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes) -> bool:
         """Sends a message of at most MAX_MESSAGE_BYTES to all others, and waits until each of them has done what it
-        asks for, or is taken for dead, or for LEASE_S. Does nothing where it is not shared. EngineUnavailable."""
+        asks for, or is taken for dead, or for LEASE_S: whether all that live have done it. Does nothing where it is not
+        shared. EngineUnavailable."""
         raise NotImplementedError
 
     @abstractmethod

@@ -15,6 +15,7 @@ Whoever asks has checked that its client may, and waits until it is done: then w
 transactions is in nobody's way any more. What has ended meanwhile is not missed.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -27,6 +28,7 @@ from mongottl.exec.service.leaving import note_end
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.session_patterns import SessionPatterns, from_part
 from mongottl.exec.sessions.transactions import Transaction
+from mongottl.storage.errors import StoreUnreachable
 from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES
 
 _KILL: Final = "killSessions"
@@ -58,10 +60,15 @@ def end_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns, k
 
 def abort_elsewhere(service: ServiceContext, key: bytes, number: int) -> None:
     """Has the other servers of the store abort the transaction of a session, by its key, with this or a lower number;
-    what one of them is committing is committed then. Does nothing where there are none. EngineUnavailable."""
+    what one of them is committing is committed then. Servers that are taken for dead cannot commit it any more. Does
+    nothing where there are none. EngineUnavailable; StoreUnreachable if one that lives does not answer."""
     nodes = service.engine.shared_nodes
-    if nodes is not None:
-        nodes.send(encode({_ABORT: BinData(key, 0), "txnNumber": Int64(number)}))
+    if nodes is None:
+        return
+    is_done = nodes.send(encode({_ABORT: BinData(key, 0), "txnNumber": Int64(number)}))
+    nodes.clear_up()
+    if not is_done:
+        raise StoreUnreachable("another server does not say whether it has ended the transaction")
 
 
 def obey(service: ServiceContext, message: bytes) -> None:
@@ -77,7 +84,7 @@ def obey(service: ServiceContext, message: bytes) -> None:
         latest = service.transactions.latest(key.data)
         if latest is not None and latest.in_progress and latest.number <= number:
             abort_open(service, key.data)
-            _await_ends(service, [latest])
+            _await_ends(service, [latest], math.inf)  # who asks counts on its end
     for name in (_KILL, _END):
         part = get_value(message, name)
         if isinstance(part, BinData):
@@ -91,12 +98,12 @@ def _end_matching(service: ServiceContext, patterns: SessionPatterns, kills: boo
         if latest is not None and latest.in_progress:
             ended.append(latest)
         end_session(service, key, kills)
-    _await_ends(service, ended)
+    _await_ends(service, ended, LEASE_S)
 
 
-def _await_ends(service: ServiceContext, ended: list[Transaction]) -> None:
-    """Waits until nothing that these transactions have written is in anybody's way."""
-    until_s = service.clock.monotonic_s() + LEASE_S
+def _await_ends(service: ServiceContext, ended: list[Transaction], seconds: float) -> None:
+    """Waits until nothing that these transactions have written is in anybody's way, or these seconds are over."""
+    until_s = service.clock.monotonic_s() + seconds
     for transaction in ended:
         # At the end of its statement, if one is under way.
         while transaction.in_progress and service.clock.monotonic_s() < until_s:

@@ -409,9 +409,9 @@ class PostgresNodes(StoreNodes):
         """Sends a message with a number, or says that one was obeyed."""
         return NOTIFY, (text(self._log.channel), text(f"{self.number} {number} {content}"))
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes) -> bool:
         if not self.is_shared:
-            return
+            return True
         assert len(message) <= MAX_MESSAGE_BYTES
         waiter = self._waiter
         until_s = waiter.monotonic_s() + LEASE_S
@@ -421,19 +421,25 @@ class PostgresNodes(StoreNodes):
         call = self._notification(number, decode_text(b64encode(message)))
         try:
             while True:
-                rows: list[_Row] = self._pool.write([call, (_ALL, ())])[-1].rows()
-                living = {row[0] for row in rows if _node(row).is_live and row[4]} - {self.number}
+                living = self._living_in(self._pool.write([call, (_ALL, ())])[-1])
                 now_s = waiter.monotonic_s()
                 again_s = min(now_s + RENEW_S, until_s)  # then it is sent once more, to those that were cut off
                 while not living <= sent.done_by and now_s < again_s:
                     waiter.wait_turn(sent.turn(), again_s)
                     now_s = waiter.monotonic_s()
-                if living <= sent.done_by or now_s >= until_s:
-                    return
+                if living <= sent.done_by:
+                    return True
+                if now_s >= until_s:
+                    return self._living_in(self._pool.read([(_ALL, ())])[0]) <= sent.done_by
         except StoreFailure as failure:
             raise engine_error(failure) from failure
         finally:
             del self._sent[number]
+
+    def _living_in(self, places: Answer) -> set[int]:
+        """The other servers that live, by all places."""
+        rows: list[_Row] = places.rows()
+        return {row[0] for row in rows if _node(row).is_live and row[4]} - {self.number}
 
     def _renew(self) -> None:
         """StoreFailure."""

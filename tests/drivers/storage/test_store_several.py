@@ -807,6 +807,26 @@ def test_a_transaction_that_another_server_is_asked_to_end_is_aborted(
     assert one.command({"find": "carts"})["cursor"]["firstBatch"] == [{"_id": 0, "n": 1}]
 
 
+def test_a_transaction_is_aborted_of_a_server_that_cannot_be_asked(processes: tuple[Process, Process]) -> None:
+    first, second = processes
+    lsid = {"id": bson.Binary(uuid.uuid4().bytes, 4)}
+    named = {"lsid": lsid, "txnNumber": bson.Int64(1), "autocommit": False}
+    with (
+        contextlib.closing(WireClient(first.uri)) as one,
+        contextlib.closing(WireClient(second.uri)) as two,
+    ):
+        one.command({"create": "carts"})
+        insert = {"insert": "carts", "documents": [{"_id": 0}]}
+        assert one.command({**insert, "startTransaction": True, **named})["ok"] == 1
+        first.popen.send_signal(signal.SIGSTOP)
+        # The answer by which the client begins the transaction anew.
+        assert two.refusal({"commitTransaction": 1, **named}, "admin")[0] == 251
+        first.popen.send_signal(signal.SIGCONT)
+        assert not one.command({"commitTransaction": 1, **named}, "admin")["ok"]
+        until(lambda: one.refusal({"commitTransaction": 1, **named}, "admin")[0] == 251)
+        assert two.command({"count": "carts"})["n"] == 0
+
+
 def test_a_server_goes_on_while_others_hold_what_it_is_to_free(store: str, clients: tuple[Client, Client]) -> None:
     one, _ = clients
     one.shop.carts.insert_many([{"_id": number} for number in range(2000)])
