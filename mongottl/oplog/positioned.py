@@ -90,6 +90,11 @@ class PositionedOplog(Oplog):
     def count(self) -> int:
         return self.log.count
 
+    def measure(self) -> None:
+        """Has `count` and `size_bytes` know of what others have written and dropped. It may wait."""
+        if self._is_shared:
+            self.log.measure()
+
     @property
     def span_s(self) -> tuple[int, int]:
         if not self.log.count:

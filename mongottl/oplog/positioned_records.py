@@ -35,9 +35,11 @@ class PositionedRecords(LogRecords):
         return [_record(*row) for row in rows], more
 
     def count(self) -> int:
+        self._oplog.measure()
         return self._oplog.count
 
     def size_bytes(self) -> int:
+        self._oplog.measure()
         return self._oplog.size_bytes
 
 

@@ -11,10 +11,13 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.state.profiler import OFF
 from mongottl.exec.unit.written import WrittenCounts
+from mongottl.storage.errors import WriteConflict
 
 # Commands that are longer are stored and logged as text, which is cut off.
 _MAX_COMMAND_BYTES: Final = 50 * 1024
 MAX_LOGGED_BYTES: Final = 10 * 1024
+# How often an entry is inserted before it is given up.
+_TRIES: Final = 20
 # The only field of a command that is stored as text.
 TRUNCATED: Final = "$truncated"
 
@@ -23,6 +26,7 @@ def store(service: ServiceContext, op: OperationContext, database: str, document
     """Stores documents in the `system.profile` of a database, while it is profiled. StorageError."""
     # Kept out of the start of the server: what writes documents.
     from mongottl.commands.admin.profile import profile_collection
+    from mongottl.exec.write.waiting import await_transaction
     from mongottl.exec.write.writes import insert_document, with_new_id
 
     own = OperationContext(service, op.client, database)
@@ -30,7 +34,15 @@ def store(service: ServiceContext, op: OperationContext, database: str, document
         # Others run in between, and may drop the collection, or turn profiling off.
         if service.profiler.of(database).level == OFF:
             return
-        insert_document(own, profile_collection(own), with_new_id(own, document))
+        identified = with_new_id(own, document)
+        for tries in range(_TRIES):
+            try:
+                insert_document(own, profile_collection(own), identified)
+                break
+            except WriteConflict as conflict:  # other servers profile the database, too
+                if tries == _TRIES - 1:
+                    raise
+                await_transaction(own, conflict)
 
 
 def described_client(op: OperationContext) -> dict[str, Value]:

@@ -21,7 +21,7 @@ from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_faults import Writers
 from tests.drivers.wire_client import WireClient
 from tests.on_store import PREFIX, with_schema
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -861,6 +861,30 @@ def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Clie
     one.shop.carts.insert_one({"_id": 31})
     with one.shop.carts.watch(resume_after=token) as resumed:
         assert resumed.next()["documentKey"]["_id"] == 31
+    for each in clients:
+        log = each.local["oplog.rs"]
+        assert log.estimated_document_count() == len(list(log.find({}, {"_id": 1})))
+
+
+def test_entries_of_the_profiler_are_stored_though_others_hold_the_collection(
+    store: str, clients: tuple[Client, Client]
+) -> None:
+    """As servers do that profile the same database."""
+    one, _ = clients
+    one.shop.create_collection("carts")
+    one.shop.command("profile", 2)
+    place, _, schema = store.rpartition("schema=")
+    with psycopg.connect(place.rstrip("?&")) as holder, psycopg.connect(place.rstrip("?&"), autocommit=True) as other:
+        holder.execute(f'SELECT 1 FROM "{schema}".stores FOR UPDATE')
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(one.shop.carts.find_one, {"n": 1})
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            until(lambda: other.execute(waiting).fetchone() != (0,))
+            until(lambda: other.execute(waiting).fetchone() == (0,))
+            holder.rollback()
+            assert found.result(PATIENCE_S) is None
+    one.shop.command("profile", 0)
+    assert one.shop["system.profile"].count_documents({"command.filter.n": 1}) == 1
 
 
 def test_a_causal_session_reads_on_one_server_what_it_has_written_on_another(clients: tuple[Client, Client]) -> None:
