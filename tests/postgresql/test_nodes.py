@@ -202,6 +202,23 @@ def test_deleted_entries_are_forgotten_when_all_know_it(
     assert dict(second.catalog_entries()) == {"a": b"entry", "b": b"entry"}
 
 
+def delete_when_taken_for_dead(
+    first: PostgresEngine, second: PostgresEngine, connection: Connection, ident: str
+) -> None:
+    """The first server takes the second one for dead, and deletes what belongs to an ident, to the last row."""
+    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
+    first.nodes.clear_up()
+    first.reload()
+    with first.unit_of_work() as unit:
+        first.delete_catalog_entry(ident)
+        first.drop_ident(ident)
+        unit.commit()
+    first.nodes.attend()
+    first.nodes.clear_up()
+    while first.drop_some(10):
+        pass
+
+
 @pytest.mark.parametrize("by", ["renewal", "unit"])
 def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhile(
     by: str, opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
@@ -213,17 +230,7 @@ def test_a_server_that_was_taken_for_dead_learns_of_all_that_was_deleted_meanwhi
     changes: list[CatalogChange] = []
     second.nodes.on_change = changes.append
     connection = connect_to(settings=SessionSettings(schema))
-    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
-    first.nodes.clear_up()
-    first.reload()
-    with first.unit_of_work() as unit:
-        first.delete_catalog_entry("a")
-        first.drop_ident("a")
-        unit.commit()
-    first.nodes.attend()
-    first.nodes.clear_up()
-    while first.drop_some(10):
-        pass
+    delete_when_taken_for_dead(first, second, connection, "a")
     assert rows(connection, "SELECT key FROM catalog") == [(b"b",)]
     if by == "renewal":
         second.nodes.attend()
@@ -242,17 +249,7 @@ def test_a_server_that_was_taken_for_dead_gives_no_ids_of_what_was_deleted_meanw
     make(first, "a")
     second.reload()
     store = second.record_store("a")
-    connection = connect_to(settings=SessionSettings(schema))
-    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
-    first.nodes.clear_up()
-    with first.unit_of_work() as unit:
-        first.delete_catalog_entry("a")
-        first.drop_ident("a")
-        unit.commit()
-    first.nodes.attend()
-    first.nodes.clear_up()
-    while first.drop_some(10):
-        pass
+    delete_when_taken_for_dead(first, second, connect_to(settings=SessionSettings(schema)), "a")
     unit = second.exclusive_unit_of_work(store) if alone else second.concurrent_unit_of_work()
     with unit, pytest.raises(CatalogChanged):
         store.insert_records([(b"one", 1, 0)] * (FIRST_BLOCK + 1))

@@ -827,20 +827,50 @@ def test_a_transaction_is_aborted_of_a_server_that_cannot_be_asked(processes: tu
         assert two.command({"count": "carts"})["n"] == 0
 
 
+class RowsHeld:
+    """The rows of a table, which a session of PostgreSQL has locked."""
+
+    def __init__(self, holder: "psycopg.Connection[Any]", other: "psycopg.Connection[Any]", table: str) -> None:
+        self._holder = holder
+        self._other = other
+        self._table = table
+        holder.execute(f"SELECT 1 FROM {table} FOR UPDATE".encode())
+
+    def _number(self, statement: str) -> int:
+        [(number,)] = self._other.execute(statement.encode()).fetchall()
+        assert isinstance(number, int)
+        return number
+
+    def until_met(self) -> None:
+        """Waits until somebody has waited for them in vain."""
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        until(lambda: self._number(waiting) > 0)
+        until(lambda: self._number(waiting) == 0)
+
+    def let_go(self) -> None:
+        self._holder.rollback()
+
+    def count(self) -> int:
+        return self._number(f"SELECT count(*) FROM {self._table}")
+
+
+@contextlib.contextmanager
+def rows_held(store: str, table: str) -> Iterator[RowsHeld]:
+    place, _, schema = store.rpartition("schema=")
+    place = place.rstrip("?&")
+    with psycopg.connect(place) as holder, psycopg.connect(place, autocommit=True) as other:
+        yield RowsHeld(holder, other, f'"{schema}".{table}')
+
+
 def test_a_server_goes_on_while_others_hold_what_it_is_to_free(store: str, clients: tuple[Client, Client]) -> None:
     one, _ = clients
     one.shop.carts.insert_many([{"_id": number} for number in range(2000)])
-    place, _, schema = store.rpartition("schema=")
-    counted = f'SELECT count(*) FROM "{schema}".records'
-    with psycopg.connect(place.rstrip("?&")) as holder, psycopg.connect(place.rstrip("?&"), autocommit=True) as other:
-        holder.execute(f'SELECT 1 FROM "{schema}".records FOR UPDATE')
+    with rows_held(store, "records") as held:
         one.shop.carts.drop()
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        until(lambda: other.execute(waiting).fetchone() != (0,))  # it is being freed
-        until(lambda: other.execute(waiting).fetchone() == (0,))
-        holder.rollback()
+        held.until_met()  # they are being freed
+        held.let_go()
         one.shop.carts.insert_one({"_id": 0})
-        until(lambda: (other.execute(counted).fetchone() or (2000,))[0] < 1000)
+        until(lambda: held.count() < 1000)
 
 
 def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Client, Client]) -> None:
@@ -873,16 +903,11 @@ def test_entries_of_the_profiler_are_stored_though_others_hold_the_collection(
     one, _ = clients
     one.shop.create_collection("carts")
     one.shop.command("profile", 2)
-    place, _, schema = store.rpartition("schema=")
-    with psycopg.connect(place.rstrip("?&")) as holder, psycopg.connect(place.rstrip("?&"), autocommit=True) as other:
-        holder.execute(f'SELECT 1 FROM "{schema}".stores FOR UPDATE')
-        with ThreadPoolExecutor(1) as pool:
-            found = pool.submit(one.shop.carts.find_one, {"n": 1})
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            until(lambda: other.execute(waiting).fetchone() != (0,))
-            until(lambda: other.execute(waiting).fetchone() == (0,))
-            holder.rollback()
-            assert found.result(PATIENCE_S) is None
+    with rows_held(store, "stores") as held, ThreadPoolExecutor(1) as pool:
+        found = pool.submit(one.shop.carts.find_one, {"n": 1})
+        held.until_met()
+        held.let_go()
+        assert found.result(PATIENCE_S) is None
     one.shop.command("profile", 0)
     assert one.shop["system.profile"].count_documents({"command.filter.n": 1}) == 1
 
