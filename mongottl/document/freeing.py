@@ -148,7 +148,7 @@ def free_some() -> bool:
         values = _aside.lists.pop()
         before: i64 = len(values)
         last = values[-1]
-        count: i64 = max(1, _SLICE // (1 + len(last))) if isinstance(last, list) else _SLICE
+        count: i64 = max(1, _SLICE // (1 + len(last))) if isinstance(last, (list, dict)) else _SLICE
         del values[-count:]
         _aside.size -= before - len(values)
         if values:

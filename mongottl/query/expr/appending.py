@@ -21,6 +21,7 @@ from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.utf8 import rejoined
+from mongottl.document.value_set import ValueSet
 from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError, is_interruption
 from mongottl.query.expr.accumulators import joined_elements
@@ -36,7 +37,6 @@ from mongottl.query.expr.base import (
 from mongottl.query.expr.conditional import CondExpression, SwitchExpression
 from mongottl.query.expr.parser import check_string
 from mongottl.query.expr.path import VariableExpression
-from mongottl.query.expr.set import add_distinct, ordered_values
 from mongottl.query.expr.text import concat
 from mongottl.query.expr.variable import LetExpression
 
@@ -203,8 +203,7 @@ class MergedFields(Gathered):
 
 class UnitedSets(Gathered):
     def __init__(self, collation: Collation | None) -> None:
-        self._values: Final[dict[bytes, Value]] = {}
-        self._collation: Final = collation
+        self._values: Final = ValueSet(collation)
 
     def add(self, values: list[Value]) -> bool:
         for value in values:
@@ -212,11 +211,11 @@ class UnitedSets(Gathered):
                 return False
         for value in values:
             if isinstance(value, list):
-                add_distinct(self._values, value, self._collation)
+                self._values.add_all(value)
         return True
 
     def result(self) -> Value:
-        return ordered_values(self._values)
+        return self._values.in_order()
 
 
 class Gathering:

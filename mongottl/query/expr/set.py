@@ -1,12 +1,11 @@
 """Operators on arrays taken as sets: equal values count once, and order does not matter."""
 
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, LongList
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
-from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import is_true
-from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value
+from mongottl.document.value_set import ValueSet
 from mongottl.errors import CommandError
 from mongottl.query.expr.base import (
     COMMUTATIVE,
@@ -23,32 +22,15 @@ from mongottl.query.expr.parser import parse_arguments, type_of
 from mongottl.versions import OLDEST
 
 
-def _distinct(array: list[Value], collation: Collation | None) -> dict[bytes, Value]:
-    """The values by their KeyStrings, which sort as the values do; of equal values the first."""
-    found: dict[bytes, Value] = {}
-    add_distinct(found, array, collation)
+def _distinct(array: list[Value], collation: Collation | None) -> ValueSet:
+    found = ValueSet(collation)
+    found.add_all(array)
     return found
-
-
-def add_distinct(found: dict[bytes, Value], array: list[Value], collation: Collation | None) -> None:
-    """Adds values by their KeyStrings; of equal values the first stays."""
-    for value in array:
-        key = encode_value(value, False, collation)
-        if key not in found:
-            found[key] = value
-
-
-def ordered_values(values: dict[bytes, Value]) -> list[Value]:
-    ordered: list[Value] = [] if len(values) < LONG else LongList()
-    for key in sort_in_parts(list(values)):
-        give_way()
-        ordered.append(values[key])
-    return ordered
 
 
 @collated_expression("$setUnion", 0, -1, grouping=COMMUTATIVE, since=OLDEST)
 def set_union(values: list[Value], collation: Collation | None) -> Value:
-    found: dict[bytes, Value] = {}
+    found = ValueSet(collation)
     for array in values:
         if is_nullish(array):
             return None
@@ -56,13 +38,13 @@ def set_union(values: list[Value], collation: Collation | None) -> Value:
             raise CommandError(
                 17043, f"All operands of $setUnion must be arrays. One argument is of type: {type_of(array)}"
             )
-        add_distinct(found, array, collation)
-    return ordered_values(found)
+        found.add_all(array)
+    return found.in_order()
 
 
 @collated_expression("$setIntersection", 0, -1, grouping=COMMUTATIVE, since=OLDEST)
 def set_intersection(values: list[Value], collation: Collation | None) -> Value:
-    common: dict[bytes, Value] | None = None
+    common: ValueSet | None = None
     for array in values:
         if is_nullish(array):
             return None
@@ -75,22 +57,12 @@ def set_intersection(values: list[Value], collation: Collation | None) -> Value:
             common = these
         else:
             # Equal values of different types are taken from the shorter one, as by mongod.
-            if len(common) > len(these):
+            if common.count > these.count:
                 common, these = these, common
-            common = _shared(common, these)
-        if not common:
+            common = common.shared_with(these)
+        if common.count == 0:
             break  # what follows is not evaluated
-    return [] if common is None else ordered_values(common)
-
-
-def _shared(values: dict[bytes, Value], others: dict[bytes, Value]) -> dict[bytes, Value]:
-    """The values that the others have, too."""
-    shared: dict[bytes, Value] = {}
-    for key, value in values.items():
-        give_way()
-        if key in others:
-            shared[key] = value
-    return shared
+    return [] if common is None else common.in_order()
 
 
 @collated_expression("$setDifference", 2, since=OLDEST)
@@ -101,10 +73,10 @@ def set_difference(values: list[Value], collation: Collation | None) -> Value:
     left = _operand(values[0], "$setDifference", "First", 17048)
     right = _operand(values[1], "$setDifference", "Second", 17049)
     without = _distinct(right, collation)
-    found: list[Value] = [] if len(left) < LONG else LongList()
-    for key, value in _distinct(left, collation).items():
-        give_way()
-        if key not in without:
+    seen = ValueSet(collation)
+    found = list_for(len(left))
+    for value in left:
+        if not without.has(value) and seen.add(value):
             found.append(value)
     return found
 
@@ -113,15 +85,7 @@ def set_difference(values: list[Value], collation: Collation | None) -> Value:
 def set_is_subset(values: list[Value], collation: Collation | None) -> Value:
     left = _operand(values[0], "$setIsSubset", "First", 17046)
     right = _operand(values[1], "$setIsSubset", "Second", 17042)
-    return _has_all(_distinct(right, collation), _distinct(left, collation))
-
-
-def _has_all(values: dict[bytes, Value], keys: dict[bytes, Value]) -> bool:
-    for key in keys:
-        give_way()
-        if key not in values:
-            return False
-    return True
+    return _distinct(right, collation).has_all(_distinct(left, collation))
 
 
 def _operand(value: Value, name: str, which: str, code: int) -> list[Value]:
@@ -148,7 +112,7 @@ def parse_set_equals(name: str, argument: Value, scope: Scope) -> Expression:
 
 
 def set_equals(values: list[Value], collation: Collation | None) -> Value:
-    sets: list[dict[bytes, Value]] = []
+    sets: list[ValueSet] = []
     for array in values:
         if not isinstance(array, list):
             raise CommandError(
@@ -156,7 +120,7 @@ def set_equals(values: list[Value], collation: Collation | None) -> Value:
             )
         sets.append(_distinct(array, collation))
     first = sets[0]
-    return all(len(other) == len(first) and _has_all(first, other) for other in sets[1:])
+    return all(other.count == first.count and first.has_all(other) for other in sets[1:])
 
 
 def _elements(name: str, code: int, values: list[Value]) -> list[Value]:

@@ -48,6 +48,7 @@ from mongottl.document.types import (
     Value,
 )
 from mongottl.document.utf8 import decode_text, encode_text
+from mongottl.document.value_set import ValueSet
 from mongottl.document.walk import decode_value
 from mongottl.query.context import ParseContext
 from mongottl.query.match.interval import (
@@ -436,17 +437,9 @@ def _distinct(values: list[Value], collation: Collation | None) -> list[Value]:
     Dictionaries keep the insertion order, so values that are already sorted are sorted again quickly.
     """
     if collation is not None:
-        # Of equal values the first is kept.
-        by_key: dict[bytes, Value] = {}
-        for value in values:
-            give_way()
-            by_key.setdefault(key_of(value, False, collation), value)
-        in_order: list[Value] = list_for(len(by_key))
-        for key in sort_in_parts(list(by_key)):
-            give_way()
-            in_order.append(by_key[key])
-        put_aside(by_key)
-        return in_order
+        collated = ValueSet(collation)
+        collated.add_all(values)
+        return collated.in_order()
     if _all_whole(values):
         # Not by a dict: to make room in it for a million takes 30 ms at once.
         whole: list[Value] = [] if len(values) < LONG else LongList()

@@ -89,6 +89,12 @@ def test_a_long_list_of_short_lists_is_freed_in_smaller_slices() -> None:
     assert Counted.alive > 100 * (LONG - 50)
 
 
+def test_a_long_list_of_dicts_is_freed_in_smaller_slices() -> None:
+    LongList({name: Counted() for name in range(100)} for _ in range(LONG))
+    assert free_some()
+    assert Counted.alive > 100 * (LONG - 50)
+
+
 def test_a_long_set_is_freed_in_slices() -> None:
     LongSet(objects(50_000))
     assert Counted.alive == 50_000
