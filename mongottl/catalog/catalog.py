@@ -29,52 +29,22 @@ from mongottl.catalog.entries import (
     stored_collection,
 )
 from mongottl.catalog.index import IndexDescriptor, clustered_index_spec, id_index_spec
-from mongottl.catalog.namespace import (
-    MAX_NAMESPACE_BYTES,
-    MONGODB_NAMING,
-    check_database_name,
-    check_new_collection_name,
-    spelled_otherwise,
-)
+from mongottl.catalog.named_collections import NamedCollections
 from mongottl.catalog.options import NO_OPTIONS, CollectionOptions
-from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.catalog.rekeying import rekey
-from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
 from mongottl.clock import Clock
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, BinData, Value
 from mongottl.document.walk import fields
-from mongottl.errors import CommandError, ErrorCode
-from mongottl.storage.errors import DamagedRecord, DiskFull
+from mongottl.storage.errors import DiskFull
 from mongottl.storage.interface import StorageEngine, WriteUnitOfWork
 from mongottl.storage.nodes import CatalogChange
-from mongottl.storage.stores import Record, RecordStore
+from mongottl.storage.stores import RecordStore
 
-# Records read at once where all are wanted.
-_RECORDS_PER_SCAN: Final = 256
-_BYTES_PER_SCAN: Final = 16 << 20
 # Names of dropped collections that are remembered for transactions that began before.
 _DROPPED_NAMES: Final = 10_000
 # `Collection.writes` of collections that a restored state brings back: more than they can have had.
 _WRITES_PER_RESTORE: Final = 1 << 40
-
-
-# Where MongoDB keeps the measurements of a time series collection.
-BUCKETS: Final = "system.buckets."
-
-
-def no_buckets(series: Collection) -> CommandError:
-    """CommandNotSupported (115). An empty answer would be worse: a dump would have no measurements, and say nothing."""
-    return CommandError(
-        ErrorCode.CommandNotSupported,
-        f"the time-series collection {series.namespace} has no buckets here: its measurements are documents of its own,"
-        " which mongoexport and mongoimport copy",
-    )
-
-
-def _name_of(view: View) -> str:
-    return view.name
 
 
 def new_uuid() -> bytes:
@@ -98,22 +68,19 @@ class Refreshed:
         self.changed: list[Collection] = []
 
 
-class Catalog:
+class Catalog(NamedCollections):
     """Databases and collections by name. Names are checked by the callers (`catalog.namespace`).
 
     version: grows with each change of the collections, their names and their indexes.
-    naming: the rules for names.
     large_documents: whether new collections have the option of this name.
     change_listener: is called for each change of a collection or its indexes, in its unit of work.
     """
 
     def __init__(self, engine: StorageEngine, clock: Clock | None = None) -> None:
+        super().__init__()
         self.engine = engine
-        self.naming = MONGODB_NAMING
         self.large_documents = False
         self._clock = clock
-        self._databases: dict[str, dict[str, Collection]] = {}
-        self._by_number: dict[int, Collection] = {}
         self._last_number = 0
         self.version: int = 0
         # The version at which a namespace last lost its collection, for the latest of them.
@@ -307,22 +274,6 @@ class Catalog:
                 return False
         return True
 
-    def index_filters(self) -> dict[int, dict[str, IndexFilter]]:
-        """The index filters that are set, by the number of the collection and the shape of the query."""
-        found: dict[int, dict[str, IndexFilter]] = {}
-        for collection in self._by_number.values():
-            if collection.plan_memory.filters:
-                found[collection.number] = dict(collection.plan_memory.filters)
-        return found
-
-    def set_index_filters(self, filters: dict[int, dict[str, IndexFilter]]) -> None:
-        """Sets all index filters to what `index_filters` has returned."""
-        for number, collection in self._by_number.items():
-            wanted = filters.get(number)
-            if wanted is not None or collection.plan_memory.filters:
-                collection.plan_memory.filters = {} if wanted is None else dict(wanted)
-                collection.plan_memory.forget_plans(None)
-
     def _drop_abandoned(self, temporary: list[str]) -> None:
         """Deletes these catalog entries, and the idents that belong to no collection."""
         for collection in self._by_number.values():
@@ -364,124 +315,9 @@ class Catalog:
         self._last_number += 1
         return self._last_number
 
-    def lookup(self, database: str, name: str, time_series: bool = False) -> Collection | None:
-        """The collection, or None if there is none of that name. CommandNotSupportedOnView (166) for a view.
-
-        time_series: whether it may be a time series collection, which in mongod is a view over its buckets.
-        """
-        found = self.find(database, name)
-        if isinstance(found, Collection) and found.time_series is not None and not time_series:
-            raise CommandError(
-                ErrorCode.CommandNotSupportedOnView, f"Namespace {found.namespace} is a timeseries collection"
-            )
-        if isinstance(found, View):
-            raise CommandError(
-                ErrorCode.CommandNotSupportedOnView, f"Namespace {found.namespace} is a view, not a collection"
-            )
-        return found
-
-    def find(self, database: str, name: str) -> Collection | View | None:
-        """The collection or view of that name, or None; for commands that accept views. CommandNotSupported (115) for
-        the buckets of a time series collection, which it does not have here."""
-        collections = self._databases.get(database)
-        if collections is None:
-            return None
-        found = collections.get(name)
-        if found is not None:
-            return found
-        if name.startswith(BUCKETS):
-            series = collections.get(name[len(BUCKETS) :])
-            if series is not None and series.time_series is not None:
-                raise no_buckets(series)
-        return self.view(database, name)
-
-    def view(self, database: str, name: str) -> View | None:
-        """The view of that name, or None. InvalidViewDefinition (182) if its stored definition is not valid."""
-        record = self.view_record(database, name)
-        return None if record is None else view_of(database, record[1])
-
-    def view_record(self, database: str, name: str) -> Record | None:
-        """The record of `system.views` that defines a view."""
-        if name == SYSTEM_VIEWS or len(name) > MAX_NAMESPACE_BYTES:
-            return None
-        return self.record_by_id(database, SYSTEM_VIEWS, f"{database}.{name}")
-
-    def stored_collection(self, database: str, name: str) -> Collection | None:
-        """The collection of that name, or None; views are not looked for."""
-        collections = self._databases.get(database)
-        return None if collections is None else collections.get(name)
-
-    def record_by_id(self, database: str, name: str, record_id: str) -> Record | None:
-        """The record with this `_id` of a collection of the system, as it is now; None if there is none."""
-        collection = self.stored_collection(database, name)
-        index = None if collection is None else collection.id_index
-        if collection is None or index is None or index.data is None:
-            return None
-        return index.data.fetch_exact(collection.store, encode_value(record_id))
-
-    def version_of(self, database: str, name: str) -> tuple[int, int]:
-        """Two numbers that change when records of the collection do, or when it is made or dropped."""
-        collection = self.stored_collection(database, name)
-        return (0, 0) if collection is None else (collection.number, collection.writes)
-
-    def all_records(self, database: str, name: str) -> list[Record]:
-        """The records of a collection of the system, as they are now; none if it does not exist."""
-        collection = self.stored_collection(database, name)
-        found: list[Record] = []
-        position = 0
-        while collection is not None:
-            batch, more = collection.store.scan(position, _RECORDS_PER_SCAN, True, _BYTES_PER_SCAN)
-            found.extend(batch)
-            if not more:
-                break
-            position = batch[-1][0]
-        return found
-
-    def views(self, database: str) -> list[View]:
-        """The database's views by name. InvalidViewDefinition (182) if a stored definition is not valid."""
-        found = [view_of(database, record[1]) for record in self.all_records(database, SYSTEM_VIEWS)]
-        return sorted(found, key=_name_of)
-
     def attach(self, collection: Collection) -> None:
         """Adds a collection whose records are elsewhere than in the engine; it is not stored, and has no indexes."""
         self._remember(collection)
-
-    def by_number(self, number: int) -> Collection | None:
-        return self._by_number.get(number)
-
-    def with_namespace(self, error: DamagedRecord) -> DamagedRecord:
-        """The same error with the namespace of its collection for the ident of the store, if there is one."""
-        for collection in self.all_collections():
-            if collection.store.ident == error.ident:
-                return DamagedRecord(collection.namespace, error.record_id, error.reason)
-        return error
-
-    def database_names(self) -> list[str]:
-        return sorted(self._databases)
-
-    def database_spelled_otherwise(self, database: str) -> str | None:
-        """An existing database whose name differs from `database` in case only, or None."""
-        return spelled_otherwise(database, self._databases)
-
-    def collections(self, database: str) -> list[Collection]:
-        """The database's collections by name; none if it does not exist."""
-        collections = self._databases.get(database, {})
-        return [collections[name] for name in sorted(collections)]
-
-    def all_collections(self) -> list[Collection]:
-        return list(self._by_number.values())
-
-    def check_new_name(self, database: str, name: str) -> None:
-        """InvalidNamespace (73) or DatabaseDifferCase (13297) unless a collection of this name may be made."""
-        check_database_name(database, self.naming)
-        check_new_collection_name(database, name, self.naming)
-        self.naming.check_new(name)
-        other = self.database_spelled_otherwise(database)
-        if other is not None:
-            raise CommandError(
-                ErrorCode.DatabaseDifferCase,
-                f"db already exists with different case already have: [{other}] trying to create [{database}]",
-            )
 
     def create_collection(
         self, database: str, name: str, options: CollectionOptions = NO_OPTIONS, uuid: bytes | None = None

@@ -5,9 +5,9 @@ Source: MongoDB's "Time Series Collection Limitations".
 
 from typing import Final
 
-from mongottl.catalog.catalog import no_buckets
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
+from mongottl.catalog.named_collections import no_buckets
 from mongottl.catalog.time_series import TimeSeries
 from mongottl.document.types import Value
 from mongottl.document.walk import fields

@@ -3,7 +3,7 @@
 Source: MongoDB's reference for each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -207,16 +207,22 @@ def _check_record(op: OperationContext, collection: Collection, record: Record, 
             continue
         sums = found.sums.setdefault(index.name, EntrySums())
         keys = dict.fromkeys(index.keys_of(document))
-        added = 0
-        for key in keys:
-            if added >= _STEP_KEYS:
-                added = 0
-                op.give_way()
-                _check_alive(op, collection)
-            added += 1
+        for key in _in_steps(op, collection, keys):
             sums.add(key, rid)
         if alive:
             found.keys[index.name] = found.keys.get(index.name, 0) + len(keys)
+
+
+def _in_steps(op: OperationContext, collection: Collection, keys: Iterable[bytes]) -> Iterator[bytes]:
+    """The keys of one document, of which there may be millions; others run after _STEP_KEYS of them."""
+    left = _STEP_KEYS
+    for key in keys:
+        if left == 0:
+            left = _STEP_KEYS
+            op.give_way()
+            _check_alive(op, collection)
+        left -= 1
+        yield key
 
 
 def _check_entries(op: OperationContext, collection: Collection, index: CollectionIndex, found: _Findings) -> None:
@@ -259,13 +265,7 @@ def _find_missing_of(
     except CommandError:
         return  # its keys are not known; it is reported
     missing = 0
-    sought = 0
-    for key in dict.fromkeys(index.keys_of(document)):
-        if sought >= _STEP_KEYS:
-            sought = 0
-            op.give_way()
-            _check_alive(op, collection)
-        sought += 1
+    for key in _in_steps(op, collection, dict.fromkeys(index.keys_of(document))):
         if has_entry(op.recovery_unit.index(index), key, rid):
             continue
         # If the record was changed since it was read, its entries were changed with it.

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from mongottl.config import MemoryLimits
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
-from mongottl.document.freeing import LONG, LongList, put_aside
+from mongottl.document.freeing import list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import Int64, JavaScript, MaxKey, MinKey, Missing, Value, is_number
@@ -547,11 +547,11 @@ def output_value(value: Value) -> Value:
         return value.code
     if not isinstance(value, list) or not _has_converted(value):
         return value
-    given: list[Value] = []
+    given: list[Value] = list_for(len(value))
     for item in value:
         give_way()
         given.append(output_value(item))
-    return LongList(given) if len(given) >= LONG else given
+    return given
 
 
 def _has_converted(values: list[Value]) -> bool:
