@@ -13,7 +13,10 @@ replace the text in a value: `with_keys`. Field names, regular expressions and c
 from collections.abc import Callable
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.build import encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Symbol, Value
 from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import fields, get_value
@@ -21,6 +24,8 @@ from mongottl.document.walk import fields, get_value
 # Texts whose keys are cached. Sorted and grouped values often repeat; long texts seldom do.
 _MAX_CACHED_KEYS: Final = 8192
 _MAX_CACHED_TEXT_BYTES: Final = 64  # bytes
+# Bytes of a text that are copied in a microsecond, about.
+_COPIED_BYTES: Final = 4096
 
 
 class Collation:
@@ -41,15 +46,26 @@ class Collation:
 
     def key(self, text: bytes) -> bytes:
         """The key of a UTF-8 text. Bytes that belong to no character count as U+FFFD, as in ICU."""
+        if len(text) > _MAX_CACHED_TEXT_BYTES:
+            return self._made_key(text)
         key = self._cached_keys.get(text)
-        if key is not None:
-            return key
-        key = encode_text(self._sort_key(text.decode("utf-8", "replace")).decode("latin-1"))
-        if len(text) <= _MAX_CACHED_TEXT_BYTES:
+        if key is None:
+            key = self._made_key(text)
             if len(self._cached_keys) >= _MAX_CACHED_KEYS:
                 self._cached_keys.clear()
             self._cached_keys[text] = key
         return key
+
+    def _made_key(self, text: bytes) -> bytes:
+        # Others run between the steps, each of which takes a text of 16 MB milliseconds.
+        weight: i64 = len(text) // _COPIED_BYTES
+        characters = text.decode("utf-8", "replace")
+        give_way(weight)
+        made = self._sort_key(characters)
+        give_way(weight)
+        as_text = made.decode("latin-1")
+        give_way(weight)
+        return encode_text(as_text)
 
     def text_key(self, text: str) -> str:
         """The key as a text."""

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from mongottl.document.collation import Collation
 from mongottl.document.freeing import LONG, LongList, list_for
 from mongottl.document.interrupt import give_way
@@ -11,7 +13,9 @@ from mongottl.document.types import Value
 
 # The most values that one dictionary has. It makes room for so many in half a millisecond; for a million it would take
 # 15 to 30.
-_MOST_AT_ONCE: Final = 16384
+_MOST_AT_ONCE: Final[i64] = 16384
+# Of the hash of a key, the bits that say which of LONG dictionaries has it.
+_MASK: Final[i64] = LONG - 1
 
 
 class ValueSet:
@@ -27,23 +31,30 @@ class ValueSet:
         self._collation: Final = collation
         self._one: dict[bytes, Value] = {}
         self._parts: list[dict[bytes, Value]] | None = None
-        self.count: int = 0
+        self.count: i64 = 0
 
     def _part(self, key: bytes) -> dict[bytes, Value]:
         """The dictionary that has a key, if there is one."""
-        return self._one if self._parts is None else self._parts[hash(key) % LONG]
+        parts = self._parts
+        if parts is None:
+            return self._one
+        place: i64 = i64(hash(key)) & _MASK
+        return parts[place]
 
     def _divide(self) -> None:
         parts: list[dict[bytes, Value]] = LongList([{} for _ in range(LONG)])
         for key, value in self._one.items():
             give_way()
-            parts[hash(key) % LONG][key] = value
+            place: i64 = i64(hash(key)) & _MASK
+            parts[place][key] = value
         self._parts = parts
         self._one = {}
 
     def add(self, value: Value) -> bool:
         """Adds a value; False if there is an equal one."""
-        key = encode_value(value, False, self._collation)
+        return self._put(encode_value(value, False, self._collation), value)
+
+    def _put(self, key: bytes, value: Value) -> bool:
         part = self._part(key)
         if key in part:
             return False
@@ -81,16 +92,16 @@ class ValueSet:
             for key, value in dictionary.items():
                 give_way()
                 if key in others._part(key):
-                    shared.add(value)
+                    shared._put(key, value)
         return shared
 
     def in_order(self) -> list[Value]:
         """The values in MongoDB's order."""
-        keys: list[bytes] = list_for(self.count)
+        keys: list[bytes] = list_for(int(self.count))
         for dictionary in self._dictionaries():
             give_way(len(dictionary) // LONG + 1)
             keys.extend(dictionary)
-        ordered: list[Value] = list_for(self.count)
+        ordered: list[Value] = list_for(int(self.count))
         for key in sort_in_parts(keys):
             give_way()
             ordered.append(self._part(key)[key])

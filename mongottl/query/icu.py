@@ -17,6 +17,7 @@ Differences from mongod, which has ICU 57.1: characters newer than Unicode 8, an
 
 import ctypes
 import importlib
+import mmap
 import sys
 from functools import partial
 from typing import Any, Final
@@ -34,6 +35,8 @@ _LONG_TEXT: Final = 1 << 16
 # The attributes of a collator: UColAttribute of ICU's ucol.h, without one that has no effect any more.
 _ATTRIBUTES: Final = (0, 1, 2, 3, 4, 5, 7)
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
+# Characters that are encoded in less than a millisecond.
+_ENCODED_AT_ONCE: Final = 1 << 18
 # Bytes of a key for each character, mostly.
 _KEY_BYTES: Final = 4
 
@@ -180,17 +183,26 @@ class _Functions:
         self._close(self._collator)
 
     def sort_key(self, text: str) -> bytes:
-        units = text.encode(_UTF_16)
-        count = len(units) // 2
-        size = _KEY_BYTES * count
-        while True:
-            key: Any = ctypes.create_string_buffer(size)
-            needed: int = self._sort_key(self._collator, units, count, key, size)
-            if needed == 0:
-                raise MemoryError("ICU has made no sort key")
-            if needed <= size:
-                return ctypes.string_at(key, needed - 1)
-            size = needed
+        # Anonymous memory, which the functions alone touch: a buffer of ctypes is filled with zeros first, and a whole
+        # text of 16 MB is encoded in 20 ms, in which no other thread runs.
+        with mmap.mmap(-1, 4 * len(text)) as units:
+            for start in range(0, len(text), _ENCODED_AT_ONCE):
+                units.write(text[start : start + _ENCODED_AT_ONCE].encode(_UTF_16))
+            count = units.tell() // 2
+            size = _KEY_BYTES * count
+            while True:
+                with mmap.mmap(-1, size) as key:
+                    needed: int = self._sort_key(self._collator, _address(units), count, _address(key), size)
+                    if needed == 0:
+                        raise MemoryError("ICU has made no sort key")
+                    if needed <= size:
+                        return key.read(needed - 1)
+                size = needed
+
+
+def _address(memory: mmap.mmap) -> Any:
+    """Where it is; it may be closed afterwards."""
+    return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
 
 
 def _functions_of(library: _Library, collator: Any, locale: str, variable_top: str) -> _Functions | None:

@@ -36,6 +36,10 @@ from mongottl.query.spill import SpilledDocuments, SpillFile, SpillSpace, SpillS
 from mongottl.versions import OLDEST
 
 _MAX_REMEMBERED_KEYS: Final = 100_000
+_MAX_REMEMBERED_BYTES: Final = 256  # of one such key
+# Others run before the key of a group is hashed, 10 ms for one of 16 MB. Bytes that are hashed in a microsecond, about.
+_LONG_KEY_BYTES: Final = 65536
+_HASHED_BYTES: Final = 1024
 _GROUP_BYTES: Final = 200  # approximate memory of a group besides its key and states
 _MAX_DIVIDED_PER_CALL: Final = 4096  # groups
 _GROUP_CODES: Final[dict[str, int]] = {"can't $divide by zero": 4848401, "can't $mod by zero": 4848403}
@@ -361,7 +365,10 @@ class GroupSource(DocumentSource):
         if type_code == 0:
             return self._group_of(key, doc)
         # The key is the slice of the whole element, since all these elements have the same name.
-        raw = doc[pos - len(name) - 2 : skip_value(doc, type_code, pos)]
+        end = skip_value(doc, type_code, pos)
+        if end - pos > _MAX_REMEMBERED_BYTES:
+            return self._group_of(key, doc)
+        raw = doc[pos - len(name) - 2 : end]
         group = self._by_raw_key.get(raw)
         if group is None:
             group = self._group_of(key, doc)
@@ -376,7 +383,10 @@ class GroupSource(DocumentSource):
         value = key.evaluate(self._ev)
         if isinstance(value, Missing):
             value = None
-        return self._find(encode_value(value, False, self._collation), value, doc)
+        encoded = encode_value(value, False, self._collation)
+        if len(encoded) > _LONG_KEY_BYTES:
+            give_way(len(encoded) // _HASHED_BYTES)
+        return self._find(encoded, value, doc)
 
     def _find(self, encoded: bytes, value: Value, doc: bytes) -> Group | None:
         group = self._groups.get(encoded)
