@@ -11,7 +11,7 @@ from mongottl.document.keystring import encode_value
 from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value
 
-# The most values that one dictionary has. It makes room for so many in half a millisecond; for a million it would take
+# The most values that one dictionary has. It makes room for them in half a millisecond; for a million it would take
 # 15 to 30.
 _MOST_AT_ONCE: Final[i64] = 16384
 # Of the hash of a key, the bits that say which of LONG dictionaries has it.
