@@ -70,6 +70,7 @@ MESSAGE_IDS: Final[dict[str, int]] = {
     "Internal error": 9900020,
     "The storage engine failed": 9900030,
     "The store does not answer": 9900092,
+    "What another server asks for has failed": 9900098,
     "A stored record is damaged": 9900035,
     "Cannot write to disk; the server will try again": 9900031,
     "The disk is full: only what deletes is written until there is room": 9900033,

@@ -41,7 +41,7 @@ from mongottl.oplog.positioned import PositionedOplog
 from mongottl.query.timestamps import MAX_SECONDS
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.errors import StatementExecuted, StoreUnreachable, UnitLost, WriteConflict
+from mongottl.storage.errors import StatementExecuted, StorageError, StoreUnreachable, UnitLost, WriteConflict
 from mongottl.storage.nodes import StoreNodes
 from mongottl.wire.messages import Request
 
@@ -52,11 +52,22 @@ class NodeDispatcher(Dispatcher):
     def __init__(self, service: ServiceContext, log: Log, nodes: StoreNodes) -> None:
         super().__init__(service, log)
         self._nodes = nodes
+        self._log = log
         follow_others(service)
-        nodes.on_message = partial(obey, service)
+        nodes.on_message = self._obey
         if service.config.enable_test_commands:
             # Clients may bring the time of another server whose clock is being moved, before this one knows of that.
             service.cluster_clock.max_drift_s = MAX_SECONDS
+
+    def _obey(self, message: bytes) -> None:
+        """Does what another server asks. What is raised says that it was not done."""
+        try:
+            obey(self.service, message)
+        except StorageError:
+            raise  # the other one asks again
+        except Exception as error:
+            self._log.exception("storage", "What another server asks for has failed", error)
+            raise
 
     def handle(self, message: Request, client: ClientInfo) -> bytes | Steps[bytes]:
         if self._unsettled is not None:  # it is settled by a command that waits for others

@@ -107,7 +107,8 @@ class StoreNodes(ABC):
 
     is_shared: whether others may have a place at the same time. found_others: whether some had one when it was opened.
     has_duties: whether this server does what one of them does for all; another takes that over when it is dead.
-    on_message: called, as an operation that may wait, with what another one has sent by `send`.
+    on_message: called, as an operation that may wait, with what another one has sent by `send`. If it raises, it has
+    not done what was asked for, and is called again if the other one still waits for that.
     latest: all places, as of the latest renewal.
     shares: into how many parts a budget of all nodes is divided, of which this one may use one; 0: none.
     has_left: whether dead servers may have left stores in no collection; known to the server that has duties.
@@ -140,8 +141,8 @@ class StoreNodes(ABC):
     @abstractmethod
     def send(self, message: bytes) -> bool:
         """Sends a message of at most MAX_MESSAGE_BYTES to all others, and waits until each of them has done what it
-        asks for, or is taken for dead, or for LEASE_S: whether all that live have done it. Does nothing where it is not
-        shared. EngineUnavailable."""
+        asks for, or has lost its place and with that the sessions in which it could still commit something: whether it
+        was so, within somewhat more than LEASE_S. Does nothing where it is not shared. EngineUnavailable."""
         raise NotImplementedError
 
     @abstractmethod

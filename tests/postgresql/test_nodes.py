@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mongottl.clock import awake_or_not_s
-from mongottl.storage.errors import CatalogChanged, DataDirectoryError
+from mongottl.storage.errors import CatalogChanged, DataDirectoryError, StorageError
 from mongottl.storage.log import LogForm
 from mongottl.storage.nodes import LEASE_S, CatalogChange, NodeFacts
 from mongottl.storage.postgresql.address import Address
@@ -14,8 +14,9 @@ from mongottl.storage.postgresql.engine import PostgresEngine
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.nodes import PostgresNodes
 from mongottl.storage.postgresql.record_ids import FIRST_BLOCK
-from mongottl.storage.postgresql.statements import Statement
+from mongottl.storage.postgresql.statements import TEXT, Statement
 from mongottl.storage.postgresql.transactions import CommitUnit
+from mongottl.storage.waiting import BlockingWaiter, Turn
 
 ONE_OF_SEVERAL = NodeFacts("sharded", may_share=True)
 ALONE = NodeFacts("replicaSet")
@@ -397,3 +398,96 @@ def test_changes_of_a_transaction_of_a_dead_server_are_spread(
     assert second.catalog_entry("7") == b"of first" and second.log.epoch > version
     monkeypatch.undo()
     make(second, "a")
+
+
+class OthersAttend(BlockingWaiter):
+    """While one engine waits for its turn, others and itself look after their places, in the order given."""
+
+    def __init__(self, *nodes: PostgresNodes) -> None:
+        super().__init__()
+        self._nodes = nodes
+
+    def wait_turn(self, turn: Turn, until_s: float, must_end: bool = False) -> bool:
+        nodes, self._nodes = self._nodes, ()
+        for node in nodes:
+            node.attend()
+        self._nodes = nodes
+        return super().wait_turn(turn, self.monotonic_s())
+
+
+class NotObeyed(Exception):
+    pass
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has who waits for others give up soon."""
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.RENEW_S", 0.01)
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.PATIENCE_S", 0.1)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("failures", [0, 1, 1_000])
+def test_who_has_failed_to_do_what_a_message_asks_for_has_not_done_it(
+    failures: int, opened: Callable[..., PostgresEngine]
+) -> None:
+    first, second = both(opened)
+    heard: list[bytes] = []
+
+    def obey(message: bytes) -> None:
+        heard.append(message)
+        if len(heard) <= failures:
+            raise NotObeyed
+
+    second.nodes.on_message = obey
+    first.wait_by(OthersAttend(second.nodes, first.nodes), lambda: None)
+    assert first.nodes.send(b"abort") == (failures < 1_000)
+    assert set(heard) == {b"abort"}
+
+
+@pytest.mark.usefixtures("hasty")
+def test_who_may_live_again_has_to_obey(
+    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    """The database has stood still: all are taken for dead for a moment, and nobody may clear another's place away."""
+    first, second = both(opened)
+    heard: list[bytes] = []
+    second.nodes.on_message = heard.append
+    connection = connect_to(settings=SessionSettings(schema))
+    connection.run_one(Statement("stand_still", "UPDATE nodes SET until_ms = 0").with_())
+    first.nodes.lease_clock_s = lambda: awake_or_not_s() + LEASE_S
+    first.wait_by(OthersAttend(second.nodes, first.nodes), lambda: None)
+    assert first.nodes.send(b"abort")
+    assert heard[:1] == [b"abort"]
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize("is_opened", [False, True])
+def test_the_sessions_of_who_is_taken_for_dead_have_ended_before_anybody_counts_on_it(
+    is_opened: bool,
+    opened: Callable[..., PostgresEngine],
+    connect_to: Callable[..., Connection],
+    schema: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """is_opened: whether another server has been opened meanwhile, and was killed as soon as it had its place."""
+    first, second = both(opened)
+    make(first, "a")
+    second.reload()
+    transaction = second.isolation.begin_transaction()
+    with transaction.statement() as unit:
+        transaction.own_records(second.record_store("a")).insert_record(b"of second", 1, 0)
+        unit.commit()
+    connection = connect_to(settings=SessionSettings(schema))
+    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
+    if is_opened:
+        with monkeypatch.context() as patch, pytest.raises(DataDirectoryError):
+            killed = Statement("kill", "SELECT 1 / 0", (TEXT, TEXT))
+            patch.setattr("mongottl.storage.postgresql.nodes._END_OTHERS", killed)
+            opened()
+    connection.run_one(Statement("forget", f"DELETE FROM nodes WHERE node > {second.nodes.number}").with_())
+    assert first.nodes.send(b"abort")
+    assert [node.number for node in first.nodes.all()] == [first.nodes.number]
+    with pytest.raises(StorageError), transaction.final_unit(second, False) as unit:
+        unit.commit()
+    assert documents(first, "a") == []

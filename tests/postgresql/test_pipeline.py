@@ -29,7 +29,6 @@ from mongottl.storage.postgresql.statements import (
     INT8_ARRAY,
     SYNC,
     TEXT,
-    TEXT_ARRAY,
     Parameter,
     Statement,
     boolean,
@@ -40,7 +39,6 @@ from mongottl.storage.postgresql.statements import (
     int8,
     int8_array,
     text,
-    text_array,
 )
 from mongottl.storage.waiting import READABLE, BlockingWaiter
 from tests.waiting import until
@@ -85,7 +83,6 @@ def count(connection: Connection) -> int:
         (INT4_ARRAY, int4_array([7, -7]), [7, -7]),
         (BYTEA_ARRAY, bytea_array([]), []),
         (BYTEA_ARRAY, bytea_array([b"a", None, b""]), [b"a", None, b""]),
-        (TEXT_ARRAY, text_array(["x", "ü"]), ["x", "ü"]),
         (INT8, None, None),
     ],
 )

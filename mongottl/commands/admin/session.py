@@ -25,6 +25,7 @@ from mongottl.exec.sessions.session_patterns import SessionPatterns
 from mongottl.exec.sessions.sessions import SESSION_TIMEOUT_MINUTES
 from mongottl.security.names import NOBODY
 from mongottl.security.privileges import Need
+from mongottl.storage.errors import StoreUnreachable
 
 # Sessions that are ended in one step: each may have cursors.
 ENDED_AT_ONCE: Final = 256
@@ -147,8 +148,8 @@ def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
     patterns = SessionPatterns()
     if not is_empty(request.sessions):
         patterns.add_keys(keys)
-        end_sessions_elsewhere(op.service, patterns, kills=True)
-        return _end(op, keys, kills=True)
+        is_done = end_sessions_elsewhere(op.service, patterns, kills=True)
+        return _end(op, keys, kills=True, is_done_elsewhere=is_done)
     patterns.add_digests([_own_digest(op)])
     return _kill_where(op, patterns)
 
@@ -252,12 +253,12 @@ def _lsid_pattern(name: str, lsid: Value) -> tuple[bytes, set[bytes] | None]:
 
 def _kill_where(op: OperationContext, patterns: SessionPatterns) -> Reply:
     """Ends the sessions that match, here and on the other servers of the store, and their operations."""
-    end_sessions_elsewhere(op.service, patterns, kills=True)
-    return _end(op, list(matching_sessions(op.service, patterns)), kills=True)
+    is_done = end_sessions_elsewhere(op.service, patterns, kills=True)
+    return _end(op, list(matching_sessions(op.service, patterns)), kills=True, is_done_elsewhere=is_done)
 
 
-def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Reply:
-    """Ends sessions, and with `kills` their operations."""
+def _end(op: OperationContext, keys: list[bytes], kills: bool, is_done_elsewhere: bool = True) -> Reply:
+    """Ends sessions, and with `kills` their operations. StoreUnreachable if that was not done on another server."""
     own = op.session_key  # last, since ending it ends this operation, too
     others = [key for key in keys if key != own]
     for number, key in enumerate(others):
@@ -266,4 +267,6 @@ def _end(op: OperationContext, keys: list[bytes], kills: bool) -> Reply:
         end_session(op.service, key, kills)
     if len(others) < len(keys) and own is not None:
         end_session(op.service, own, kills)
+    if not is_done_elsewhere:
+        raise StoreUnreachable("another server does not say whether it has ended the sessions")
     return {}

@@ -49,25 +49,23 @@ def kill_elsewhere(service: ServiceContext, node: int, opid: int) -> bool:
     return True
 
 
-def end_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns, kills: bool) -> None:
+def end_sessions_elsewhere(service: ServiceContext, patterns: SessionPatterns, kills: bool) -> bool:
     """Has the other servers of the store end sessions, and with `kills` their operations; does nothing where there are
-    none. EngineUnavailable."""
+    none. Whether all have said that they have done it. EngineUnavailable."""
     nodes = service.engine.shared_nodes
+    is_done = True
     if nodes is not None and (kills or len(nodes.latest) > 1):
         for part in patterns.in_parts(MAX_MESSAGE_BYTES - _FRAME_BYTES):
-            nodes.send(encode({_KILL if kills else _END: BinData(part, 0)}))
+            is_done &= nodes.send(encode({_KILL if kills else _END: BinData(part, 0)}))
+    return is_done
 
 
 def abort_elsewhere(service: ServiceContext, key: bytes, number: int) -> None:
     """Has the other servers of the store abort the transaction of a session, by its key, with this or a lower number;
-    what one of them is committing is committed then. Servers that are taken for dead cannot commit it any more. Does
-    nothing where there are none. EngineUnavailable; StoreUnreachable if one that lives does not answer."""
+    what one of them is committing is committed then. Servers that have lost their places cannot commit it any more.
+    Does nothing where there are none. EngineUnavailable; StoreUnreachable if one does not answer."""
     nodes = service.engine.shared_nodes
-    if nodes is None:
-        return
-    is_done = nodes.send(encode({_ABORT: BinData(key, 0), "txnNumber": Int64(number)}))
-    nodes.clear_up()
-    if not is_done:
+    if nodes is not None and not nodes.send(encode({_ABORT: BinData(key, 0), "txnNumber": Int64(number)})):
         raise StoreUnreachable("another server does not say whether it has ended the transaction")
 
 

@@ -17,6 +17,7 @@ waits for these units, too. Those of a server that is taken for dead are ended w
 """
 
 import os
+import re
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable
@@ -40,7 +41,6 @@ from mongottl.storage.postgresql.statements import (
     INT8,
     PATIENT,
     TEXT,
-    TEXT_ARRAY,
     Answer,
     Call,
     Statement,
@@ -49,7 +49,6 @@ from mongottl.storage.postgresql.statements import (
     int4,
     int8,
     text,
-    text_array,
 )
 from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, engine_error
 from mongottl.storage.waiting import Turn, Waiter
@@ -81,11 +80,9 @@ _ALL: Final = Statement(
     " FROM nodes CROSS JOIN meta LEFT JOIN leases duties ON duties.name = 'duties' AND duties.node = nodes.node"
     " ORDER BY nodes.node",
 )
-# Where it is not shared, nobody else can be there.
-_CLEAR: Final = Statement(
-    "clear_nodes", f"DELETE FROM nodes WHERE NOT $1 OR NOT shares OR until_ms <= {_NOW_MS}", (BOOL,)
-)
-_COUNT: Final = Statement("count_nodes", "SELECT count(*) FROM nodes")
+# Where it is not shared, nobody else can be there. Those who share it may live again: `_clear_dead`.
+_CLEAR: Final = Statement("clear_nodes", "DELETE FROM nodes WHERE NOT $1 OR NOT shares", (BOOL,))
+_COUNT: Final = Statement("count_nodes", f"SELECT count(*) FROM nodes WHERE until_ms > {_NOW_MS}")
 _VALUES: Final = f"{_NOW_MS} + {_LEASE_MS}, {_NOW_MS}, $1, $2, $3, $4, $5, $6"
 _COLUMNS: Final = "(node, epoch, until_ms, since_ms, topology, address, pid, shares, session, keys)"
 _ENTER: Final = Statement(
@@ -119,18 +116,19 @@ _TAKE_DUTIES: Final = Statement(
 _LEAVE_DUTIES: Final = Statement("leave_duties", "DELETE FROM leases WHERE node = $1", (INT4,))
 _HAS_PLACE: Final = Statement("has_place", "SELECT count(*) FROM nodes WHERE node = $1", (INT4,))
 _LEAVE: Final = Statement("leave_node", "DELETE FROM nodes WHERE node = $1", (INT4,))
-# Who does not know a version of the catalog, or whose place is gone: whether it is taken for living.
+# Who does not know a version of the catalog: whether it is taken for living, and until when it has its place.
 _LATE: Final = Statement(
     "late_nodes",
-    f"SELECT node, until_ms > {_NOW_MS}, session FROM nodes WHERE node <> $1 AND epoch < $2 ORDER BY node",
+    f"SELECT node, until_ms > {_NOW_MS}, until_ms FROM nodes WHERE node <> $1 AND epoch < $2 ORDER BY node",
     (INT4, INT8),
 )
-# Raises the version of the catalog, as a transaction may have done in vain that the server has committed at last.
+# If it has not been renewed since it was found to be over. Raises the version of the catalog, as a transaction may have
+# done in vain that the server has committed at last.
 _CLEAR_ONE: Final = Statement(
     "clear_node",
-    f"WITH d AS (DELETE FROM nodes WHERE node = $1 AND until_ms <= {_NOW_MS} RETURNING 1)"
+    "WITH d AS (DELETE FROM nodes WHERE node = $1 AND until_ms = $2 RETURNING 1)"
     " UPDATE meta SET epoch = epoch + 1 WHERE EXISTS (SELECT FROM d)",
-    (INT4,),
+    (INT4, INT8),
 )
 # Deleted entries that all servers know to be deleted.
 _FORGET_GONE: Final = Statement(
@@ -154,6 +152,8 @@ _DATE_CHANGES: Final = Statement(
 _MOST_UNDATED: Final = 64
 # How the word begins that a message was obeyed; then comes who has sent it.
 _DONE: Final = "="
+# The sender's number, that of the message, and its content, or that word.
+_MESSAGE: Final = re.compile(r"([0-9]{1,10}) ([0-9]{1,10}) (\S+)", re.ASCII)
 # Above each version of the catalog.
 _EACH_EPOCH: Final = (1 << 63) - 1
 _LEFT_OF: Final = Statement(
@@ -171,15 +171,14 @@ _END_OTHERS: Final = Statement(
 _END_THESE: Final = Statement(
     "end_these",
     f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_SESSIONS}"
-    " AND split_part(application_name, ' ', 4) ="
-    f" ANY (ARRAY(SELECT session FROM nodes WHERE session = ANY ($3) AND until_ms <= {_NOW_MS}))",
-    (TEXT, TEXT, TEXT_ARRAY),
+    " AND split_part(application_name, ' ', 4) = (SELECT session FROM nodes WHERE node = $3 AND until_ms = $4)",
+    (TEXT, TEXT, INT4, INT8),
 )
 
 
 @final
 class _Sent:
-    """A message. done_by: the numbers of those that have obeyed it."""
+    """A message. done_by: the numbers of those that have done what it asks for."""
 
     def __init__(self, new_turn: Callable[[], Turn]) -> None:
         self._new_turn: Final = new_turn
@@ -385,25 +384,24 @@ class PostgresNodes(StoreNodes):
                 self._deliver(heard)
 
     def _deliver(self, heard: list[str]) -> None:
-        """Has done what others have sent. Notifications without a text are of changes of the catalog."""
+        """Has done what others have sent. Notifications without a text are of changes of the catalog; any client of the
+        database may send some, too."""
         for each in heard:
-            sender, _, message = each.partition(" ")
-            if not message or int(sender) == self.number:
+            message = _MESSAGE.fullmatch(each)
+            if message is None or int(message[1]) == self.number:
                 continue
-            number, _, content = message.partition(" ")
+            sender, number, content = int(message[1]), int(message[2]), message[3]
             if content.startswith(_DONE):
-                sent = self._sent.get(int(number)) if content == f"{_DONE}{self.number}" else None
+                sent = self._sent.get(number) if content == f"{_DONE}{self.number}" else None
                 if sent is not None:
-                    sent.note(int(sender))
+                    sent.note(sender)
             else:
-                self._waiter.run_aside(partial(self._obey, int(sender), int(number), b64decode(content)))
+                self._waiter.run_aside(partial(self._obey, sender, number, content))
 
-    def _obey(self, sender: int, number: int, message: bytes) -> None:
-        try:
-            self.on_message(message)
-        finally:
-            with suppress(StoreFailure):  # else it is asked for again
-                self._pool.write([self._notification(number, f"{_DONE}{sender}")])
+    def _obey(self, sender: int, number: int, content: str) -> None:
+        with suppress(Exception):  # then it is asked for again: what was not done is not said to be
+            self.on_message(b64decode(content))
+            self._pool.write([self._notification(number, f"{_DONE}{sender}")])
 
     def _notification(self, number: int, content: str) -> Call:
         """Sends a message with a number, or says that one was obeyed."""
@@ -414,32 +412,36 @@ class PostgresNodes(StoreNodes):
             return True
         assert len(message) <= MAX_MESSAGE_BYTES
         waiter = self._waiter
-        until_s = waiter.monotonic_s() + LEASE_S
+        until_s = waiter.monotonic_s() + PATIENCE_S
         self._last_sent += 1
         number = self._last_sent
         sent = self._sent[number] = _Sent(waiter.new_turn)
         call = self._notification(number, decode_text(b64encode(message)))
         try:
             while True:
-                living = self._living_in(self._pool.write([call, (_ALL, ())])[-1])
+                others = self._others(self._pool.write([call, (_ALL, ())])[-1])
+                if not all(is_live or each in sent.done_by for each, is_live in others.items()):
+                    # It may live again at any moment, and go on with what it was doing.
+                    self._clear_dead(_EACH_EPOCH)
+                    others = self._others(self._pool.read([(_ALL, ())])[0])
                 now_s = waiter.monotonic_s()
                 again_s = min(now_s + RENEW_S, until_s)  # then it is sent once more, to those that were cut off
-                while not living <= sent.done_by and now_s < again_s:
+                while not others.keys() <= sent.done_by and now_s < again_s:
                     waiter.wait_turn(sent.turn(), again_s)
                     now_s = waiter.monotonic_s()
-                if living <= sent.done_by:
+                if others.keys() <= sent.done_by:
                     return True
                 if now_s >= until_s:
-                    return self._living_in(self._pool.read([(_ALL, ())])[0]) <= sent.done_by
+                    return False
         except StoreFailure as failure:
             raise engine_error(failure) from failure
         finally:
             del self._sent[number]
 
-    def _living_in(self, places: Answer) -> set[int]:
-        """The other servers that live, by all places."""
+    def _others(self, places: Answer) -> dict[int, bool]:
+        """The other servers that have one of all places: whether they are taken for living."""
         rows: list[_Row] = places.rows()
-        return {row[0] for row in rows if _node(row).is_live and row[4]} - {self.number}
+        return {row[0]: _node(row).is_live for row in rows if row[4] and row[0] != self.number}
 
     def _renew(self) -> None:
         """StoreFailure."""
@@ -626,21 +628,29 @@ class PostgresNodes(StoreNodes):
             self._clear_dead(epoch)
         return not late
 
-    def _late(self, epoch: int) -> list[tuple[int, bool, str]]:
+    def _late(self, epoch: int) -> list[tuple[int, bool, int]]:
+        """Number, whether it is taken for living, and until when it has its place, of each that does not know it."""
         return self._pool.read([(_LATE, (int4(self.number), int8(epoch)))])[0].rows()
 
     def _clear_dead(self, epoch: int) -> bool:
         """Clears away those that do not know a version of the catalog and do not live, after their sessions have ended:
-        whether there were any. StoreFailure."""
+        whether there were any. One that renews its place meanwhile keeps it. StoreFailure."""
         found = False
-        for number, is_live, session in self._late(epoch):
+        for number, is_live, until_ms in self._late(epoch):
             # Who has lost its own place renews that first: else two would end each other's sessions again and again.
             if not is_live and self.is_valid:
                 found = True
-                while self._pool.read([(_END_THESE, (*self._sessions, text_array([session])))])[0].changed:
-                    self._waiter.sleep(_LONGEST_PAUSE_S)
-                self._pool.write([PATIENT, (_CLEAR_ONE, (int4(number),))])
+                place = int4(number), int8(until_ms)
+                self._end_sessions((_END_THESE, (*self._sessions, *place)))
+                self._pool.write([PATIENT, (_CLEAR_ONE, place)])
+        if found:
+            self._end_sessions((_END_OTHERS, self._sessions))  # those that they have made meanwhile
         return found
+
+    def _end_sessions(self, call: Call) -> None:
+        """Ends sessions, and waits until none of them is left."""
+        while self._pool.read([call])[0].changed:
+            self._waiter.sleep(_LONGEST_PAUSE_S)
 
     def all_know(self) -> bool:
         """Whether no other server can have an older catalog than this one. StoreFailure."""

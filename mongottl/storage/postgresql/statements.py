@@ -24,7 +24,6 @@ XID8: Final = 5069
 BYTEA_ARRAY: Final = 1001
 INT2_ARRAY: Final = 1005
 INT4_ARRAY: Final = 1007
-TEXT_ARRAY: Final = 1009
 INT8_ARRAY: Final = 1016
 
 # A parameter in binary; None is NULL.
@@ -189,11 +188,6 @@ def int4_array(values: list[int]) -> bytes:
 def bytea_array(values: list[bytes] | list[Parameter]) -> bytes:
     """A parameter of type BYTEA_ARRAY; None is NULL."""
     return _bytes_array(values, BYTEA)
-
-
-def text_array(values: list[str]) -> bytes:
-    """A parameter of type TEXT_ARRAY."""
-    return _bytes_array([encode_text(value) for value in values], TEXT)
 
 
 def _bytes_array(values: list[bytes] | list[Parameter], element: int) -> bytes:

@@ -1,0 +1,84 @@
+"""Sessions whose client goes from one server of a store to another: what reaches the first one late does nothing."""
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import bson
+import psycopg
+import pytest
+
+import mongottl
+from tests import postgres
+from tests.drivers.wire_client import WireClient
+from tests.postgres import OwnCluster
+from tests.postgresql.proxies import CuttingProxy
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
+
+HOST_UNREACHABLE = 6
+NO_SUCH_TRANSACTION = 251
+
+Wires = tuple[WireClient, WireClient]
+
+
+@pytest.fixture
+def cluster() -> Iterator[OwnCluster]:
+    made = OwnCluster()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def link(cluster: OwnCluster) -> Iterator[CuttingProxy]:
+    """Of the first server to the store."""
+    proxy = CuttingProxy(f"{cluster.run_folder}/.s.PGSQL.5432")
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def wires(cluster: OwnCluster, link: CuttingProxy) -> Iterator[Wires]:
+    """Connections to two servers, over which commands say themselves to which session they belong."""
+    linked = f"postgresql://mongottl@127.0.0.1:{link.port}/postgres"
+    with (
+        mongottl.start_server(store=linked, topology="sharded") as first,
+        mongottl.start_server(store=cluster.store, topology="sharded") as second,
+        contextlib.closing(WireClient(first.uri)) as one,
+        contextlib.closing(WireClient(second.uri)) as two,
+    ):
+        yield one, two
+
+
+def session() -> dict[str, Any]:
+    return {"lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}}
+
+
+def in_transaction(named: dict[str, Any], number: int, starts: bool = False) -> dict[str, Any]:
+    fields = {**named, "txnNumber": bson.Int64(number), "autocommit": False}
+    return {**fields, "startTransaction": True} if starts else fields
+
+
+def test_a_server_that_lives_and_does_not_hear_what_it_is_asked_for_is_asked_again(
+    cluster: OwnCluster, link: CuttingProxy, wires: Wires
+) -> None:
+    one, two = wires
+    one.command({"create": "carts"})
+    named = session()
+    insert = {"insert": "carts", "documents": [{"_id": 0}]}
+    assert one.command({**insert, **in_transaction(named, 1, starts=True)})["ok"] == 1
+    link.refuses = True
+    with psycopg.connect(cluster.store, autocommit=True) as connection:
+        # By which the first one hears.
+        hears = "SELECT pid FROM pg_stat_activity WHERE application_name = 'mongottl' ORDER BY backend_start LIMIT 1"
+        connection.execute(f"SELECT pg_terminate_backend(({hears}))".encode())
+    commit = {"commitTransaction": 1, **in_transaction(named, 1)}
+    refused = two.command(commit, "admin")
+    assert (refused["code"], refused["errorLabels"]) == (HOST_UNREACHABLE, ["RetryableWriteError"])
+    assert two.command({"killAllSessions": []}, "admin")["code"] == HOST_UNREACHABLE
+    link.refuses = False
+    until(lambda: two.command(commit, "admin")["code"] == NO_SUCH_TRANSACTION)
+    assert one.command(commit, "admin")["code"] == NO_SUCH_TRANSACTION
+    assert two.command({"count": "carts"})["n"] == 0
