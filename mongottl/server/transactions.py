@@ -138,6 +138,9 @@ def enter(service: ServiceContext, spec: CommandSpec, generic: GenericArguments,
                 ErrorCode.ConflictingOperationInProgress,
                 f"Cannot start a transaction at the active transaction number {number}: it was already used",
             )
+        if service.transactions.is_ended_elsewhere(op.session_key, number):
+            text = f"Transaction with {{ txnNumber: {number} }} has been aborted by way of another server."
+            raise service.dialect.transaction_ended(text, is_out_of_time=False)
         if latest is not None and latest.in_progress:
             abort(service, latest)
         latest = begin(service, op.session_key, number)

@@ -65,6 +65,7 @@ def abort_elsewhere(service: ServiceContext, key: bytes, number: int) -> None:
     what one of them is committing is committed then. Servers that have lost their places cannot commit it any more.
     Does nothing where there are none. EngineUnavailable; StoreUnreachable if one does not answer."""
     nodes = service.engine.shared_nodes
+    service.transactions.note_ended_elsewhere(key, number)
     if nodes is not None and not nodes.send(encode({_ABORT: BinData(key, 0), "txnNumber": Int64(number)})):
         raise StoreUnreachable("another server does not say whether it has ended the transaction")
 
@@ -79,6 +80,7 @@ def obey(service: ServiceContext, message: bytes) -> None:
     key = get_value(message, _ABORT)
     number = get_value(message, "txnNumber")
     if isinstance(key, BinData) and isinstance(number, int):
+        service.transactions.note_ended_elsewhere(key.data, number)
         latest = service.transactions.latest(key.data)
         if latest is not None and latest.in_progress and latest.number <= number:
             abort_open(service, key.data)

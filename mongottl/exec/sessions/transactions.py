@@ -20,6 +20,8 @@ from mongottl.storage.interface import OpenTransaction
 IN_PROGRESS: Final = 0
 COMMITTED: Final = 1
 ABORTED: Final = 2
+# Of how many sessions it is known which transactions were ended elsewhere.
+MOST_ENDED_ELSEWHERE: Final = 10_000
 # mongod's default of the parameter transactionLifetimeLimitSeconds.
 TRANSACTION_LIFETIME_S: Final = 60.0
 
@@ -111,6 +113,8 @@ class TransactionRegistry:
 
     def __init__(self) -> None:
         self.waiting_changes: list[WaitingChange] = []
+        # By session: up to which number transactions were ended by way of several servers, the latest ones last.
+        self._ended_elsewhere: dict[bytes, int] = {}
         self._latest: dict[bytes, Transaction] = {}
         self._open: dict[bytes, Transaction] = {}
         self.started_total = 0
@@ -167,6 +171,18 @@ class TransactionRegistry:
             self.committed_total += 1
         else:
             self.aborted_total += 1
+
+    def note_ended_elsewhere(self, session_key: bytes, number: int) -> None:
+        """Notes that a client has ended the transaction of a session with this number by way of a server that did not
+        know it. A statement that was to begin it may still be under way to any server; it begins nothing any more."""
+        known = self._ended_elsewhere.pop(session_key, number)
+        self._ended_elsewhere[session_key] = max(known, number)
+        if len(self._ended_elsewhere) > MOST_ENDED_ELSEWHERE:
+            del self._ended_elsewhere[next(iter(self._ended_elsewhere))]
+
+    def is_ended_elsewhere(self, session_key: bytes, number: int) -> bool:
+        """Whether that was noted for this number or a higher one."""
+        return number <= self._ended_elsewhere.get(session_key, -1)
 
     def void_all(self, why: str) -> None:
         """Makes the ended transactions aborted ones, because a saved state is restored: what they have committed is not

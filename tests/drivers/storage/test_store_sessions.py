@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missin
 
 HOST_UNREACHABLE = 6
 NO_SUCH_TRANSACTION = 251
+TRANSIENT = ["TransientTransactionError"]
 
 Wires = tuple[WireClient, WireClient]
 
@@ -82,3 +83,19 @@ def test_a_server_that_lives_and_does_not_hear_what_it_is_asked_for_is_asked_aga
     until(lambda: two.command(commit, "admin")["code"] == NO_SUCH_TRANSACTION)
     assert one.command(commit, "admin")["code"] == NO_SUCH_TRANSACTION
     assert two.command({"count": "carts"})["n"] == 0
+
+
+@pytest.mark.parametrize("ends", ["commitTransaction", "abortTransaction"])
+def test_a_transaction_that_was_ended_elsewhere_is_not_begun_by_a_statement_that_comes_late(
+    wires: Wires, ends: str
+) -> None:
+    for late, other in (wires, wires[::-1]):
+        named = session()
+        insert = {"insert": "carts", "documents": [{"_id": 0}]}
+        assert other.command({ends: 1, **in_transaction(named, 5)}, "admin")["code"] == NO_SUCH_TRANSACTION
+        for wire in (late, other):
+            refused = wire.command({**insert, **in_transaction(named, 5, starts=True)})
+            assert (refused["code"], refused["errorLabels"]) == (NO_SUCH_TRANSACTION, TRANSIENT)
+        # Nothing is in the way of the next one, and that goes on anywhere.
+        assert late.command({**insert, **in_transaction(named, 6, starts=True)})["ok"] == 1
+        assert late.command({"abortTransaction": 1, **in_transaction(named, 6)}, "admin")["ok"] == 1
