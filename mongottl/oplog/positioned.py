@@ -170,7 +170,8 @@ class PositionedOplog(Oplog):
                     yield found[0], found[1], Timestamp(*time_of(position))
 
     def statements_of(self, lsid: bytes, txn_number: int) -> list[tuple[Statements, int, Timestamp]]:
-        """What was executed of one retryable write, by whatever server: as `statements_from`."""
+        """What was executed of one retryable write, or of the session's latest one if that has a higher number, by
+        whatever server: as `statements_from`."""
         found: list[tuple[Statements, int, Timestamp]] = []
         for position, form in self.log.find_statements(lsid, txn_number):
             stored = stored_statements(form)

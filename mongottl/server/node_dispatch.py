@@ -10,7 +10,8 @@ the place was lost, may be old: it is answered by an error upon which drivers re
 
 A retryable write may have been sent to another server before. What that has executed is looked up in the store's log
 where it shows: the store refuses to execute a statement twice, or the write does less than it is to do. Then the write
-is carried out again, and passes over what is known of it now.
+is carried out again, and passes over what is known of it now. Where the client may have gone on to a higher number, a
+statement that comes late is refused by the store as well.
 
 A transaction may be ended by way of another server than its own, after its client has lost the connection to that. What
 is not committed then is aborted everywhere before the answer: a commit that arrives there later, after the client has
@@ -18,14 +19,14 @@ begun the transaction anew, must not be carried out.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from mongottl.clock import VirtualClock
 from mongottl.commands import CommandSpec, Reply
 from mongottl.commands.concerns import WriteConcern
 from mongottl.commands.request import GenericArguments
-from mongottl.document.types import Value
-from mongottl.document.walk import fields
+from mongottl.document.types import Timestamp, Value
+from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.node_messages import abort_elsewhere, obey
@@ -44,6 +45,9 @@ from mongottl.server.log import Log
 from mongottl.storage.errors import StatementExecuted, StorageError, StoreUnreachable, UnitLost, WriteConflict
 from mongottl.storage.nodes import StoreNodes
 from mongottl.wire.messages import Request
+
+# A client that has given a request up, and has had another one carried out elsewhere, has taken longer, in seconds.
+_LATE_S: Final = 1
 
 
 class NodeDispatcher(Dispatcher):
@@ -97,18 +101,30 @@ class NodeDispatcher(Dispatcher):
     def _end_elsewhere(self, spec: CommandSpec, op: OperationContext, key: bytes, number: int) -> None:
         """Has a transaction ended that is none of this server: it may have been committed by another one, which has not
         answered, and is aborted if not."""
-        if spec.repeats_commit and self._recall(op, key, number):
-            self._nodes.spread()
+        if spec.repeats_commit and self._is_committed(op, key, number):
             return
         abort_elsewhere(self.service, key, number)
-        if spec.repeats_commit and self._recall(op, key, number):
+        if spec.repeats_commit:
+            self._is_committed(op, key, number)
+
+    def _is_committed(self, op: OperationContext, key: bytes, number: int) -> bool:
+        """Whether another server has committed a transaction: then all know what it has changed of the catalog."""
+        self._recall(op, key, number)
+        session = self.service.sessions.find(key)
+        assert session is not None
+        is_committed = session.history.txn_number == number and session.history.is_committed_transaction
+        if is_committed:
             self._nodes.spread()
+        return is_committed
 
     def _call(self, spec: CommandSpec, op: OperationContext, request: tuple[Value, ...]) -> Reply:
         if spec.handshake:
             return super()._call(spec, op, request)
         nodes = self._nodes
         retries = op.session.txn_number is not None
+        write = op.recovery_unit.retryable_write
+        if write is not None:
+            write.may_be_late = _may_be_late(op)
         while True:
             nodes.begin()
             try:
@@ -162,6 +178,14 @@ class NodeDispatcher(Dispatcher):
         assert isinstance(oplog, PositionedOplog)
         session = self.service.sessions.touch(key, op.now_ms, self.service.clock.monotonic_s())
         return self.service.sessions.recall(session, number, oplog.statements_of(session.lsid, number))
+
+
+def _may_be_late(op: OperationContext) -> bool:
+    """Whether a request may have been under way for so long that its client has given it up meanwhile. One that a
+    client has just sent has the cluster time of its latest reply, which is of the present where it is busy."""
+    gossip = get_value(op.command.body, "$clusterTime")
+    known = get_value(gossip, "clusterTime") if isinstance(gossip, bytes) else None
+    return not isinstance(known, Timestamp) or known.time + _LATE_S < op.now_s
 
 
 def _does_less(spec: CommandSpec, request: Any, reply: Reply) -> bool:

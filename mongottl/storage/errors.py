@@ -56,8 +56,9 @@ class UnitLost(WriteConflict):
 
 
 class StatementExecuted(StorageError):
-    """Another server has executed a statement of a retryable write that the unit of work executes, too: nothing of the
-    unit was done. `StoreLog.find_statements` says what the other one has done."""
+    """Another server has executed a statement of a retryable write that the unit of work executes, too, or one with a
+    higher number of the same session: nothing of the unit was done. `StoreLog.find_statements` says what the other one
+    has done."""
 
 
 class CatalogChanged(WriteConflict):

@@ -36,11 +36,12 @@ def time_of(position: int) -> tuple[int, int]:
 
 class ExecutedStatement(NamedTuple):
     """Of a retryable write that a unit has executed: the id of its session, its number and that of its first statement
-    in the unit."""
+    in the unit. may_be_late: whether the session may have gone on to a higher number by way of another server."""
 
     lsid: bytes
     txn_number: int
     statement: int
+    may_be_late: bool = True
 
 
 class LogForm(NamedTuple):
@@ -89,7 +90,8 @@ class StoreLog(ABC):
 
     @abstractmethod
     def find_statements(self, lsid: bytes, txn_number: int) -> list[tuple[int, bytes]]:
-        """All forms that say what was executed of one retryable write, by whatever server, with their positions."""
+        """All forms that say what was executed of one retryable write, by whatever server, with their positions; or of
+        the latest one, if the session has gone on to a higher number."""
         raise NotImplementedError
 
     @abstractmethod

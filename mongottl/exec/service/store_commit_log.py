@@ -78,7 +78,8 @@ class StoreCommitLog(CommitLog):
             entry = OplogEntry(change, 0, 0, now_ms, part)
             if write is not None and pending and number == last:
                 statements = write.statements
-                executed = ExecutedStatement(statements.lsid, statements.txn_number, statements.executed[0].first)
+                first = statements.executed[0].first
+                executed = ExecutedStatement(statements.lsid, statements.txn_number, first, write.may_be_late)
                 work.log(LogForm(stored_form(entry, statements), not_before, executed))
             else:
                 work.log(LogForm(stored_form(entry), not_before))

@@ -96,6 +96,7 @@ class RetryableWrite:
     is_retry: whether statements of this write were executed by an earlier attempt. retried: the ids of those that this
     command has met. pending: what the open unit of work adds to the session's history when it is committed.
     closes_connection: whether a fail point has it that the client gets no answer.
+    may_be_late: whether its client may have gone on by way of another server since it has sent it.
     """
 
     def __init__(self, history: WriteHistory, counts: RetryCounts) -> None:
@@ -105,6 +106,7 @@ class RetryableWrite:
         self.retried: list[Value] = []
         self.pending: list[Executed] = []
         self.closes_connection = False
+        self.may_be_late = True
         self._base: int = 0
         self._ids: list[int] | None = None
         self._index: int = 0

@@ -229,13 +229,15 @@ class SessionRegistry:
         return RetryableWrite(history, self.retries)
 
     def recall(self, session: Session, txn_number: int, found: list[tuple[Statements, int, Timestamp]]) -> bool:
-        """Takes over what all servers have executed of a session's write: whether that is more than was known here.
+        """Takes over what all servers have executed of a session's write: whether that is more than was known here. The
+        session may have gone on to a higher number meanwhile: then it is that.
 
         found: the statements with their wall time in ms and their cluster time, in their order.
         """
         history = session.history
         if txn_number < history.txn_number or not found:
             return False
+        txn_number = found[0][0].txn_number
         known = _count_of(history.executed) if txn_number == history.txn_number else 0
         self._release(history)
         history.txn_number = txn_number

@@ -9,6 +9,7 @@ be done, and whether the same may be sent again:
 | LOCKED | another transaction holds a row's lock | waits 5 to 50 ms, repeats; in a transaction as CONFLICT |
 | DUPLICATE | the unique index `constraint` has the key | DuplicateKey; of the oplog's: the statement was done |
 | FENCE | the catalog is stale: a fence divided by zero | reloads the catalog, repeats |
+| OLD | a later write of the session was executed | 225, TransactionTooOld |
 | GONE | the connection is lost, or the server stops | reconnects, repeats |
 | READ_ONLY | a standby, or not the primary any more | as GONE |
 | BUSY | the server takes no more connections | waits, repeats |
@@ -35,6 +36,7 @@ CONFLICT: Final = "conflict"
 LOCKED: Final = "locked"
 DUPLICATE: Final = "duplicate"
 FENCE: Final = "fence"
+OLD: Final = "old"
 GONE: Final = "gone"
 READ_ONLY: Final = "read only"
 BUSY: Final = "busy"
@@ -56,6 +58,7 @@ KINDS: Final[dict[str, str]] = {
     "55P03": LOCKED,  # lock_not_available
     "23505": DUPLICATE,  # unique_violation
     "22012": FENCE,  # division_by_zero
+    "2201E": OLD,  # invalid_argument_for_logarithm
     "57P01": GONE,  # admin_shutdown, and pg_terminate_backend
     "57P02": GONE,  # crash_shutdown
     "57P03": GONE,  # cannot_connect_now

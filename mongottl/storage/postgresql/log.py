@@ -6,7 +6,9 @@
     token                                         which unit of which server it was, if its COMMIT gets no answer
     epoch                                         the version of the catalog that the unit knows: division by zero if
                                                   PostgreSQL has a later one, as of the snapshot of the statement
-    lsid, txn, stmt                               the statements of a retryable write: nobody can execute them again
+    lsid, txn, stmt                               the statements of a retryable write: nobody can execute them again;
+                                                  one that may come late is the logarithm of zero after a higher number
+                                                  of its session
 
 Positions are cluster times: the sequence is raised to a new second by the first unit that sees it.
 
@@ -77,6 +79,20 @@ _APPEND_MANY: Final = Statement(
     " CROSS JOIN unnest($4, $5, $6, $7, $8, $9, $10)"
     " WITH ORDINALITY AS u (store, dn, dbytes, lsid, txn, stmt, form, place) RETURNING pos) SELECT max(pos) FROM done",
     (INT8, INT8, INT4, INT4_ARRAY, INT4_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
+)
+
+
+def _unless_late(name: str, append: Statement, lsid: str, number: str) -> Statement:
+    """The same for a retryable write that may come late: unless a later one of the session was executed."""
+    newer = f"SELECT FROM oplog AS o WHERE o.lsid = {lsid} AND o.txn > {number}"
+    fence = "(m.epoch <= $1)::int"
+    return Statement(name, append.sql.replace(fence, f"{fence} + ln((NOT EXISTS ({newer}))::int)::int8"), append.types)
+
+
+_APPEND_LATE: Final = _unless_late("append_late", _APPEND, "$6", "$7")
+# Of several rows the last one says what was executed.
+_APPEND_MANY_LATE: Final = _unless_late(
+    "append_many_late", _APPEND_MANY, "($7::bytea[])[cardinality($7)]", "($8::int8[])[cardinality($8)]"
 )
 # Puts the open forms that the transaction has kept in the log as well, between rows without a form and the others.
 _APPEND_KEPT: Final = Statement(
@@ -226,7 +242,10 @@ _STATEMENTS: Final = Statement(
     (INT8, INT8),
 )
 _STATEMENTS_OF: Final = Statement(
-    "log_statements_of", "SELECT pos, form FROM oplog WHERE lsid = $1 AND txn = $2 ORDER BY pos", (BYTEA, INT8)
+    "log_statements_of",
+    "SELECT pos, form FROM oplog WHERE lsid = $1"
+    " AND txn = (SELECT max(o.txn) FROM oplog AS o WHERE o.lsid = $1 AND o.txn >= $2) ORDER BY pos",
+    (BYTEA, INT8),
 )
 
 
@@ -405,7 +424,8 @@ class PostgresLog(StoreLog):
                 calls.append((_APPEND_KEPT, (*rows, int4(count - len(forms)), bytea_array(ends))))
             return calls
         if count > 1:
-            calls.append((_APPEND_MANY, self._rows(number, epoch, count, 0, forms, changes)))
+            append = _APPEND_MANY_LATE if forms and self._may_be_late(forms[-1].executed) else _APPEND_MANY
+            calls.append((append, self._rows(number, epoch, count, 0, forms, changes)))
             return calls
         store, records, size = changes[0] if changes else (0, 0, 0)
         form = forms[0] if forms else _NO_FORM
@@ -423,8 +443,11 @@ class PostgresLog(StoreLog):
         if self.is_distributed:
             calls += citus_log.append_one(epoch, row, places[0])
         else:
-            calls.append((_APPEND, (int8(epoch), *row)))
+            calls.append((_APPEND_LATE if self._may_be_late(executed) else _APPEND, (int8(epoch), *row)))
         return calls
+
+    def _may_be_late(self, executed: ExecutedStatement | None) -> bool:
+        return executed is not None and executed.may_be_late and bool(self.channel)
 
     def _raise_calls(self, forms: list[LogForm]) -> list[Call]:
         """What raises the sequence to a new second, if the forms have to be logged in one."""

@@ -46,6 +46,7 @@ from mongottl.storage.postgresql.failures import (
     FULL,
     GONE,
     LOCKED,
+    OLD,
     READ_ONLY,
     STALE_STATEMENT,
     UNEXPECTED,
@@ -444,6 +445,8 @@ class PostgresUnits:
                     self._held_off.add(unit.owner)
             if claimant is not None:
                 return ClaimedByTransaction(claimant)
+        elif failure.kind == OLD:
+            return StatementExecuted("another server has executed a later write of the session")
         elif failure.kind == FENCE:
             if self.on_commit is not None:
                 self.is_stale = True

@@ -19,6 +19,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
 HOST_UNREACHABLE = 6
+TOO_OLD = 225
 NO_SUCH_TRANSACTION = 251
 TRANSIENT = ["TransientTransactionError"]
 
@@ -99,3 +100,42 @@ def test_a_transaction_that_was_ended_elsewhere_is_not_begun_by_a_statement_that
         # Nothing is in the way of the next one, and that goes on anywhere.
         assert late.command({**insert, **in_transaction(named, 6, starts=True)})["ok"] == 1
         assert late.command({"abortTransaction": 1, **in_transaction(named, 6)}, "admin")["ok"] == 1
+
+
+@pytest.mark.parametrize("newer", ["write", "transaction"])
+@pytest.mark.parametrize("is_dated", [False, True])
+def test_a_retryable_write_that_comes_late_is_refused(wires: Wires, newer: str, is_dated: bool) -> None:
+    """Its client has given it up, and has gone on by way of another server. is_dated: whether it says which cluster
+    time it knew when it sent it, some seconds ago."""
+    late, other = wires
+    seconds = late.command({"ping": 1})["$clusterTime"]["clusterTime"].time - 4
+    sent = {"$clusterTime": {"clusterTime": bson.Timestamp(seconds, 1)}} if is_dated else {}
+    other.command({"insert": "counters", "documents": [{"_id": number, "n": 0} for number in range(3)]})
+    increment = {"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}
+    writes: list[dict[str, Any]] = [
+        {"insert": "carts", "documents": [{"_id": "a"}]},
+        {"insert": "carts", "documents": [{"_id": number} for number in range(50)]},
+        {"update": "counters", "updates": [increment, {**increment, "q": {"_id": 1}}]},
+        {"update": "counters", "updates": [{**increment, "q": {"_id": "none"}}]},
+        {"update": "counters", "updates": [{**increment, "q": {"_id": "b"}, "upsert": True}]},
+        {"findAndModify": "counters", "query": {"_id": 0}, "update": {"$inc": {"n": 5}}},
+        {"delete": "counters", "deletes": [{"q": {"_id": 0}, "limit": 1}]},
+        {"delete": "counters", "deletes": [{"q": {"_id": "none"}, "limit": 1}]},
+        {"bulkWrite": 1, "ops": [{"insert": 0, "document": {"_id": "c"}}], "nsInfo": [{"ns": "test.carts"}]},
+    ]
+    for write in writes:
+        named = session()
+        assert late.command({"insert": "seen", "documents": [{}], **named, "txnNumber": bson.Int64(3)})["ok"] == 1
+        insert = {"insert": "seen", "documents": [{}]}
+        if newer == "write":
+            assert other.command({**insert, **named, "txnNumber": bson.Int64(5)})["ok"] == 1
+        else:
+            assert other.command({**insert, **in_transaction(named, 5, starts=True)})["ok"] == 1
+            assert other.command({"commitTransaction": 1, **in_transaction(named, 5)}, "admin")["ok"] == 1
+        database = "admin" if "bulkWrite" in write else "test"
+        refused = late.refusal({**write, **named, **sent, "txnNumber": bson.Int64(4)}, database)
+        assert refused[0] == TOO_OLD, (write, refused)
+        assert late.command({**insert, **named, "txnNumber": bson.Int64(6)})["ok"] == 1
+    assert late.command({"count": "carts"})["n"] == 0
+    found = late.command({"find": "counters", "sort": {"_id": 1}})["cursor"]["firstBatch"]
+    assert found == [{"_id": number, "n": 0} for number in range(3)]
