@@ -5,6 +5,7 @@ Every exchange ends with a Sync; with `only_commits` those alone count that comm
 row of the oplog, the last statement of a unit that is sent in one exchange.
 """
 
+import select
 import socket
 import threading
 from contextlib import suppress
@@ -27,7 +28,8 @@ AFTER_COMMIT: Final = "after commit"
 
 class CuttingProxy:
     """Takes connections to `port` and passes on what is sent. cut: at which end of the next unit the connections are
-    cut; then it is NEVER again. refuses: whether new connections are closed at once."""
+    cut; then it is NEVER again. refuses: whether new connections are closed at once. slow_s: how long it takes until
+    the first thing is passed on that the server says over a new one, in seconds."""
 
     def __init__(self, target: str, only_commits: bool = False) -> None:
         self._target = target
@@ -36,6 +38,7 @@ class CuttingProxy:
         self.port: int = self._listener.getsockname()[1]
         self.cut = NEVER
         self.refuses = False
+        self.slow_s = 0.0
         self.cuts = 0
         self.accepted = 0
         self._open: list[socket.socket] = []
@@ -93,8 +96,12 @@ class CuttingProxy:
 
     def _backward(self, client: socket.socket, server: socket.socket) -> None:
         """Passes on what the server sends."""
+        slow_s = self.slow_s
         try:
             while data := server.recv(_CHUNK):
+                if slow_s:
+                    select.select([], [], [], slow_s)
+                    slow_s = 0.0
                 self._backwards.wait()
                 if self.cut == AFTER_COMMIT and data.endswith(_READY) and self._counts(data):
                     self._cut(client, server)

@@ -17,6 +17,7 @@ from mongottl.storage.postgresql.record_ids import FIRST_BLOCK
 from mongottl.storage.postgresql.statements import TEXT, Statement
 from mongottl.storage.postgresql.transactions import CommitUnit
 from mongottl.storage.waiting import BlockingWaiter, Turn
+from tests.postgresql.proxies import CuttingProxy
 
 ONE_OF_SEVERAL = NodeFacts("sharded", may_share=True)
 ALONE = NodeFacts("replicaSet")
@@ -491,3 +492,24 @@ def test_the_sessions_of_who_is_taken_for_dead_have_ended_before_anybody_counts_
     with pytest.raises(StorageError), transaction.final_unit(second, False) as unit:
         unit.commit()
     assert documents(first, "a") == []
+
+
+def test_a_place_is_taken_again_where_connecting_takes_longer_than_it_is_renewed(
+    cluster: LocalCluster, opened: Callable[..., PostgresEngine], schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.RENEW_S", 0.01)
+    proxy = CuttingProxy(f"{cluster.run_folder}/.s.PGSQL.5432")
+    try:
+        linked = f"host=127.0.0.1 port={proxy.port} user=mongottl dbname=postgres"
+        engine = PostgresEngine(Address(linked), schema, ONE_OF_SEVERAL)
+        try:
+            proxy.slow_s = 0.05
+            proxy.cut_all()
+            engine.nodes.lease_clock_s = lambda: awake_or_not_s() + LEASE_S
+            for _ in range(10):
+                engine.nodes.attend()
+            assert engine.nodes.is_valid
+        finally:
+            engine.close()
+    finally:
+        proxy.close()

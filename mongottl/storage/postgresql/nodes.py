@@ -235,6 +235,8 @@ class PostgresNodes(StoreNodes):
         # Until when the place is valid, by this clock: others take it for lost also while the machine is suspended.
         self.lease_clock_s: Callable[[], float] = awake_or_not_s
         self._until_s = 0.0
+        # How long a renewal may take, in seconds: longer after each that has failed, since connecting may be slow.
+        self._patience_s = RENEW_S
         # Of each operation between `begin` and `end`: the latest version of the catalog that it has made and others may
         # not know, 0 if there is none; and those that have committed something.
         self._made: dict[object, int] = {}
@@ -370,8 +372,11 @@ class PostgresNodes(StoreNodes):
 
     def attend(self) -> None:
         self._look_after_lock()
-        with suppress(StoreFailure, EngineUnavailable):
+        try:
             self._renew()
+            self._patience_s = RENEW_S
+        except (StoreFailure, EngineUnavailable):
+            self._patience_s = min(2 * self._patience_s, max(RENEW_S, self._pool.timeout_s))
         waiter = self._waiter
         connection = self._connection
         if not self.is_shared:
@@ -468,11 +473,11 @@ class PostgresNodes(StoreNodes):
             self._until_s = max(self._until_s, sent_s + LEASE_S - _MARGIN_S)
 
     def _send_renewal(self) -> Answer:
-        now_s = self._waiter.monotonic_s()
+        until_s = self._waiter.monotonic_s() + self._patience_s
         renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
         first: Call = (_TAKE_DUTIES, (int4(self.number),)) if self.is_shared else (_UNSYNCED, ())
         patience = [PATIENT] if self.is_shared else []
-        [taken, renewed, places] = self._pool.write([*patience, first, renewal, (_ALL, ())], now_s + RENEW_S)[-3:]
+        [taken, renewed, places] = self._pool.write([*patience, first, renewal, (_ALL, ())], until_s)[-3:]
         has_duties = self.is_shared and taken.changed > 0
         self.has_left |= has_duties and not self.has_duties
         self.has_duties = has_duties
