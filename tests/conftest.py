@@ -46,6 +46,13 @@ def pytest_configure() -> None:
         serve_by_nodes(wanted())
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    from tests.on_nodes import begin
+
+    begin(item)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the replies of the scripts in tests/golden")
 

@@ -1,15 +1,28 @@
 """Several servers in the place of each one that a test starts: MONGOTTL_TEST_NODES=3 beside MONGOTTL_TEST_STORE.
 
-They have one store and answer as mongos; the URI names all, so that drivers choose one for each operation. What tests
-do with the server itself, such as moving its clock, they do with the first one.
+They have one store and answer as mongos. The URI names all, and PyMongo has the next one for each operation, but for
+cursors and transactions, which it keeps at a node. What tests do with the server itself, such as moving its clock, they
+do with the first one.
+
+A test of what each node has for itself is marked `one_node`: for it the URIs name the first node alone, which has the
+others beside it as always.
 """
 
+import itertools
 import os
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, Final
+
+import pymongo
+import pytest
+from pymongo.server_description import ServerDescription
 
 from mongottl import RunningServer
 from tests.on_store import PREFIX, with_schema
+
+_MARK: Final = "one_node"
 
 
 def wanted() -> int:
@@ -17,10 +30,59 @@ def wanted() -> int:
     return int(os.environ.get("MONGOTTL_TEST_NODES", "1"))
 
 
+def one_node(why: str) -> pytest.MarkDecorator:
+    """For tests that speak to one node. why: what they look at that each node has for itself."""
+    mark: pytest.MarkDecorator = getattr(pytest.mark, _MARK)(why)
+    return mark
+
+
+# For tests that send commands themselves where drivers keep to a node.
+own_cursors: Final = one_node("a cursor is its node's, and a getMore that no driver sends may reach another one")
+own_fail_points: Final = one_node("a fail point is set on one node")
+own_parameters: Final = one_node("setParameter sets one node's parameter")
+own_operations: Final = one_node("currentOp shows one node's operations")
+own_profile: Final = one_node("a profiling level is one node's, and so are its profiled operations")
+own_figures: Final = one_node("serverStatus counts what one node has done")
+own_memory: Final = one_node("what is remembered of plans, queries and usage is one node's")
+own_snapshots: Final = one_node("a snapshot outside of transactions is one node's")
+
+
+class _Nodes:
+    """The further servers in the place of one, by its id, and whether URIs name them now."""
+
+    others: Final[dict[int, list[RunningServer]]] = {}
+    are_named = True
+
+
+def begin(item: pytest.Item) -> None:
+    """Before a test and its fixtures."""
+    _Nodes.are_named = item.get_closest_marker(_MARK) is None
+
+
+def node_uris(server: RunningServer) -> list[str]:
+    """A URI for each server that stands in the place of one."""
+    uri: str = server.__dict__["uri"]
+    return [uri, *(uri.replace(_host(server), _host(other)) for other in _Nodes.others.get(id(server), ()))]
+
+
+def _host(server: RunningServer) -> str:
+    return f"127.0.0.1:{server.port}"
+
+
+def _turns() -> Callable[[Sequence[ServerDescription]], Sequence[ServerDescription]]:
+    """What gives a driver one of the servers that it knows, another one each time."""
+    turns = itertools.count()
+
+    def choose(servers: Sequence[ServerDescription]) -> Sequence[ServerDescription]:
+        known = sorted(servers, key=lambda server: server.address)
+        return [known[next(turns) % len(known)]] if known else []
+
+    return choose
+
+
 def serve_by_nodes(count: int) -> None:
     """Has servers without a folder, and with the default topology, started `count` times, in a store of their own."""
     start, stop = RunningServer.start, RunningServer.stop
-    others: dict[int, list[RunningServer]] = {}
 
     def start_all(self: RunningServer) -> RunningServer:
         config = self._config
@@ -33,18 +95,31 @@ def serve_by_nodes(count: int) -> None:
             start(self)
         finally:
             self._config = config
-        others[id(self)] = [
+        _Nodes.others[id(self)] = [
             start(RunningServer(replace(shared, port=0, web_port=None, load=None, user=None, password=None)))
             for _ in range(count - 1)
         ]
-        hosts = [f"127.0.0.1:{each.port}" for each in (self, *others[id(self)])]
-        self.uri = self.uri.replace(hosts[0], ",".join(hosts))
         return self
 
     def stop_all(self: RunningServer) -> None:
-        for other in others.pop(id(self), []):
+        for other in _Nodes.others.pop(id(self), []):
             stop(other)
         stop(self)
 
+    def get_uri(self: RunningServer) -> str:
+        uri: str = self.__dict__["uri"]
+        others = _Nodes.others.get(id(self), []) if _Nodes.are_named else []
+        return uri.replace(_host(self), ",".join(map(_host, (self, *others))))
+
+    def set_uri(self: RunningServer, uri: str) -> None:
+        self.__dict__["uri"] = uri
+
+    connect = pymongo.MongoClient.__init__
+
+    def connect_to_all(self: "pymongo.MongoClient[Any]", *arguments: Any, **options: Any) -> None:
+        connect(self, *arguments, **{"server_selector": _turns(), **options})
+
+    pymongo.MongoClient.__init__ = connect_to_all  # type: ignore[method-assign]
     RunningServer.start = start_all  # type: ignore[method-assign]
     RunningServer.stop = stop_all  # type: ignore[method-assign]
+    RunningServer.uri = property(get_uri, set_uri)  # type: ignore[assignment]

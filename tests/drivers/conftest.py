@@ -4,7 +4,8 @@ After each test no cursor may be open and no InternalError may have been answere
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pymongo
@@ -12,6 +13,7 @@ import pytest
 from pymongo.database import Database
 
 import mongottl
+from tests.on_nodes import node_uris
 
 
 def server_status(client: "pymongo.MongoClient[dict[str, Any]]") -> dict[str, Any]:
@@ -26,9 +28,24 @@ def server() -> Iterator[mongottl.RunningServer]:
 
 
 @pytest.fixture(scope="session")
-def client(server: mongottl.RunningServer) -> Iterator["pymongo.MongoClient[dict[str, Any]]"]:
-    with pymongo.MongoClient[dict[str, Any]](server.uri) as connected:
-        yield connected
+def client_of() -> Iterator[Callable[[str], "pymongo.MongoClient[dict[str, Any]]"]]:
+    """What gives the client for a URI, always the same one."""
+    clients: dict[str, pymongo.MongoClient[dict[str, Any]]] = {}
+    with ExitStack() as stack:
+
+        def client_of(uri: str) -> "pymongo.MongoClient[dict[str, Any]]":
+            if uri not in clients:
+                clients[uri] = stack.enter_context(pymongo.MongoClient[dict[str, Any]](uri))
+            return clients[uri]
+
+        yield client_of
+
+
+@pytest.fixture
+def client(
+    server: mongottl.RunningServer, client_of: Callable[[str], "pymongo.MongoClient[dict[str, Any]]"]
+) -> "pymongo.MongoClient[dict[str, Any]]":
+    return client_of(server.uri)
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +55,18 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     client: pymongo.MongoClient[dict[str, Any]] = request.getfixturevalue("client")
-    before = server_status(client)
-    yield
-    after = server_status(client)
-    assert after["metrics"]["cursor"]["open"]["total"] == 0, "a cursor was left open"
-    assert after["asserts"]["internal"] == before["asserts"]["internal"], "an InternalError was answered, see the log"
+    with ExitStack() as stack:
+        uris = node_uris(request.getfixturevalue("server"))
+        nodes = [client]
+        if len(uris) > 1:
+            nodes = [stack.enter_context(pymongo.MongoClient[dict[str, Any]](uri)) for uri in uris]
+        before = [server_status(node) for node in nodes]
+        yield
+        for node, was in zip(nodes, before, strict=True):
+            after = server_status(node)
+            assert after["metrics"]["cursor"]["open"]["total"] == 0, "a cursor was left open"
+            failed = after["asserts"]["internal"] - was["asserts"]["internal"]
+            assert failed == 0, "an InternalError was answered, see the log"
 
 
 @pytest.fixture

@@ -2,10 +2,15 @@
 
 A script talks to a server of its own, over one raw socket. The server's clock stands still unless the script moves it,
 and begins far in the future, so that a restart, which begins at the machine's time, finds nothing due.
+
+With MONGOTTL_TEST_STORE the server keeps its data in a schema of the store instead of a folder. With
+MONGOTTL_TEST_NODES=3 besides, there are three nodes, and each request goes to the next one, but for what drivers keep
+at one: cursors and transactions.
 """
 
 import re
 import socket
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,6 +23,7 @@ import mongottl
 from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.encode import encode_request
 from mongottl.wire.messages import NeedData, OpMsg
+from tests import on_nodes, on_store
 from tests.golden.notation import CODEC, Placeholder, parse, render, shape
 from tests.replies import without_times
 from tests.waiting import PATIENCE_S
@@ -78,29 +84,40 @@ class _Client:
 
 
 class Runner:
-    """A server and the client of one script. folder: for the server's data."""
+    """The nodes and the clients of one script. folder: for the data of a server that is alone."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._place: dict[str, Any] = {"data_dir": str(folder)}
+        if on_store.is_wanted():
+            self._place = {"store": on_store.with_schema(on_store.PREFIX + uuid.uuid4().hex[:12])}
+        if on_nodes.wanted() > 1:
+            self._place["topology"] = "sharded"
         self._settings: dict[str, Any] = {}
         self._now_s: float = START_S
         self._stack = ExitStack()
-        self._server: mongottl.RunningServer | None = None
-        self._client: _Client | None = None
+        self._servers: list[mongottl.RunningServer] = []
+        self._clients: dict[int, _Client] = {}
+        # The node of the last request, and the nodes of cursors and transactions.
+        self._node = -1
+        self._stays = False
+        self._nodes: dict[Any, int] = {}
         self._given: list[Any] = []
         self._placeholders: dict[str, Any] = {}
 
     def check(self) -> None:
-        """AssertionError if something went wrong in the server, or the script has left a cursor open."""
-        if self._client is not None and self._settings.get("dialect") != "cosmos":
-            status = self._connected().run({"serverStatus": 1, "$db": "admin"})
+        """AssertionError if something went wrong in a server, or the script has left a cursor open."""
+        if self._settings.get("dialect") == "cosmos":
+            return
+        for node in self._clients:
+            status = self._client(node).run({"serverStatus": 1, "$db": "admin"})
             assert status["asserts"]["internal"] == 0, "an InternalError was answered, see the log"
             assert status["metrics"]["cursor"]["open"]["total"] == 0, "the script leaves a cursor open"
 
     def stop(self) -> None:
-        """Stops the server."""
-        self._disconnect()
-        self._server = None
+        """Stops the nodes."""
+        for node in list(self._clients):
+            self._disconnect(node)
+        self._servers = []
         self._stack.close()
 
     def run(self, request: str) -> str:
@@ -115,20 +132,35 @@ class Runner:
             self._start()
             return "ready"
         if word == "advance":
-            self._connected()
-            assert self._server is not None
             self._now_s += float(rest)
-            return f"purged {self._server.clock.advance(float(rest))}"
+            return f"purged {self._started()[0].clock.advance(float(rest))}"
+        if word in ("stay", "go"):
+            self._stays = word == "stay"
+            return "ready"
+        if word == "each":
+            [reply] = {self._answer(rest, node) for node in range(len(self._started()))}
+            return reply
+        return self._answer(request)
+
+    def _answer(self, request: str, node: int | None = None) -> str:
+        """What a node answers; without one it is the one whose turn it is."""
+        word, _, rest = request.partition(" ")
         command = parse(rest if word in ("shape", "plan", "stats") else request, self._placeholders)
         if word in ("plan", "stats"):
             command = {"explain": command, "verbosity": "queryPlanner" if word == "plan" else "executionStats"}
         command.setdefault("$db", "test")
         self._given.extend(_scalars(command))
+        if node is None:
+            node = self._node_for(command)
         try:
-            reply = self._connected().run(command)
+            reply = self._client(node).run(command)
         except ConnectionError:
-            self._disconnect()
+            self._disconnect(node)
             return "connection closed"
+        if cursor := reply.get("cursor", {}).get("id"):
+            self._nodes[cursor] = node
+        if "topology" not in self._settings:
+            reply.pop("recoveryToken", None)  # which all that answer as mongos have
         if word == "shape":
             return render(shape(without_times(reply)))
         if word in ("plan", "stats") and reply["ok"]:
@@ -136,25 +168,38 @@ class Runner:
             reply = cursor["queryPlanner"]["winningPlan"] if word == "plan" else cursor["executionStats"]
         return render(self._normalised(without_times(reply), ""))
 
-    def _connected(self) -> _Client:
-        if self._server is None:
+    def _node_for(self, command: dict[str, Any]) -> int:
+        """The node that gets a request: the next one, or that of its cursor or transaction."""
+        cursor = command.get("getMore") or next(iter(command.get("cursors", ())), None)
+        if cursor in self._nodes:
+            return self._nodes[cursor]
+        if not self._stays:
+            self._node = (self._node + 1) % len(self._started())
+        if command.get("autocommit") is False:
+            return self._nodes.setdefault((command["lsid"]["id"], command["txnNumber"]), self._node)
+        return self._node
+
+    def _client(self, node: int) -> _Client:
+        if node not in self._clients:
+            self._clients[node] = _Client(self._started()[node].port)
+        return self._clients[node]
+
+    def _started(self) -> list[mongottl.RunningServer]:
+        if not self._servers:
             self._start()
-        if self._client is None:
-            assert self._server is not None
-            self._client = _Client(self._server.port)
-        return self._client
+        return self._servers
 
     def _start(self) -> None:
-        self._server = self._stack.enter_context(mongottl.start_server(data_dir=str(self._folder), **self._settings))
+        for _ in range(on_nodes.wanted()):
+            server = mongottl.start_server(**{**self._place, **self._settings})
+            self._servers.append(self._stack.enter_context(server))
         if not self._settings.get("enable_test_commands", True):
             return  # then the clock is the machine's
         # To a whole second, whatever instant the clock was frozen at.
-        self._server.clock.advance(self._now_s - self._server.clock.now().timestamp())
+        self._servers[0].clock.advance(self._now_s - self._servers[0].clock.now().timestamp())
 
-    def _disconnect(self) -> None:
-        if self._client is not None:
-            self._client.socket.close()
-            self._client = None
+    def _disconnect(self, node: int) -> None:
+        self._clients.pop(node).socket.close()
 
     def _normalised(self, value: Any, path: str) -> Any:
         """The reply with placeholders for what the server made up: what no request of the script has named."""
@@ -212,10 +257,12 @@ def play(path: Path, folder: Path, update: bool) -> None:
     try:
         for block in blocks:
             written.extend(block.lines)
-            if not block.request:
+            request = block.request.removeprefix("alone ")
+            if not request or (request != block.request and on_store.is_wanted()):
+                written.extend(block.reply)
                 continue
             try:
-                reply = runner.run(block.request).splitlines()
+                reply = runner.run(request).splitlines()
             except ValueError as error:
                 raise ValueError(f"{path.name}:{block.number}: {error}") from None
             written.extend(reply)
