@@ -73,8 +73,9 @@ class StoreLog(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def take_position(self) -> int:
-        """A position after those of all that is committed, which nothing else has."""
+    def take_position(self, not_before: int = 0) -> int:
+        """A position after those of all that is committed, which nothing else has. not_before: the least that it may
+        be."""
         raise NotImplementedError
 
     @abstractmethod

@@ -215,7 +215,7 @@ class ServiceContext:
         if not is_shared:  # else retries find in the log what was done, on all servers
             self.sessions.store_in(StoredSessions(self.catalog, oplog), self.started_monotonic_s)
             oplog.before_trim = self.save_sessions
-        self.commit_log = StoreCommitLog(
+        commit_log = StoreCommitLog(
             self.clock,
             self.catalog,
             self.cluster_clock,
@@ -226,6 +226,9 @@ class ServiceContext:
             self.hooks,
             oplog,
         )
+        self.commit_log = commit_log
+        if is_shared:
+            self.timestamps.shared = commit_log.take_time
         self._show_oplog(PositionedRecords(oplog), log_uuid(self.catalog), max_bytes)
         return oplog
 

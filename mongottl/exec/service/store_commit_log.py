@@ -114,6 +114,10 @@ class StoreCommitLog(CommitLog):
         self.cluster_clock.note_write(ClusterTime(*time_of(work.position)), now_ms)
         self._hooks.wake_log_follower()
 
+    def take_time(self, now_ms: int) -> ClusterTime:
+        """A cluster time after those of all that is committed, which no server of the store has given. It may wait."""
+        return ClusterTime(*time_of(self._oplog.log.take_position(self._least_position(now_ms))))
+
     def _least_position(self, now_ms: int) -> int:
         """A position that is not before the present second, nor before any cluster time that this server has given or
         seen."""

@@ -451,7 +451,9 @@ class PostgresLog(StoreLog):
 
     def _raise_calls(self, forms: list[LogForm]) -> list[Call]:
         """What raises the sequence to a new second, if the forms have to be logged in one."""
-        not_before = max([form.not_before for form in forms], default=0)
+        return self._raise_to(max([form.not_before for form in forms], default=0))
+
+    def _raise_to(self, not_before: int) -> list[Call]:
         if not_before <= self._raised:
             return []
         # Known to have been reached only if this unit commits; another one would raise it to the same.
@@ -594,8 +596,8 @@ class PostgresLog(StoreLog):
             if not self._running and not self._awaited:
                 self.horizon = last
 
-    def take_position(self) -> int:
-        position: int = self._read([(_TAKE_POSITION, ())])[0].value()
+    def take_position(self, not_before: int = 0) -> int:
+        position: int = self._read([*self._raise_to(not_before), (_TAKE_POSITION, ())])[-1].value()
         return position
 
     def read(self, begin: int, end: int, limit: int, max_bytes: int, forward: bool = True) -> list[tuple[int, bytes]]:

@@ -1,6 +1,7 @@
 """Several servers with one store: each knows what another one has acknowledged of collections, indexes and users."""
 
 import contextlib
+import datetime
 import signal
 import threading
 import uuid
@@ -924,3 +925,21 @@ def test_a_causal_session_reads_on_one_server_what_it_has_written_on_another(cli
                 follower.advance_cluster_time(session.cluster_time)
                 follower.advance_operation_time(session.operation_time)
                 assert reader.shop.carts.find_one({"_id": number}, session=follower) == {"_id": number}
+
+
+def test_empty_timestamps_are_in_the_order_of_the_writes_of_all(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    empty = bson.Timestamp(0, 0)
+    for number in range(0, 12, 4):
+        one.shop.c.insert_one({"_id": number, "at": empty})
+        two.shop.c.insert_many([{"_id": number + 1, "at": empty}, {"_id": number + 2}])
+        one.shop.c.update_one({"_id": number + 2}, {"$currentDate": {"at": {"$type": "timestamp"}}})
+        two.shop.c.replace_one({"_id": number + 3}, {"at": empty}, upsert=True)
+    times = [document["at"] for document in two.shop.c.find().sort("_id")]
+    assert times == sorted(set(times)) and len(times) == 12
+    now = one.admin.command("hello")["localTime"].replace(tzinfo=datetime.UTC).timestamp()
+    assert abs(times[-1].time - now) < PATIENCE_S
+    # Before the operation time, as those of mongod.
+    reply = one.shop.command("insert", "c", documents=[{"_id": "last", "at": empty}])
+    found = two.shop.c.find_one({"_id": "last"})
+    assert found is not None and times[-1] < found["at"] < reply["operationTime"]

@@ -28,7 +28,7 @@ class GrowingLog(StoreLog):
     def measure(self) -> None:
         pass
 
-    def take_position(self) -> int:
+    def take_position(self, not_before: int = 0) -> int:
         self.position += 1
         return self.position
 
