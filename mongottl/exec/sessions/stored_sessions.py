@@ -54,20 +54,7 @@ class StoredSessions:
                 found[history.key] = history
         known = self._catalog.server_entry(_ENTRY)
         through = 0 if known is None else _number(known, "through")
-        for statements, wall_ms, at in self._oplog.statements_from(through):
-            key = session_key(statements.lsid, None)
-            history = found.get(key) or WriteHistory(key)
-            found[key] = history
-            if statements.txn_number < history.txn_number:
-                continue
-            history.saved = False
-            if statements.txn_number > history.txn_number:
-                history.txn_number = statements.txn_number
-                history.dropped = False
-                history.clear()
-            add_executed(history.executed, statements.executed)
-            history.written_ms = wall_ms
-            history.written_at = ClusterTime(at.time, at.inc)
+        add_logged(found, self._oplog, through)
         return list(found.values())
 
     def save(self, changed: list[WriteHistory], gone: list[int], work: WriteUnitOfWork) -> None:
@@ -83,6 +70,24 @@ class StoredSessions:
         ids = records.insert_records(rows)
         work.on_commit(partial(_note_rows, list(zip(changed, ids, strict=True))))
         self._catalog.put_server_entry(_ENTRY, encode({"through": Int64(self._oplog.end)}))
+
+
+def add_logged(found: dict[bytes, WriteHistory], oplog: OplogRows | PositionedOplog, number: int) -> None:
+    """Adds to what is known of sessions, by their keys, what the entries of the oplog from a number on say."""
+    for statements, wall_ms, at in oplog.statements_from(number):
+        key = session_key(statements.lsid, None)
+        history = found.get(key) or WriteHistory(key)
+        found[key] = history
+        if statements.txn_number < history.txn_number:
+            continue
+        history.saved = False
+        if statements.txn_number > history.txn_number:
+            history.txn_number = statements.txn_number
+            history.dropped = False
+            history.clear()
+        add_executed(history.executed, statements.executed)
+        history.written_ms = wall_ms
+        history.written_at = ClusterTime(at.time, at.inc)
 
 
 def _note_rows(stored: Iterable[tuple[WriteHistory, int]]) -> None:

@@ -4,22 +4,30 @@
 
 and `state: "committed"` if that was a transaction.
 
-The sessions themselves know it (`exec.sessions.retryable_writes`). The collection is brought up to date before a
-command that names it, so that no write has to pay for it.
+The sessions themselves know it (`exec.sessions.retryable_writes`), and the oplog of a store knows of those of its other
+servers. The collection is brought up to date before a command that names it, so that no write has to pay for it.
 
 Source: MongoDB's manual, "Config Database".
 """
 
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
+from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
 from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Date, Int64, Value
 from mongottl.document.walk import get_value
+from mongottl.errors import DuplicateKeyError
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.operation.refreshing import known_to_all
+from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import WriteHistory
 from mongottl.exec.sessions.session_ids import shown_id
+from mongottl.exec.sessions.stored_sessions import add_logged
 from mongottl.exec.write.writes import delete_batch, insert_document, update_record
+from mongottl.oplog.positioned import PositionedOplog
 from mongottl.storage.errors import WriteConflict
 
 DATABASE: Final = "config"
@@ -32,16 +40,13 @@ _TERM: Final = 1
 def publish(op: OperationContext) -> None:
     """Makes config.transactions what the sessions know, in steps. It is created if there is something to show."""
     wanted: dict[bytes, bytes] = {}
-    for session in op.service.sessions.known():
-        document = _described(session.history)
+    for history in _histories(op.service):
+        document = _described(history)
         if document is not None:
-            wanted[shown_id(session.key)] = document
-    with Undivided():
-        collection = op.catalog.lookup(DATABASE, NAME)
-        if collection is None:
-            if not wanted:
-                return
-            collection = op.catalog.create_collection(DATABASE, NAME)
+            wanted[shown_id(history.key)] = document
+    collection = known_to_all(op.service, partial(_collection, op, len(wanted) > 0))
+    if collection is None:
+        return
     after = 0
     more = True
     while more and not collection.dropped:
@@ -61,9 +66,32 @@ def publish(op: OperationContext) -> None:
     for done, document in enumerate(wanted.values()):
         if collection.dropped:
             return
-        insert_document(op, collection, document)
+        with suppress(DuplicateKeyError):  # another server has published it meanwhile
+            insert_document(op, collection, document)
         if done % _AT_ONCE == 0:
             op.give_way()
+
+
+def _histories(service: ServiceContext) -> list[WriteHistory]:
+    found = {session.key: session.history for session in service.sessions.known()}
+    oplog = service.oplog
+    if service.settings.is_shared and isinstance(oplog, PositionedOplog):
+        logged: dict[bytes, WriteHistory] = {}
+        add_logged(logged, oplog, oplog.first)
+        for key, history in logged.items():
+            known = found.get(key)
+            if known is None or known.txn_number <= history.txn_number:
+                found[key] = history
+    return list(found.values())
+
+
+def _collection(op: OperationContext, is_needed: bool) -> Collection | None:
+    """The collection, which is made if it is needed."""
+    with Undivided():
+        collection = op.catalog.lookup(DATABASE, NAME)
+        if collection is None and is_needed:
+            collection = op.catalog.create_collection(DATABASE, NAME)
+        return collection
 
 
 def _described(history: WriteHistory) -> bytes | None:

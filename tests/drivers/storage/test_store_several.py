@@ -943,3 +943,19 @@ def test_empty_timestamps_are_in_the_order_of_the_writes_of_all(clients: tuple[C
     reply = one.shop.command("insert", "c", documents=[{"_id": "last", "at": empty}])
     found = two.shop.c.find_one({"_id": "last"})
     assert found is not None and times[-1] < found["at"] < reply["operationTime"]
+
+
+def test_config_transactions_shows_the_writes_of_all(clients: tuple[Client, Client]) -> None:
+    for client in clients:
+        # An insert with a session of the driver's own is retryable.
+        client.shop.c.insert_one({})
+    one, two = clients
+    shown = [list(client.config.transactions.find().sort("_id")) for client in (one, two, one)]
+    assert len(shown[0]) == 2
+    assert shown[0] == shown[1] == shown[2]
+    with one.start_session() as session:
+        with session.start_transaction():
+            one.shop.c.insert_one({}, session=session)
+        found = two.config.transactions.find_one({"_id.id": session.session_id["id"]})
+        assert found is not None and (found["txnNum"], found["state"]) == (2, "committed")
+    assert two.config.transactions.count_documents({}) == 2
