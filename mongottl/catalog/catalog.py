@@ -60,11 +60,13 @@ ChangeListener: TypeAlias = Callable[[WriteUnitOfWork, int, Collection, Value], 
 
 
 class Refreshed:
-    """What other servers have done. gone: the collections that they have dropped. changed: those that they have made,
-    renamed, or given other options or indexes; not where they have only found that an index is multikey."""
+    """What other servers have done. gone: the collections that they have dropped. renamed: the names that collections
+    had before. changed: those that they have made, renamed, or given other options or indexes; not where they have only
+    found that an index is multikey."""
 
     def __init__(self) -> None:
         self.gone: list[Collection] = []
+        self.renamed: list[str] = []
         self.changed: list[Collection] = []
 
 
@@ -210,6 +212,7 @@ class Catalog(NamedCollections):
                 found = stored_collection(self.engine, entry, [], collection.options)
                 if found.namespace != collection.namespace:
                     renamed.append((collection, found.database, found.name))
+                    refreshed.renamed.append(collection.namespace)
                     self._forget(collection)
                     self._note_dropped(collection.namespace)
                 if collection.take_stored(found) or found.namespace != collection.namespace:

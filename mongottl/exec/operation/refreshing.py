@@ -69,6 +69,9 @@ def refresh(service: ServiceContext, change: CatalogChange) -> None:
     refreshed = service.catalog.refresh(change)
     for collection in refreshed.gone:
         service.metrics.usage.remove(collection.namespace)
+        service.cursors.close_where_namespace(collection.namespace)
+    for namespace in refreshed.renamed:
+        service.cursors.close_where_namespace(namespace, "collection renamed")
     for collection in refreshed.changed:
         if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes:
             service.expiry.unarmed.add(collection.number)

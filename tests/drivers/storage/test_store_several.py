@@ -927,6 +927,25 @@ def test_a_causal_session_reads_on_one_server_what_it_has_written_on_another(cli
                 assert reader.shop.carts.find_one({"_id": number}, session=follower) == {"_id": number}
 
 
+def test_cursors_end_with_a_collection_that_another_server_drops_or_renames(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    for name in ("dropped", "renamed", "replaced", "kept"):
+        one.shop[name].insert_many([{"_id": number} for number in range(3)])
+    cursors = {name: one.shop[name].find(batch_size=1) for name in ("dropped", "renamed", "replaced", "kept")}
+    for cursor in cursors.values():
+        next(cursor)
+    two.shop.dropped.drop()
+    two.shop.renamed.rename("other")
+    two.shop.other.rename("replaced", dropTarget=True)
+    status = one.admin.command("serverStatus")
+    assert status["metrics"]["cursor"]["open"]["total"] == 1
+    for name in ("dropped", "renamed", "replaced"):
+        with pytest.raises(OperationFailure, match=f"collection .*: shop.{name}") as ended:
+            next(cursors[name])
+        assert ended.value.code == 175
+    assert [document["_id"] for document in cursors["kept"]] == [1, 2]
+
+
 def test_empty_timestamps_are_in_the_order_of_the_writes_of_all(clients: tuple[Client, Client]) -> None:
     one, two = clients
     empty = bson.Timestamp(0, 0)
