@@ -122,6 +122,15 @@ class OpenSnapshot(ABC):
         SnapshotTooOld, here or when it is read."""
         raise NotImplementedError
 
+    @property
+    def changed_names(self) -> frozenset[str]:
+        """Of one that was found: the names of catalog entries that were made, changed, named or deleted after it."""
+        return frozenset()
+
+    def share(self, at: tuple[int, int]) -> None:
+        """Has other servers find it by its cluster time, until it is closed. It may wait. By default there are none."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Ends it; may be called again. Does not wait."""
@@ -303,6 +312,13 @@ class Isolation(ABC):
     def open_snapshot(self) -> OpenSnapshot:
         """A snapshot of the present. An engine may wait here, or when it is read first."""
         raise NotImplementedError
+
+    def find_snapshot(self, at: tuple[int, int]) -> OpenSnapshot | None:
+        """The snapshot that another server has shared by this cluster time; it remains if that one closes it.
+
+        It may wait. By default there is no other server.
+        """
+        return None
 
     @abstractmethod
     def begin_transaction(self) -> OpenTransaction:

@@ -4,9 +4,9 @@
     find {…, readConcern: {level: "snapshot", atClusterTime: T}}  reads what was committed at T
 
 A snapshot is kept for 300 seconds after its last use, mongod's minSnapshotHistoryWindowInSeconds, for further reads at
-its time and for getMore. Only times at which a snapshot was taken can be read again, and the time of the latest write,
-which a server does not know beside others with the same store: mongod keeps the history of all times. Drivers'
-snapshot sessions always ask for a time from an earlier reply.
+its time and for getMore. Only times at which a snapshot was taken can be read again, by any server with the same store,
+and the time of the latest write, which a server does not know beside others: mongod keeps the history of all times.
+Drivers' snapshot sessions always ask for a time from an earlier reply, and any mongos for it.
 """
 
 from typing import Final
@@ -28,23 +28,51 @@ def enter(op: OperationContext, at: Timestamp | None) -> None:
     """Makes a command read a snapshot: that of a cluster time, or of the present. SnapshotTooOld (239)."""
     service = op.service
     kept = None if at is None else service.snapshots.find(at)
-    if kept is None:
-        clock = service.cluster_clock
-        written = clock.operation_time
-        if at is not None and not clock.has_reached(at):
-            raise CommandError(
-                ErrorCode.InvalidOptions,
-                "readConcern atClusterTime value must not be greater than the current clusterTime",
-            )
-        if at is not None and (service.settings.is_shared or (at.time, at.inc) < (written.time, written.inc)):
-            raise _too_old()
-        version = service.catalog.version  # not that of a time after the snapshot
-        snapshot = service.isolation.open_snapshot()
-        if at is None:
-            at = Timestamp(*service.oplog.time_of_snapshot(written))
-            clock.note_time(ClusterTime(at.time, at.inc))
-        kept = service.snapshots.keep(at, snapshot, version)
+    if at is not None and (kept is None or (service.settings.is_shared and kept.snapshot.too_old)):
+        kept = _found(service, at)
+    elif kept is None:
+        kept = _taken(service)
     use(op, kept, kept.at)
+
+
+def _taken(service: ServiceContext, at: Timestamp | None = None) -> KeptSnapshot:
+    """A new snapshot. at: the present, where a time has been named for it."""
+    written = service.cluster_clock.operation_time
+    version = service.catalog.version  # not that of a time after the snapshot
+    snapshot = service.isolation.open_snapshot()
+    if at is None:
+        at = Timestamp(*service.oplog.time_of_snapshot(written))
+        service.cluster_clock.note_time(ClusterTime(at.time, at.inc))
+    kept = service.snapshots.keep(at, snapshot, version)
+    if service.settings.is_shared:
+        snapshot.share((at.time, at.inc))
+    return kept
+
+
+def _found(service: ServiceContext, at: Timestamp) -> KeptSnapshot:
+    """The snapshot of a cluster time of which none is kept here. SnapshotTooOld (239)."""
+    clock = service.cluster_clock
+    if not clock.has_reached(at):
+        raise CommandError(
+            ErrorCode.InvalidOptions,
+            "readConcern atClusterTime value must not be greater than the current clusterTime",
+        )
+    if not service.settings.is_shared:
+        written = clock.operation_time
+        if (at.time, at.inc) < (written.time, written.inc):
+            raise _too_old()
+        return _taken(service, at)
+    version = service.catalog.version
+    snapshot = service.isolation.find_snapshot((at.time, at.inc))
+    if snapshot is None:
+        raise _too_old()
+    kept = service.snapshots.find(at)
+    if kept is not None and not kept.snapshot.too_old:
+        snapshot.close()  # another operation has found it meanwhile
+        return kept
+    kept = service.snapshots.keep(at, snapshot, version)
+    snapshot.share((at.time, at.inc))
+    return kept
 
 
 def use(op: OperationContext, kept: KeptSnapshot, named_time: Timestamp | None = None) -> None:
@@ -57,7 +85,7 @@ def use(op: OperationContext, kept: KeptSnapshot, named_time: Timestamp | None =
     kept.last_used_s = op.service.clock.monotonic_s()
     op.reading = op.reading.of_snapshot(kept, named_time)
     op.recovery_unit = SnapshotRecoveryUnit(op.service, kept)
-    op.catalog = SnapshotCatalog(op.service.catalog, kept.catalog_version)
+    op.catalog = SnapshotCatalog(op.service.catalog, kept.catalog_version, kept.snapshot.changed_names)
 
 
 def _too_old() -> CommandError:

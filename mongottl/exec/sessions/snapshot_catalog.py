@@ -7,18 +7,22 @@ from mongottl.errors import CommandError, ErrorCode
 
 
 class SnapshotCatalog(Catalog):
-    """Lookups for a snapshot. version: of the catalog when the snapshot was taken.
+    """Lookups for a snapshot. version: of the catalog when the snapshot was taken. changed: the names of what has
+    changed between the snapshot and that version, where another server has taken it.
 
     SnapshotUnavailable (246) for a collection that was created, dropped, renamed or indexed after it.
     """
 
-    def __init__(self, shared: Catalog, version: int) -> None:
+    def __init__(self, shared: Catalog, version: int, changed: frozenset[str] = frozenset()) -> None:
         self.share(shared)
         self.shared = shared
         self.snapshot_version = version
+        self._changed_names = changed
 
     def find(self, database: str, name: str) -> Collection | View | None:
         found = super().find(database, name)
+        if self._changed_names and f"{database}.{name}" in self._changed_names:
+            raise _unavailable()
         if isinstance(found, Collection):
             if found.changed_at > self.snapshot_version:
                 raise _unavailable()

@@ -10,7 +10,8 @@ KEPT_S: Final = 300.0
 
 
 class KeptSnapshot:
-    """A snapshot that further reads may use. at: its cluster time. catalog_version: of the catalog when it was taken.
+    """A snapshot that further reads may use. at: its cluster time. catalog_version: of the catalog when it was taken,
+    or found at another server.
 
     last_used_s: monotonic time. closed: whether it was given up.
     """

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from mongottl.storage.errors import ClaimOwner
+from mongottl.storage.errors import ClaimOwner, SnapshotTooOld
 from mongottl.storage.interface import Isolation, OpenSnapshot, OpenTransaction
 from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
@@ -12,7 +12,13 @@ from mongottl.storage.postgresql.connection import Connection, SessionSettings
 from mongottl.storage.postgresql.failures import StoreFailure
 from mongottl.storage.postgresql.pool import MOST_TRANSACTIONS, ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
-from mongottl.storage.postgresql.snapshots import PlacedSnapshot, PostgresSnapshot, SessionSnapshot
+from mongottl.storage.postgresql.snapshots import (
+    UNKNOWN_SNAPSHOT,
+    PlacedSnapshot,
+    PostgresSnapshot,
+    SessionSnapshot,
+    shared_name,
+)
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
 from mongottl.storage.postgresql.statements import INT4, INT8_ARRAY, int4, int8_array, placed
 from mongottl.storage.postgresql.transactions import CLAIM_LOOK_S, PAUSE_S, PostgresTransaction, SomeTransactions
@@ -63,6 +69,8 @@ class PostgresIsolation(Isolation):
         self.pool: Final = ConnectionPool(address, settings, waiter, MOST_TRANSACTIONS, timeout_s)
         holders = SessionSettings(schema, f"{session} snapshot", isolation="repeatable read")
         most = MOST_SNAPSHOTS + _MOST_OPENING
+        # How the names of the sessions of all servers begin.
+        self._sessions: Final = session[: session.rindex(" ") + 1]
         self._holders: Final = ConnectionPool(address, holders, waiter, most, timeout_s)
         # The oldest first.
         self._snapshots: list[SessionSnapshot] = []
@@ -83,12 +91,36 @@ class PostgresIsolation(Isolation):
             settings.is_distributed = True
 
     def open_snapshot(self) -> OpenSnapshot:
+        return self._kept("")
+
+    def find_snapshot(self, at: tuple[int, int]) -> OpenSnapshot | None:
+        known = self._units.log.epoch
+        try:
+            name = shared_name(self._units.pool, self._sessions, at)
+            if not name:
+                return None
+            snapshot = self._kept(name)
+            try:
+                snapshot.compare_names(self._units.pool, known)
+            except BaseException:
+                snapshot.close()
+                raise
+            return snapshot
+        except SnapshotTooOld:
+            return None  # given up in between
+        except StoreFailure as failure:
+            raise engine_error(failure) from failure
+
+    def _kept(self, name: str) -> SessionSnapshot:
+        """A snapshot of the present, or the one of which PostgreSQL has this name. SnapshotTooOld."""
         waiter = self._waiter
         until_s = waiter.monotonic_s() + self.pool.timeout_s
         while True:
             try:
-                snapshot = self._export(self._holders.acquire(until_s))
+                snapshot = self._export(self._holders.acquire(until_s), name)
             except StoreFailure as failure:
+                if name and failure.sqlstate in UNKNOWN_SNAPSHOT:
+                    raise SnapshotTooOld("the server that has kept the snapshot has given it up") from failure
                 if failure.kind not in AWAY or waiter.monotonic_s() + PAUSE_S >= until_s:
                     raise engine_error(failure) from failure
                 waiter.sleep(PAUSE_S)
@@ -98,13 +130,14 @@ class PostgresIsolation(Isolation):
                 self._snapshots.pop(0).expire()
             return snapshot
 
-    def _export(self, holder: Connection) -> SessionSnapshot:
-        """The snapshot that a connection takes now, and keeps. StoreFailure."""
+    def _export(self, holder: Connection, name: str) -> SessionSnapshot:
+        """The snapshot that a connection takes now, or finds by its name, and keeps. StoreFailure."""
         release = partial(self._holders.release, holder)
         try:
             if self._is_distributed:
                 return PlacedSnapshot(self._records, self._sorted, holder, self._waiter, release, engine_error)
-            return PostgresSnapshot(self._records, self._sorted, holder, self._units.pool, release, engine_error)
+            pool = self._units.pool
+            return PostgresSnapshot(self._records, self._sorted, holder, pool, release, engine_error, name)
         except BaseException:
             release()
             raise

@@ -2,6 +2,8 @@
 
     open      BEGIN REPEATABLE READ READ ONLY, pg_export_snapshot()    a session that does nothing else, and keeps it
     read      BEGIN …, SET TRANSACTION SNAPSHOT, the query, COMMIT     one exchange, on any connection, by many at once
+    share     SELECT 'mongottl snapshot TIME INC NAME'                 what other servers find in pg_stat_activity
+    find      BEGIN …, SET TRANSACTION SNAPSHOT, pg_export_snapshot()  the same one, kept by who has found it
     close     the session is rolled back, aside
 
 A snapshot holds back the removal of dead rows in the whole database, so there are few.
@@ -11,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mongottl.document.utf8 import decode_text
 from mongottl.storage.errors import SeveralPlaces, SnapshotTooOld, StorageError
 from mongottl.storage.interface import OpenSnapshot
 from mongottl.storage.postgresql.access import Access
@@ -20,7 +23,7 @@ from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
-from mongottl.storage.postgresql.statements import Call, Parameter, Statement, int4
+from mongottl.storage.postgresql.statements import TEXT, Call, Parameter, Statement, int4, text
 from mongottl.storage.postgresql.units import PostgresUnit, Row
 from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.storage.waiting import Turn, Waiter
@@ -32,7 +35,30 @@ _COMMIT: Final = Statement("commit_snapshot", "COMMIT")
 # How long another read over the same session is waited for at once, in seconds.
 _LONGEST_READ_S: Final = 60.0
 # The session that has exported a snapshot has ended: invalid_parameter_value, or undefined_object since PostgreSQL 17.
-_UNKNOWN_SNAPSHOT: Final = frozenset({"22023", "42704"})
+UNKNOWN_SNAPSHOT: Final = frozenset({"22023", "42704"})
+# The last statement of each session that keeps a snapshot which others may find.
+_SHARED: Final = Statement(
+    "shared_snapshot",
+    "SELECT query FROM pg_stat_activity WHERE starts_with(application_name, $1) AND starts_with(query, $2)",
+    (TEXT, TEXT),
+)
+# What is deleted has no name any more.
+_NAMES: Final = Statement("catalog_names", "SELECT ns, epoch FROM catalog WHERE ns IS NOT NULL")
+
+
+def _sharing(at: tuple[int, int]) -> str:
+    """How the statement begins that shares the snapshot of a cluster time; then comes PostgreSQL's name of it."""
+    return f"SELECT 'mongottl snapshot {at[0]} {at[1]} "
+
+
+def shared_name(pool: ConnectionPool, sessions: str, at: tuple[int, int]) -> str:
+    """PostgreSQL's name of a snapshot that is shared; empty if there is none. StoreFailure.
+
+    sessions: how the names of all sessions begin that may keep it.
+    """
+    start = _sharing(at)
+    found = pool.read([(_SHARED, (text(sessions), text(start)))])[0].rows()
+    return str(found[0][0]).removeprefix(start).removesuffix("'") if found else ""
 
 
 class SnapshotStores(Access):
@@ -92,6 +118,7 @@ class SessionSnapshot(OpenSnapshot, SnapshotStores):
         self._give_up: Final = give_up
         self._closed = False
         self._too_old = False
+        self._changed_names: frozenset[str] = frozenset()
 
     @property
     def too_old(self) -> bool:
@@ -102,6 +129,20 @@ class SessionSnapshot(OpenSnapshot, SnapshotStores):
 
     def entries_at(self, data: SortedDataInterface) -> SortedDataInterface:
         return self.entries_of(data)
+
+    @property
+    def changed_names(self) -> frozenset[str]:
+        return self._changed_names
+
+    def compare_names(self, pool: ConnectionPool, known: int) -> None:
+        """Finds out what has changed after it, or after the version of the catalog that is known here.
+
+        pool: of connections that read the present. SnapshotTooOld, StoreFailure.
+        """
+        then = {(name, epoch) for name, epoch in self.read(_NAMES)}
+        now = {(name, epoch) for name, epoch in pool.read([(_NAMES, ())])[0].rows()}
+        unknown = {row for row in now if row[1] > known}
+        self._changed_names = frozenset([decode_text(name) for name, _ in then ^ now | unknown])
 
     def require_open(self) -> None:
         if self._closed:
@@ -125,7 +166,8 @@ class SessionSnapshot(OpenSnapshot, SnapshotStores):
 class PostgresSnapshot(SessionSnapshot):
     """holder: the connection whose session keeps the snapshot. pool: of the connections that read it.
 
-    error_of: the contract's error for a failure.
+    error_of: the contract's error for a failure. found: PostgreSQL's name of the snapshot that another server keeps,
+    which is to be kept here, too.
     """
 
     def __init__(
@@ -136,12 +178,34 @@ class PostgresSnapshot(SessionSnapshot):
         pool: ConnectionPool,
         give_up: Callable[[], None],
         error_of: Callable[[StoreFailure], StorageError],
+        found: str = "",
     ) -> None:
         super().__init__(records, sorted_data, give_up)
-        name: str = holder.run([(_BEGIN, ()), (_EXPORT, ())])[-1].value()
-        self._import: Final = Statement("", f"SET TRANSACTION SNAPSHOT {literal(name)}")
+        begin: list[Call] = [(_BEGIN, ()), (_importing(found), ())] if found else [(_BEGIN, ())]
+        self._name: Final[str] = holder.run([*begin, (_EXPORT, ())])[-1].value()
+        self._import: Final = _importing(self._name)
+        self._holder: Final = holder
+        self._is_sharing = False
         self._pool: Final = pool
         self._error_of: Final = error_of
+
+    def share(self, at: tuple[int, int]) -> None:
+        self.require_open()
+        self._is_sharing = True
+        try:
+            self._holder.run([(Statement("", f"{_sharing(at)}{self._name}'"), ())], must_end=True)
+        except StoreFailure:
+            self.expire()  # its session has ended, and so has the snapshot
+        finally:
+            self._is_sharing = False
+            if self.is_closed:
+                self._give_up()
+
+    def close(self) -> None:
+        if not self._is_sharing:
+            super().close()
+        else:
+            self._closed = True
 
     def read(self, statement: Statement, *values: Parameter) -> list[Row]:
         self.require_open()
@@ -149,10 +213,14 @@ class PostgresSnapshot(SessionSnapshot):
         try:
             return self._pool.read(calls)[2].rows()
         except StoreFailure as failure:
-            if failure.sqlstate in _UNKNOWN_SNAPSHOT and failure.call == 1:
+            if failure.sqlstate in UNKNOWN_SNAPSHOT and failure.call == 1:
                 self.expire()
                 raise SnapshotTooOld("the database has ended the session that has kept the snapshot") from failure
             raise self._error_of(failure) from failure
+
+
+def _importing(name: str) -> Statement:
+    return Statement("", f"SET TRANSACTION SNAPSHOT {literal(name)}")
 
 
 class PlacedSnapshot(SessionSnapshot):

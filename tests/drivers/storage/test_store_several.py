@@ -14,6 +14,7 @@ import bson
 import psycopg
 import pymongo
 import pytest
+from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure, PyMongoError
 
 import mongottl
@@ -79,29 +80,94 @@ def test_collections_are_made_and_dropped_for_all(clients: tuple[Client, Client]
     assert "shop" not in one.list_database_names()
 
 
-def test_a_snapshot_is_read_where_it_was_taken(clients: tuple[Client, Client]) -> None:
+def _read_at(client: Client, taken: dict[str, Any] | None, name: str = "carts") -> dict[str, Any]:
+    """The reply to a find, as of the cluster time of another such reply, or of now."""
+    concern: dict[str, Any] = {"level": "snapshot"}
+    with client.start_session() as session:
+        if taken is not None:
+            concern["atClusterTime"] = taken["cursor"]["atClusterTime"]
+            session.advance_cluster_time(taken["$clusterTime"])
+        return client.shop.command("find", name, readConcern=concern, session=session)
+
+
+def _ids(reply: dict[str, Any]) -> list[int]:
+    return [document["_id"] for document in reply["cursor"]["firstBatch"]]
+
+
+def _refusal(client: Client, taken: dict[str, Any], name: str = "carts") -> int | None:
+    with pytest.raises(OperationFailure) as refused:
+        _read_at(client, taken, name)
+    return refused.value.code
+
+
+def test_a_snapshot_is_read_through_any_server(clients: tuple[Client, Client]) -> None:
     one, two = clients
     one.shop.carts.insert_one({"_id": 1})
-    concern = {"level": "snapshot"}
-    reply = one.shop.command("find", "carts", readConcern=concern)
-    taken = reply["cursor"]
-    concern["atClusterTime"] = taken["atClusterTime"]
+    taken = _read_at(one, None)
     one.shop.carts.insert_one({"_id": 2})
-    # The other server has written nothing since then, but what is there now is not what was there.
-    with two.start_session() as session, pytest.raises(OperationFailure) as refused:
-        session.advance_cluster_time(reply["$clusterTime"])
-        two.shop.command("find", "carts", readConcern=concern, session=session)
-    assert refused.value.code == 239
-    again = one.shop.command("find", "carts", readConcern=concern)["cursor"]
-    assert again["firstBatch"] == taken["firstBatch"] == [{"_id": 1}]
+    assert _ids(taken) == [1]
+    for client in (two, one, two):
+        again = _read_at(client, taken)["cursor"]
+        assert again["atClusterTime"] == taken["cursor"]["atClusterTime"]
+        assert again["firstBatch"] == taken["cursor"]["firstBatch"]
     # Each is of the present, though this server has written nothing, and has a time of its own.
-    times = [taken["atClusterTime"]]
+    times = [taken["cursor"]["atClusterTime"]]
     for number in (3, 4):
         one.shop.carts.insert_one({"_id": number})
-        cursor = two.shop.command("find", "carts", readConcern={"level": "snapshot"})["cursor"]
-        assert cursor["firstBatch"][-1] == {"_id": number}
-        times.append(cursor["atClusterTime"])
+        reply = _read_at(two, None)
+        assert _ids(reply)[-1] == number
+        times.append(reply["cursor"]["atClusterTime"])
     assert times == sorted(set(times))
+    # Only the times of snapshots can be named.
+    taken["cursor"]["atClusterTime"] = Timestamp(times[0].time - 1, 1)
+    assert _refusal(one, taken) == _refusal(two, taken) == 239
+
+
+@pytest.mark.parametrize("change", ["drop", "rename", "index", "replace"])
+def test_a_snapshot_knows_what_has_changed_before_it_was_found(clients: tuple[Client, Client], change: str) -> None:
+    one, two = clients
+    one.shop.carts.insert_one({"_id": 1})
+    one.shop.others.insert_one({"_id": 5})
+    taken = _read_at(one, None)
+    if change == "rename":
+        one.shop.carts.rename("new")
+    elif change == "index":
+        one.shop.carts.create_index("n")
+    else:
+        one.shop.carts.drop()
+    if change == "replace":
+        one.shop.carts.insert_one({"_id": 2})
+    if change != "rename":
+        one.shop.new.insert_one({"_id": 3})
+    assert _refusal(two, taken) == _refusal(two, taken, "new") == 246
+    assert _ids(_read_at(two, taken, "others")) == [5]
+    # Nor is what changes after that read.
+    two.shop.others.create_index("n")
+    assert _refusal(two, taken, "others") == 246
+
+
+def test_a_snapshot_survives_the_server_that_has_taken_it(store: str) -> None:
+    with mongottl.start_server(store=store, topology="sharded") as second, Client(second.uri) as two:
+        two.shop.carts.insert_one({"_id": 1})
+        with mongottl.start_server(store=store, topology="sharded") as first, Client(first.uri) as one:
+            taken, lost = _read_at(one, None), _read_at(one, None)
+            two.shop.carts.insert_one({"_id": 2})
+            assert _ids(_read_at(two, taken)) == [1]
+        assert _ids(_read_at(two, taken)) == [1]
+        assert _refusal(two, lost) == 239
+
+
+def test_a_snapshot_session_goes_from_server_to_server(store: str) -> None:
+    with (
+        mongottl.start_server(store=store, topology="sharded") as first,
+        mongottl.start_server(store=store, topology="sharded") as second,
+        Client([f"127.0.0.1:{first.port}", f"127.0.0.1:{second.port}"]) as client,
+    ):
+        client.shop.carts.insert_many([{"_id": number} for number in range(10)])
+        with client.start_session(snapshot=True) as session:
+            for number in range(10, 30):
+                assert client.shop.carts.count_documents({}, session=session) == 10
+                client.shop.carts.insert_one({"_id": number})
 
 
 def test_a_collection_is_renamed_for_all(clients: tuple[Client, Client]) -> None:
