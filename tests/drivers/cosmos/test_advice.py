@@ -17,20 +17,22 @@ from pymongo.errors import OperationFailure
 import mongottl
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.server.error_replies import error_reply
-from tests.drivers.cosmos.test_refusals import RETRYABLE, SAMPLES, Client, Sample, Shop, filled, insert
+from tests.drivers.cosmos.test_refusals import (
+    REFUSED_BY_STORES,
+    RETRYABLE,
+    SAMPLES,
+    Client,
+    Sample,
+    Shop,
+    filled,
+    insert,
+)
 from tests.drivers.wire_client import WireClient
-from tests.on_store import has_all_keys, needs_one_machine, stays_in_its_place
 
 Request = Callable[[Shop, mongottl.RunningServer], object]
 _OPTION = re.compile(r"--([a-z-]+) ([\w.-]*\w)")
 _INDEX = re.compile(r"create the index \{(.*?)\}")
 _FIELD = re.compile(r"(?:'([^']+)'|(\w+)): (-?1)")
-# What some store refuses as well when the dialect allows it, with the mark of its tests.
-REFUSED_BY_STORES = {
-    "unique-without-shard-key": has_all_keys,
-    "shard-key-change": stays_in_its_place,
-    "cross-collection-transaction": needs_one_machine,
-}
 # Options that take several values.
 _LISTS = ("cosmos_allow", "cosmos_capability")
 
