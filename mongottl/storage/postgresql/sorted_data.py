@@ -25,6 +25,7 @@ from mongottl.storage.postgresql.statements import (
     int8_array,
     placed,
 )
+from mongottl.storage.postgresql.units import PostgresUnit
 from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     FetchedEntry,
@@ -274,7 +275,7 @@ class PostgresSortedData(SortedDataInterface):
         inserted = unit.ask(self._statements.insert, *values)
         if len(inserted) == len(wanted):
             return
-        held = dict(self.find_exact([key for key, _ in wanted]))
+        held = self._holders(unit, [key for key, _ in wanted])
         for key, record_id in wanted:
             if held[key] != record_id:
                 fresh = set(inserted)
@@ -311,9 +312,17 @@ class PostgresSortedData(SortedDataInterface):
         if not (self.unique and unit.asks_for_keys):
             unit.write(self._statements.add_one if self.unique else self._statements.insert_one, *values)
         elif not unit.ask(self._statements.insert_one, *values):
-            existing = self.find_exact([key])[0][1]
+            existing = self._holders(unit, [key])[key]
             if existing != record_id:
                 raise DuplicateKey(key, existing, 0)
+
+    def _holders(self, unit: PostgresUnit, keys: list[bytes]) -> dict[bytes, int]:
+        """The records that have these keys, all of which were there when they were to be inserted. WriteConflict if
+        others have removed one since."""
+        held = dict(self.find_exact(keys))
+        if len(held) < len(keys):
+            raise unit.fail("a key that was in the way is gone")
+        return held
 
     def remove(self, entries: list[KeyEntry]) -> None:
         if len(entries) == 1:

@@ -1,9 +1,12 @@
 """Inserts of many documents of which some have keys that are taken, on a server whose data is in PostgreSQL."""
 
 import hashlib
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pymongo
 import pytest
 from bson import Int64
@@ -12,6 +15,7 @@ from pymongo.errors import BulkWriteError
 import mongottl
 from tests import postgres
 from tests.on_store import PREFIX, with_schema
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -107,3 +111,44 @@ def test_a_retried_insert_does_each_document_once(items: Collection) -> None:
     assert again["n"] == 6
     assert len(again["writeErrors"]) == len(first["writeErrors"]) == 6
     assert items.count_documents({"name": {"$regex": "once"}}) == 6
+
+
+# Where another server removes a key between the attempt to insert it and the question who has it
+
+# After an attempt that has inserted nothing PostgreSQL waits until the test says `go`.
+PAUSE = """
+CREATE TABLE said (word text);
+CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NOT EXISTS (SELECT FROM fresh) THEN
+        WHILE NOT EXISTS (SELECT FROM said) LOOP PERFORM pg_sleep(0.01); END LOOP;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER pause AFTER INSERT ON unique_entries REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT
+    EXECUTE FUNCTION pause();
+"""
+
+
+@pytest.mark.parametrize("name", ["a", ["a", "b"]], ids=["one key", "two keys"])
+def test_a_key_that_another_server_removes_meanwhile_is_free(name: Any) -> None:
+    store = with_schema(PREFIX + uuid.uuid4().hex[:12])
+    place, _, schema = store.rpartition("schema=")
+    with (
+        mongottl.start_server(store=store, topology="sharded") as first,
+        mongottl.start_server(store=store, topology="sharded") as second,
+        Client(first.uri) as client,
+        Client(second.uri) as other,
+        psycopg.connect(place.rstrip("?&"), autocommit=True) as connection,
+        ThreadPoolExecutor() as threads,
+    ):
+        client.shop.items.create_index("name", unique=True)
+        other.shop.items.insert_one({"_id": "old", "name": name})
+        connection.execute(f'SET search_path = "{schema}"'.encode())
+        connection.execute(PAUSE.encode())
+        inserting = threads.submit(client.shop.items.insert_one, {"_id": "new", "name": name})
+        sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        until(lambda: connection.execute(sleeping.encode()).fetchall() == [(1,)], "no key was met")
+        assert other.shop.items.delete_one({"_id": "old"}).deleted_count == 1
+        connection.execute("INSERT INTO said VALUES ('go')")
+        inserting.result()
+        assert list(other.shop.items.find()) == [{"_id": "new", "name": name}]
