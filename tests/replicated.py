@@ -2,6 +2,7 @@
 
     fail_over    the primary is killed, the standby promoted, and a new standby made of its data: what an operator's
                  script or Patroni does
+    cut_off      the standby gets nothing more of the primary
 
 Whoever is the only one acknowledges by itself until it has a standby again.
 """
@@ -51,11 +52,13 @@ class Replicated:
         hosts = ",".join(quote(os.path.join(folder.path, "run"), safe="") for folder in self._folders)
         return f"postgresql://{USER}@/{DATABASE}?host={hosts}"
 
-    def execute(self, *statements: str) -> list[tuple[object, ...]]:
-        """Executes statements on the primary, each by itself; the rows of the last one."""
+    def execute(self, *statements: str, on: int | None = None) -> list[tuple[object, ...]]:
+        """Executes statements on the primary, or on this one, each by itself; the rows of the last one."""
         import psycopg
 
-        with psycopg.connect(self.primary.uri, autocommit=True) as connection:
+        cluster = self.primary if on is None else self._clusters[on]
+        assert cluster is not None
+        with psycopg.connect(cluster.uri, autocommit=True) as connection:
             for statement in statements[:-1]:
                 connection.execute(statement.encode())
             found = connection.execute(statements[-1].encode())
@@ -73,6 +76,21 @@ class Replicated:
         os.kill(postmaster, signal.SIGKILL)
         cluster.release()
         self._clusters[self._primary] = None
+
+    def cut_off(self) -> None:
+        """The standby gets nothing more: commits wait for it."""
+        self.execute("ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()", on=1 - self._primary)
+        until(lambda: not self.execute("SELECT 1 FROM pg_stat_replication"), "the standby still follows")
+
+    def waiting(self) -> list[int]:
+        """The sessions that wait for the standby, but for those in which servers renew their places."""
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query NOT LIKE '%nodes%'"
+        found = self.execute(waiting)
+        return [int(str(number)) for (number,) in found]
+
+    def end_session(self, number: int) -> None:
+        self.execute(f"SELECT pg_terminate_backend({number})")
+        until(lambda: not self.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {number}"), "it has not ended")
 
     def promote(self) -> None:
         """Has the standby take the place of the primary; it takes writes when this returns."""

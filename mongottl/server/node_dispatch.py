@@ -35,6 +35,7 @@ from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.service.stored_clock import change_clock
+from mongottl.exec.sessions.retryable_writes import WriteHistory
 from mongottl.exec.sessions.session_ids import session_key
 from mongottl.exec.unit.write_unit import CollectionHeld
 from mongottl.exec.write.waiting import await_copy, await_transaction
@@ -177,7 +178,16 @@ class NodeDispatcher(Dispatcher):
         oplog = self.service.oplog
         assert isinstance(oplog, PositionedOplog)
         session = self.service.sessions.touch(key, op.now_ms, self.service.clock.monotonic_s())
-        return self.service.sessions.recall(session, number, oplog.statements_of(session.lsid, number))
+        found = oplog.statements_of(session.lsid, number)
+        if found and not _is_latest(session.history, number, found[-1][2]):
+            # The other server has not acknowledged it, perhaps, since no standby has it.
+            oplog.log.await_durability()
+        return self.service.sessions.recall(session, number, found)
+
+
+def _is_latest(history: WriteHistory, number: int, at: Timestamp) -> bool:
+    """Whether the latest that is known of a session is of this write and this cluster time."""
+    return number == history.txn_number and history.written_at is not None and history.written_at.timestamp == at
 
 
 def _may_be_late(op: OperationContext) -> bool:

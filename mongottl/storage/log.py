@@ -96,6 +96,12 @@ class StoreLog(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def await_durability(self) -> None:
+        """Returns when all that can be read is as durable as an acknowledged commit. What is read may not be: whoever
+        waited until a standby has it may have been ended, or the store started again."""
+        raise NotImplementedError
+
+    @abstractmethod
     def count_up(self) -> None:
         """Adds up what units up to the horizon have changed, so that an opening of the engine has little to count."""
         raise NotImplementedError

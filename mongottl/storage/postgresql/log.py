@@ -166,6 +166,8 @@ _END: Final = Statement(
     (TEXT, TEXT, INT4_ARRAY),
 )
 _FIND_TOKEN: Final = Statement("find_token", "SELECT pos FROM oplog WHERE pos > $1 AND token = $2", (INT8, INT8))
+# Commits wait until the standbys have all of the log before them; this is the least that one has to have written.
+_NOTHING: Final = Statement("log_nothing", "SELECT pg_logical_emit_message(true, 'mongottl', '')")
 _FACTS: Final = Statement("log_facts", "SELECT floor, counted FROM meta")
 
 
@@ -531,11 +533,15 @@ class PostgresLog(StoreLog):
     def find_commit(self, number: int, after: int) -> int:
         """The position of a unit of this server for whose commit there was no answer; 0 if it was not committed.
 
-        after: a position before it. Its session, which may still commit, is ended first. StoreFailure.
+        after: a position before it. Its session, which may still commit, is ended first: if that was waiting for a
+        standby, PostgreSQL shows to all what no standby has. StoreFailure.
         """
         until_s = self._await_orphans()
         rows = self._pool.read([(_FIND_TOKEN, (int8(after), int8(self._token(number))))], until_s)[0].rows()
-        return int(rows[0][0]) if rows else 0
+        if not rows:
+            return 0
+        self._pool.write([(_NOTHING, ())], until_s)
+        return int(rows[0][0])
 
     def _await_orphans(self) -> float:
         """Ends sessions of this server that nobody uses, and waits until none is left that may commit. StoreFailure.
@@ -614,6 +620,9 @@ class PostgresLog(StoreLog):
 
     def find_statements(self, lsid: bytes, txn_number: int) -> list[tuple[int, bytes]]:
         return self._read([(_STATEMENTS_OF, (lsid, int8(txn_number)))])[0].rows()
+
+    def await_durability(self) -> None:
+        self._write_all([(_NOTHING, ())])
 
     def _read(self, calls: list[Call]) -> list[Answer]:
         try:

@@ -5,18 +5,24 @@ MONGOTTL_FAILOVERS=50 has fifty of them; by default one while the server goes on
 
 import os
 import random
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pymongo
 import pytest
+from bson import Binary, Int64
 
 import mongottl
 from tests import postgres
+from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_histories import SEED, Histories, World
+from tests.drivers.wire_client import WireClient
 from tests.histories import Moments
 from tests.replicated import Replicated
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
 
@@ -74,6 +80,67 @@ def test_nothing_is_lost_or_done_twice_when_a_standby_is_promoted(tmp_path: Path
         assert world.pair.promotions == ROUNDS
     finally:
         world.close()
+
+
+# What the primary has committed and no standby has got: PostgreSQL shows it once its session, which waits, is ended
+
+
+@pytest.fixture
+def pair() -> Iterator[Replicated]:
+    made = Replicated()
+    yield made
+    made.remove()
+
+
+def end_commit(pair: Replicated, is_told: Callable[[], bool]) -> None:
+    """Ends the session that waits for the standby, and returns when whoever looks up what it has committed waits, too."""
+    [number] = pair.waiting()
+    pair.end_session(number)
+    until(lambda: is_told() or pair.waiting(), "nobody asks what has become of the commit")
+
+
+def test_a_commit_that_was_looked_up_waits_for_the_standby(pair: Replicated) -> None:
+    with mongottl.start_server(store=pair.store) as server, closing(WireClient(server.uri)) as client:
+        assert client.command({"create": "carts"})["ok"]
+        pair.cut_off()
+        client.send({"insert": "carts", "documents": [{"_id": 1}]})
+        until(pair.waiting, "the insert does not wait")
+        end_commit(pair, client.has_reply)
+        pair.kill_primary()
+        pair.promote()
+        assert client.reply()["n"] == 1
+        assert client.command({"find": "carts"})["cursor"]["firstBatch"] == [{"_id": 1}]
+
+
+def test_a_retried_write_waits_for_the_standby(pair: Replicated, tmp_path: Path) -> None:
+    command = {
+        "insert": "carts",
+        "documents": [{"_id": 1}],
+        "lsid": {"id": Binary.from_uuid(uuid.uuid4())},
+        "txnNumber": Int64(1),
+    }
+    options = ("--port", "0", "--store", pair.store, "--topology", "sharded")
+    first = Process(tmp_path / "first", *options)
+    second = Process(tmp_path / "second", *options)
+    try:
+        with closing(WireClient(first.uri)) as one, closing(WireClient(second.uri)) as two:
+            assert one.command({"create": "carts"})["ok"]
+            pair.cut_off()
+            one.send(command)
+            until(pair.waiting, "the insert does not wait")
+            first.kill()
+            two.send(command)
+            end_commit(pair, two.has_reply)
+            pair.kill_primary()
+            pair.promote()
+            reply = two.reply()
+            if not reply["ok"]:  # it had lost its place, which it could not renew
+                reply = two.command(command)
+            assert reply["n"] == 1
+            assert two.command({"find": "carts"})["cursor"]["firstBatch"] == [{"_id": 1}]
+    finally:
+        first.kill()
+        second.kill()
 
 
 def test_a_server_warns_of_a_primary_that_waits_for_no_standby() -> None:

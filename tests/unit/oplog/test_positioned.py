@@ -42,6 +42,9 @@ class GrowingLog(StoreLog):
     def find_statements(self, lsid: bytes, txn_number: int) -> list[tuple[int, bytes]]:
         return []
 
+    def await_durability(self) -> None:
+        pass
+
     def count_up(self) -> None:
         pass
 
