@@ -93,7 +93,7 @@ def pair() -> Iterator[Replicated]:
 
 
 def end_commit(pair: Replicated, is_told: Callable[[], bool]) -> None:
-    """Ends the session that waits for the standby, and returns when whoever looks up what it has committed waits, too."""
+    """Ends the session that waits for the standby; returns when whoever looks up what it has committed waits, too."""
     [number] = pair.waiting()
     pair.end_session(number)
     until(lambda: is_told() or pair.waiting(), "nobody asks what has become of the commit")
