@@ -1,6 +1,6 @@
 """Values without duplicates, which take up and give back room for a million of them in small steps."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -18,6 +18,7 @@ _MOST_AT_ONCE: Final[i64] = 16384
 _MASK: Final[i64] = LONG - 1
 
 
+@final
 class ValueSet:
     """Values by their KeyStrings, so that values that compare equal count once: of them the first stays.
 
@@ -65,8 +66,9 @@ class ValueSet:
         return True
 
     def add_all(self, values: list[Value]) -> None:
+        collation = self._collation
         for value in values:
-            self.add(value)
+            self._put(encode_value(value, False, collation), value)
 
     def has(self, value: Value) -> bool:
         """Whether there is a value that compares equal."""
@@ -97,12 +99,22 @@ class ValueSet:
 
     def in_order(self) -> list[Value]:
         """The values in MongoDB's order."""
-        keys: list[bytes] = list_for(int(self.count))
-        for dictionary in self._dictionaries():
+        if self._parts is None:
+            return _in_order_of_keys(self._one)
+        keys: list[bytes] = LongList()
+        for dictionary in self._parts:
             give_way(len(dictionary) // LONG + 1)
             keys.extend(dictionary)
-        ordered: list[Value] = list_for(int(self.count))
+        ordered: list[Value] = LongList()
         for key in sort_in_parts(keys):
             give_way()
             ordered.append(self._part(key)[key])
         return ordered
+
+
+def _in_order_of_keys(values: dict[bytes, Value]) -> list[Value]:
+    ordered: list[Value] = list_for(len(values))
+    for key in sort_in_parts(list(values)):
+        give_way()
+        ordered.append(values[key])
+    return ordered
