@@ -156,8 +156,11 @@ class NodeDispatcher(Dispatcher):
                 nodes.end()
                 raise
             has_committed = nodes.has_committed
+            is_valid = nodes.is_valid
             nodes.end()
-            if not nodes.is_valid and not spec.is_write(op.command.body):
+            # A write that has done nothing says what it has not found.
+            is_done = has_committed or op.session.in_transaction
+            if not is_valid and not (is_done and spec.is_write(op.command.body)):
                 raise StoreUnreachable("this server has lost its place among those of its store")
             if retries and (not has_committed or _does_less(spec, request, reply)) and self._recall_write(op):
                 continue

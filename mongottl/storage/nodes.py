@@ -178,7 +178,8 @@ class StoreNodes(ABC):
     @property
     @abstractmethod
     def is_valid(self) -> bool:
-        """Whether what was read of the catalog until now was true then."""
+        """Whether what the present operation has read of the catalog since `begin` was true then: this server has not
+        lost its place meanwhile, even if it has it again."""
         raise NotImplementedError
 
     @property

@@ -18,6 +18,7 @@ from mongottl.storage.postgresql.statements import TEXT, Statement
 from mongottl.storage.postgresql.transactions import CommitUnit
 from mongottl.storage.waiting import BlockingWaiter, Turn
 from tests.postgresql.proxies import CuttingProxy
+from tests.waiting import PATIENCE_S
 
 ONE_OF_SEVERAL = NodeFacts("sharded", may_share=True)
 ALONE = NodeFacts("replicaSet")
@@ -420,19 +421,24 @@ class NotObeyed(Exception):
     pass
 
 
+ALWAYS = 1_000_000
+
+
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has who waits for others give up soon."""
+    """Has places be renewed at once, and messages repeated as long as it takes."""
     monkeypatch.setattr("mongottl.storage.postgresql.nodes.RENEW_S", 0.01)
-    monkeypatch.setattr("mongottl.storage.postgresql.nodes.PATIENCE_S", 0.1)
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.PATIENCE_S", PATIENCE_S)
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("failures", [0, 1, 1_000])
+@pytest.mark.parametrize("failures", [0, 1, ALWAYS])
 def test_who_has_failed_to_do_what_a_message_asks_for_has_not_done_it(
-    failures: int, opened: Callable[..., PostgresEngine]
+    failures: int, opened: Callable[..., PostgresEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = both(opened)
+    if failures == ALWAYS:
+        monkeypatch.setattr("mongottl.storage.postgresql.nodes.PATIENCE_S", 0.1)
     heard: list[bytes] = []
 
     def obey(message: bytes) -> None:
@@ -442,7 +448,7 @@ def test_who_has_failed_to_do_what_a_message_asks_for_has_not_done_it(
 
     second.nodes.on_message = obey
     first.wait_by(OthersAttend(second.nodes, first.nodes), lambda: None)
-    assert first.nodes.send(b"abort") == (failures < 1_000)
+    assert first.nodes.send(b"abort") == (failures < ALWAYS)
     assert set(heard) == {b"abort"}
 
 
@@ -513,3 +519,21 @@ def test_a_place_is_taken_again_where_connecting_takes_longer_than_it_is_renewed
             engine.close()
     finally:
         proxy.close()
+
+
+def test_what_was_read_before_a_place_was_taken_again_does_not_count(
+    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    """Others may have dropped meanwhile what it was reading."""
+    first, second = both(opened)
+    second.nodes.begin()
+    assert second.nodes.is_valid
+    connection = connect_to(settings=SessionSettings(schema))
+    connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
+    first.nodes.clear_up()
+    second.nodes.attend()
+    assert second.nodes.has_place and not second.nodes.is_valid
+    second.nodes.end()
+    second.nodes.begin()
+    assert second.nodes.is_valid
+    second.nodes.end()

@@ -368,7 +368,7 @@ class PostgresEngine(StorageEngine, Access):
         try:
             epoch, stores, catalog = self._read_changes(everything)
             # Who has no place while it reads is not waited for by those who forget what they have deleted.
-            if not everything and not self._nodes.is_valid:
+            if not everything and not self._nodes.has_place:
                 everything = True
                 epoch, stores, catalog = self._read_changes(everything)
             if everything or epoch != self._log.epoch or stores or catalog:

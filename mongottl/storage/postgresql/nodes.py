@@ -241,6 +241,9 @@ class PostgresNodes(StoreNodes):
         # not know, 0 if there is none; and those that have committed something.
         self._made: dict[object, int] = {}
         self._committed: set[object] = set()
+        # How often the place was taken again, and at which of these times each operation has begun.
+        self._entries = 0
+        self._begun: dict[object, int] = {}
         # Messages that are waited for, by number.
         self._sent: dict[int, _Sent] = {}
         self._last_sent = 0
@@ -509,6 +512,7 @@ class PostgresNodes(StoreNodes):
         connection = self._connection
         if connection is None:
             return False
+        self._entries += 1  # what operations have read meanwhile may be of what others have dropped
         connection.run_one((_REENTER, (*self._values(), int4(self.number))))
         self._entered_ms = 0
         self._divides_s = None
@@ -561,7 +565,7 @@ class PostgresNodes(StoreNodes):
     def begin(self) -> None:
         waiter = self._waiter
         until_s = waiter.monotonic_s() + self._pool.timeout_s
-        while not self.is_valid:
+        while not self.has_place:
             if waiter.monotonic_s() >= until_s:
                 raise StoreUnreachable("this server has lost its place among those of its store")
             waiter.sleep(_LONGEST_PAUSE_S)
@@ -569,11 +573,17 @@ class PostgresNodes(StoreNodes):
             self._reload(False)
         owner = self._units.turns.present()
         self._made[owner] = 0
+        self._begun[owner] = self._entries
         self._committed.discard(owner)
 
     @property
-    def is_valid(self) -> bool:
+    def has_place(self) -> bool:
+        """Whether others take this server for living."""
         return self.lease_clock_s() < self._until_s
+
+    @property
+    def is_valid(self) -> bool:
+        return self.has_place and self._begun.get(self._units.turns.present(), self._entries) == self._entries
 
     @property
     def has_committed(self) -> bool:
@@ -601,6 +611,7 @@ class PostgresNodes(StoreNodes):
         finally:
             owner = self._units.turns.present()
             self._made.pop(owner, None)
+            self._begun.pop(owner, None)
             self._committed.discard(owner)
 
     def settle(self, is_held: bool = False) -> None:
@@ -643,7 +654,7 @@ class PostgresNodes(StoreNodes):
         found = False
         for number, is_live, until_ms in self._late(epoch):
             # Who has lost its own place renews that first: else two would end each other's sessions again and again.
-            if not is_live and self.is_valid:
+            if not is_live and self.has_place:
                 found = True
                 place = int4(number), int8(until_ms)
                 self._end_sessions((_END_THESE, (*self._sessions, *place)))
