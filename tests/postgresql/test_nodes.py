@@ -537,3 +537,31 @@ def test_what_was_read_before_a_place_was_taken_again_does_not_count(
     second.nodes.begin()
     assert second.nodes.is_valid
     second.nodes.end()
+
+
+def test_all_know_what_a_transaction_has_changed_though_its_version_was_not_raised_at_once(
+    opened: Callable[..., PostgresEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is lost that raises the version, and another server changes the catalog before it is raised."""
+    first, second = both(opened)
+    make(first, "a")
+    second.reload()
+
+    def end_raise(unit: CommitUnit) -> None:
+        raiser, unit._raiser = unit._raiser, None
+        assert raiser is not None
+        first.units.pool.release(raiser)
+        make(second, "b")
+        second.nodes.attend()
+        first.units.raise_again()
+
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.RENEW_S", 0.01)
+    monkeypatch.setattr(CommitUnit, "_end_raise", end_raise)
+    first.nodes.begin()
+    transaction = first.isolation.begin_transaction()
+    with transaction.final_unit(first, True) as unit:
+        first.put_catalog_entry("7", b"of first")
+        unit.commit()
+    first.wait_by(OthersAttend(second.nodes), lambda: None)
+    first.nodes.end()
+    assert second.catalog_entry("7") == b"of first"

@@ -540,7 +540,8 @@ class PostgresNodes(StoreNodes):
         if made is not None:
             self._committed.add(unit.owner)
             if unit.changes_catalog:
-                self._made[unit.owner] = self._log.epoch
+                # Others may have raised it before it was raised again, and know nothing of this change.
+                self._made[unit.owner] = max(self._log.epoch, self._units.raised_again)
 
     def clear_up(self) -> None:
         try:

@@ -348,6 +348,8 @@ class PostgresUnits:
         # memory is known to be old.
         self.on_commit: Callable[[PostgresUnit], None] | None = None
         self.is_stale = False
+        # The version with which others know what was changed when it had to be raised again.
+        self.raised_again = 0
         self._open: dict[object, PostgresUnit] = {}
         # Operations whose last unit has met a key that another one has: the next one asks.
         self._careful: set[object] = set()
@@ -588,6 +590,7 @@ class PostgresUnits:
                 if self.on_commit is None:
                     self.log.epoch = raised
                 self.is_stale = self.on_commit is not None
+                self.raised_again = raised
                 return
             except StoreFailure as unknown:
                 is_passing = unknown.kind == LOCKED or unknown.kind in AWAY
