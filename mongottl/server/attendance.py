@@ -40,7 +40,8 @@ class Attendance:
         """Does what one server does for all, as long as this is the one; any server for what it has left itself."""
         while True:
             await trio.sleep(CLEAR_UP_EVERY_S)
-            if self._nodes.has_duties or self._service.exclusive:
+            service = self._service
+            if self._nodes.has_duties or service.exclusive or service.left_indexes:
                 await self._run_operation(self._clear_up)
 
     def _clear_up(self) -> bool:

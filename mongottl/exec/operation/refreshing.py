@@ -92,28 +92,37 @@ def refresh(service: ServiceContext, change: CatalogChange) -> None:
 
 def clear_up(service: ServiceContext) -> None:
     """Drops what servers have left which are taken for dead: indexes that they have been building, stores of
-    transactions, marks of copies. What fails is tried again by the next call; to be called now and then by the server
-    that does so for all (`StoreNodes.has_duties`), and by one where collections are held. EngineUnavailable."""
+    transactions, marks of copies; and the indexes and marks that this server has left itself. What fails is tried again
+    by the next call; to be called now and then by the server that does so for all (`StoreNodes.has_duties`), and by one
+    where collections are held or that has left indexes. EngineUnavailable."""
     nodes = service.engine.shared_nodes
     if nodes is None:
         return
     release_left(service, nodes)
-    if not nodes.has_duties:
-        return
-    nodes.clear_up()
-    if nodes.has_left:
-        _drop_left(service, nodes)
+    if nodes.has_duties:
+        nodes.clear_up()
+        if nodes.has_left:
+            _drop_left(service, nodes)
+    _drop_left_indexes(service, nodes)
+
+
+def _drop_left_indexes(service: ServiceContext, nodes: StoreNodes) -> None:
+    """Drops indexes that nobody goes on to build: of this server, and, if it has the duties, of those that have
+    ended."""
     building = [
         (collection, index)
         for collection in service.catalog.all_collections()
         for index in collection.indexes
-        if index.builder and index.builder != nodes.number
+        if index.builder
     ]
+    service.left_indexes &= {index.ident for _, index in building}
     if not building:
         return
-    living = {node.number for node in nodes.all() if node.is_live}
+    living = {nodes.number}
+    if nodes.has_duties:
+        living = {node.number for node in nodes.all() if node.is_live}
     for collection, index in building:
-        if index.builder not in living:
+        if index.ident in service.left_indexes or (nodes.has_duties and index.builder not in living):
             with suppress(WriteConflict), Undivided():
                 if index in collection.indexes and not index.ready and not collection.dropped:
                     service.catalog.remove_indexes(collection, [index])

@@ -141,6 +141,9 @@ class ServiceContext:
         self.exclusive: set[str] = set()
         # The numbers of those that this server copies, where others may have the same store (`holding`).
         self.held: set[int] = set()
+        # The idents of indexes whose build this server has given up, and which the stored catalog still has: until they
+        # are removed (`refreshing.clear_up`) others wait for them.
+        self.left_indexes: set[str] = set()
         # Identifies this run of the server in `hello`'s topologyVersion.
         self.process_id = self.object_ids.generate(self.started_ms // MS_PER_S)
         # How many locks of fsync are held: while there is one, commands that write wait, and TTL deletion pauses.

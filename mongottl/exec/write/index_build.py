@@ -19,6 +19,7 @@ that no other server changes one between the reading of it and the end of the un
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -41,6 +42,8 @@ BUILD_BATCH: Final = 256
 BUILD_BYTES: Final = 4 << 20
 # Write conflicts of one batch after which the build fails.
 MAX_CONFLICTS: Final = 100
+# How often at once it is tried to remove unfinished indexes while other servers change the catalog.
+_DISCARDS: Final = 20
 
 
 def build_indexes(
@@ -147,13 +150,19 @@ def _await_others(op: OperationContext, collection: Collection, indexes: list[Co
 
 
 def _discard(op: OperationContext, collection: Collection, started: list[CollectionIndex]) -> None:
-    with Undivided():
-        left = [index for index in started if index in collection.indexes]
-        if not left or collection.dropped:
-            return
-        try:
-            op.catalog.remove_indexes(collection, left)
-        except (EngineUnavailable, WriteConflict):
+    """Removes unfinished indexes. Where that fails, and the stored catalog has them, `clear_up` does so later."""
+    left: list[CollectionIndex] = []
+    with suppress(EngineUnavailable):
+        for _ in range(_DISCARDS):
+            with suppress(WriteConflict), Undivided():
+                left = [index for index in started if index in collection.indexes and not collection.dropped]
+                if left:
+                    op.catalog.remove_indexes(collection, left)
+                return
+    if left and left[0].builder:
+        op.service.left_indexes.update([index.ident for index in left])
+    else:
+        with Undivided():
             op.catalog.abandon_indexes(collection, left)
 
 

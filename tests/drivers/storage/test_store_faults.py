@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -218,6 +219,31 @@ def test_a_change_of_the_catalog_is_cut_off(cluster: OwnCluster, command: dict[s
         assert reply.get("code") == (HOST_UNREACHABLE if when == BEFORE_COMMIT else None)
         assert shop.command(command)["ok"] == 1
         assert shop.keys.count_documents({}) == ("drop" not in command)
+
+
+def test_an_index_whose_build_the_database_has_ended_is_built_by_another_server(cluster: OwnCluster) -> None:
+    options: dict[str, Any] = {"store": cluster.store, "store_timeout": 1, "topology": "sharded"}
+    with (
+        mongottl.start_server(**options) as first,
+        mongottl.start_server(**options) as second,
+        Client(first.uri) as one,
+        Client(second.uri) as two,
+    ):
+        one.shop.keys.insert_many([{"_id": number, "n": number} for number in range(100)])
+        command = {"createIndexes": "keys", "indexes": [INDEX]}
+        with closing(psycopg.connect(cluster.store)) as holder, ThreadPoolExecutor() as threads:
+            holder.execute("SELECT 1 FROM mongottl.records FOR UPDATE")
+            building = threads.submit(one.shop.command, command)
+            until(lambda: "n_1" in two.shop.keys.index_information())
+            cluster.stop()
+            with pytest.raises(PyMongoError) as refused:
+                building.result()
+            assert getattr(refused.value, "code", None) == HOST_UNREACHABLE
+        cluster.start()
+        until(lambda: two.shop.command(command, maxTimeMS=30_000, check=False)["ok"], "it waits for the first build")
+        for client in (one, two):
+            assert client.shop.keys.count_documents({"n": {"$gte": 20}}) == 80
+            assert client.shop.command("validate", "keys", full=True)["valid"]
 
 
 def test_a_server_that_has_lost_the_database_to_another_one_writes_nothing(cluster: OwnCluster) -> None:
