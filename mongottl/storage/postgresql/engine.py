@@ -366,6 +366,8 @@ class PostgresEngine(StorageEngine, Access):
         everything: where others may have forgotten since what they have deleted. EngineUnavailable."""
         self._turns.hold()
         try:
+            if self.units.is_stale:
+                self._log.await_closing()
             epoch, stores, catalog = self._read_changes(everything)
             # Who has no place while it reads is not waited for by those who forget what they have deleted.
             if not everything and not self._nodes.has_place:
@@ -680,13 +682,16 @@ class PostgresEngine(StorageEngine, Access):
             unit.write(_PUT, encode_text(key), value, int8(unit.catalog_epoch))
 
     def name_entry(self, key: str, name: str) -> None:
-        self.units.require().write(_NAME, encode_text(key), encode_text(name))
+        unit = self.units.require()
+        unit.closes = True
+        unit.write(_NAME, encode_text(key), encode_text(name))
 
     def delete_catalog_entry(self, key: str) -> None:
         unit = self.units.require()
         before = self._catalog.get(key)
         if before is not None:
             unit.change_catalog()
+            unit.closes = True
             self._undo_catalog(unit, key)
             del self._catalog[key]
             if self._is_shared:

@@ -5,7 +5,8 @@
     store, dn, dbytes                             by how many records and bytes the unit has changed a record store
     token                                         which unit of which server it was, if its COMMIT gets no answer
     epoch                                         the version of the catalog that the unit knows: division by zero if
-                                                  PostgreSQL has a later one, as of the snapshot of the statement
+                                                  PostgreSQL has a later one, as of the snapshot of the statement, or
+                                                  if one is being made by which a collection ends, or its name
     lsid, txn, stmt                               the statements of a retryable write: nobody can execute them again;
                                                   one that may come late is the logarithm of zero after a higher number
                                                   of its session
@@ -25,6 +26,11 @@ crash, or on a standby that was promoted, values are given again that nobody has
 
 A unit has a transaction id before it takes its position (`pg_current_xact_id` in the same statement, below nextval).
 Sessions of open transactions have ids long before a position: they have another name until they commit.
+
+The end of a collection. Who drops or renames one is still to commit when it has taken its position, and others who do
+not know that yet would write to the collection at later ones. So it says first, by a sequence, which version it makes:
+a sequence is changed at once for all. Whoever takes a later position sees that, waits until the version is there, and
+begins again. If it never comes, whoever has waited sets the sequence back.
 
 Counts. `totals` has the numbers and lengths of records up to the position `counted`; rows above add to that.
 """
@@ -64,10 +70,12 @@ from mongottl.storage.waiting import Waiter
 
 # A unit has a transaction id before it takes a position.
 _UNIT: Final = "(SELECT pg_current_xact_id() AS xid, epoch FROM meta OFFSET 0) AS m"
+# Looked at after the position was taken.
+_IS_KNOWN: Final = "(m.epoch <= $1 AND pg_sequence_last_value('closed_epoch') <= $1)::int"
 _APPEND: Final = Statement(
     "append",
     "INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, lsid, txn, stmt, form)"
-    f" SELECT 0, nextval('oplog_pos') / (m.epoch <= $1)::int, m.xid, $2, $3, $4, $5, $6, $7, $8, $9 FROM {_UNIT}"
+    f" SELECT 0, nextval('oplog_pos') / {_IS_KNOWN}, m.xid, $2, $3, $4, $5, $6, $7, $8, $9 FROM {_UNIT}"
     " RETURNING pos",
     (INT8, INT8, INT4, INT4, INT8, BYTEA, INT8, INT4, BYTEA),
 )
@@ -75,7 +83,7 @@ _APPEND_MANY: Final = Statement(
     "append_many",
     "WITH done AS (INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, lsid, txn, stmt, form)"
     " SELECT 0, m.first + u.place - 1, m.xid, $2, u.store, u.dn, u.dbytes, u.lsid, u.txn, u.stmt, u.form"
-    f" FROM (SELECT m.xid, take_positions($3) / (m.epoch <= $1)::int AS first FROM {_UNIT} OFFSET 0) AS m"
+    f" FROM (SELECT m.xid, take_positions($3) / {_IS_KNOWN} AS first FROM {_UNIT} OFFSET 0) AS m"
     " CROSS JOIN unnest($4, $5, $6, $7, $8, $9, $10)"
     " WITH ORDINALITY AS u (store, dn, dbytes, lsid, txn, stmt, form, place) RETURNING pos) SELECT max(pos) FROM done",
     (INT8, INT8, INT4, INT4_ARRAY, INT4_ARRAY, INT8_ARRAY, BYTEA_ARRAY, INT8_ARRAY, INT4_ARRAY, BYTEA_ARRAY),
@@ -85,8 +93,7 @@ _APPEND_MANY: Final = Statement(
 def _unless_late(name: str, append: Statement, lsid: str, number: str) -> Statement:
     """The same for a retryable write that may come late: unless a later one of the session was executed."""
     newer = f"SELECT FROM oplog AS o WHERE o.lsid = {lsid} AND o.txn > {number}"
-    fence = "(m.epoch <= $1)::int"
-    return Statement(name, append.sql.replace(fence, f"{fence} + ln((NOT EXISTS ({newer}))::int)::int8"), append.types)
+    return Statement(name, append.sql.replace(_IS_KNOWN, f"{_IS_KNOWN} + ln((NOT EXISTS ({newer}))::int)::int8"), append.types)
 
 
 _APPEND_LATE: Final = _unless_late("append_late", _APPEND, "$6", "$7")
@@ -97,7 +104,7 @@ _APPEND_MANY_LATE: Final = _unless_late(
 # Puts the open forms that the transaction has kept in the log as well, between rows without a form and the others.
 _APPEND_KEPT: Final = Statement(
     "append_kept",
-    "WITH m AS MATERIALIZED (SELECT m.xid, take_positions($3) / (m.epoch <= $1)::int AS first"
+    f"WITH m AS MATERIALIZED (SELECT m.xid, take_positions($3) / {_IS_KNOWN} AS first"
     f" FROM {_UNIT}), kept AS (DELETE FROM parts USING m WHERE parts.xid = m.xid RETURNING parts.number, parts.form),"
     " moved AS (INSERT INTO oplog (place, pos, xid, token, store, dn, dbytes, form)"
     " SELECT 0, m.first + $11 + kept.number, m.xid, $2, 0, 0, 0, kept.form || ($12::bytea[])[kept.number + 1]"
@@ -135,6 +142,17 @@ _RAISE_EPOCH: Final = Statement(
     "WITH m AS (UPDATE meta SET epoch = epoch + 1 WHERE epoch = $1 RETURNING 1) SELECT 1 / count(*) FROM m",
     (INT8,),
 )
+# Says that this version is being made, by which something ends; whether one is that is not there; and sets that back, if
+# nobody makes it any more.
+_CLOSE: Final = Statement("close_epoch", "SELECT setval('closed_epoch', $1)", (INT8,))
+_IS_CLOSING: Final = Statement("is_closing", "SELECT pg_sequence_last_value('closed_epoch') > epoch FROM meta")
+_OPEN_AGAIN: Final = Statement(
+    "open_epoch",
+    "SELECT setval('closed_epoch', m.epoch) FROM (SELECT epoch FROM meta FOR UPDATE) AS m"
+    " WHERE pg_sequence_last_value('closed_epoch') > m.epoch",
+)
+# After the version was raised, in the same transaction.
+CLOSE_NOTHING: Final = Statement("close_nothing", "SELECT setval('closed_epoch', epoch) FROM meta")
 RAISE_AGAIN: Final = Statement("raise_epoch_again", "UPDATE meta SET epoch = epoch + 1 RETURNING epoch")
 # Has all servers hear of it when the unit is committed, where there may be several.
 NOTIFY: Final = Statement("notify", "SELECT pg_notify($1, $2)", (TEXT, TEXT))
@@ -489,6 +507,15 @@ class PostgresLog(StoreLog):
         if self.channel:
             calls = [PATIENT, *calls, (NOTIFY, (text(self.channel), b""))]
         return calls
+
+    def close_epoch(self, epoch: int) -> Call:
+        """What has to come before the position of a unit that drops or renames collections. epoch: that it makes."""
+        return _CLOSE, (int8(epoch),)
+
+    def await_closing(self) -> None:
+        """Returns when no version is being made by which something ends. EngineUnavailable."""
+        if self._read([(_IS_CLOSING, ())])[0].value():
+            self._write_all([PATIENT, (_OPEN_AGAIN, ())])
 
     def note_raise(self) -> None:
         self.epoch += 1

@@ -31,7 +31,7 @@ from mongottl.storage.errors import CatalogChanged, EngineUnavailable, StoreUnre
 from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure
-from mongottl.storage.postgresql.log import NOTIFY, PostgresLog
+from mongottl.storage.postgresql.log import CLOSE_NOTHING, NOTIFY, PostgresLog
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
 from mongottl.storage.postgresql.statements import (
@@ -322,8 +322,9 @@ class PostgresNodes(StoreNodes):
         """Takes a place. Units of servers that have none are refused from then
         on; those that are under way end before it returns."""
         sent_s = self.lease_clock_s()
-        calls = [(_CLEAR, (boolean(self.is_shared),)), (_COUNT, ()), (_ENTER, self._values())]
-        [_, others, entered] = connection.run(calls, must_end=True)
+        enter = (_ENTER, self._values())
+        calls = [(_CLEAR, (boolean(self.is_shared),)), (_COUNT, ()), enter, (CLOSE_NOTHING, ())]
+        [_, others, entered, _] = connection.run(calls, must_end=True)
         self.number = int(entered.value())
         self.found_others = others.value() > 0
         while connection.run_one((_END_OTHERS, self._sessions)).changed:

@@ -34,7 +34,7 @@ from mongottl.storage.postgresql.statements import INT8, TEXT, Call, Statement, 
 
 # Raised when an older mongottl could not read what a newer one writes. Where tables are distributed, the format is the
 # one after that, since stores may have several places there.
-FORMAT: Final = 6
+FORMAT: Final = 7
 HEAD_BYTES: Final = 2000
 
 # Kinds of stores.
@@ -102,6 +102,7 @@ _UNCOMPRESSED: Final = (
 )
 # By name, so that a violation of one that is unique can be recognised.
 _POSITIONS: Final = "oplog_pos"
+_CLOSED: Final = "closed_epoch"
 RETRIES_INDEX: Final = "oplog_statements"
 NAMESPACES_INDEX: Final = "catalog_namespaces"
 _INDEXES: Final = (
@@ -115,7 +116,7 @@ _INDEXES: Final = (
 # The tables that an opening makes anew where the format is an older one, by that: nothing was in them. The others are
 # kept as they are.
 _NODES: Final = ("nodes",)
-_UPGRADES: Final[dict[int, tuple[str, ...]]] = {2: ("nodes", "parts"), 3: _NODES, 4: _NODES, 5: _NODES, 6: ()}
+_UPGRADES: Final[dict[int, tuple[str, ...]]] = {2: ("nodes", "parts"), 3: _NODES, 4: _NODES, 5: _NODES, 6: (), 7: ()}
 # Columns that tables of the oldest of these formats do not have.
 _NEW_COLUMNS: Final = (
     "ALTER TABLE {}.stores ADD COLUMN IF NOT EXISTS node int NOT NULL DEFAULT 0,"
@@ -237,9 +238,9 @@ class Place:
             raise StoreFailure(REFUSED, f"{name} is damaged: it has no table {', '.join(missing)}")
         if not _TABLES.keys().isdisjoint(self._barred):
             raise self._no_rights(name)
-        if _POSITIONS in self._barred:
+        if not {_POSITIONS, _CLOSED}.isdisjoint(self._barred):
             raise self._forbidden(
-                f"may not use the sequence of {name}", f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {self._schema}"
+                f"may not use the sequences of {name}", f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {self._schema}"
             )
         if found < newest:
             self._require_rights()
@@ -296,6 +297,7 @@ def _creation(schema: str, is_there: bool, is_distributed: bool) -> list[Call]:
     made.append(f"CREATE SEQUENCE {name}.{_POSITIONS} AS bigint MINVALUE 1 NO CYCLE")
     made.append(_TAKE_POSITIONS.format(name))
     made.append(f"SELECT setval('{_POSITIONS}', 1)")  # which no unit gets
+    made += _closed(name)
     comment = literal("Data of mongottl. Not to be changed by others.")
     made.append(
         f"COMMENT ON SCHEMA {name} IS {comment}" if not is_there else f"COMMENT ON TABLE {name}.meta IS {comment}"
@@ -323,6 +325,14 @@ def _table(name: str, table: str) -> list[str]:
     return made
 
 
+def _closed(name: str) -> list[str]:
+    """The statements that make the sequence of the versions of the catalog at which something ends (`log`)."""
+    return [
+        f"CREATE SEQUENCE IF NOT EXISTS {name}.{_CLOSED} AS bigint MINVALUE 1 NO CYCLE",
+        f"SELECT setval('{name}.{_CLOSED}', 1)",
+    ]
+
+
 def _upgrade(schema: str, found: int, is_distributed: int) -> list[Call]:
     """The statements that raise the format of tables. is_distributed: 1 if they are, else 0."""
     name = identifier(schema)
@@ -330,6 +340,7 @@ def _upgrade(schema: str, found: int, is_distributed: int) -> list[Call]:
     for table in _UPGRADES[found]:
         made += [f"DROP TABLE IF EXISTS {name}.{table}", *_table(name, table)]
     made.append(_NEW_COLUMNS.format(name))
+    made += _closed(name)
     if is_distributed:
         made.append(PARTS_COLUMN.format(name))
     made.append(f"UPDATE {name}.meta SET format = {_number(is_distributed)}")

@@ -112,6 +112,7 @@ def engine_error(failure: StoreFailure) -> StorageError:
 
 class PostgresUnit(WriteUnitOfWork):
     """One unit of work. alone: whether no other is open meanwhile. changes_catalog: whether it raises its version.
+    closes: whether it drops collections, or gives them names, so that nobody may log a write to them after it.
     exclusive_store: the record store that it holds other servers off, 0 for none.
 
     undo: what brings memory back that the unit has changed. changed: by how many records and bytes it has changed each
@@ -138,6 +139,7 @@ class PostgresUnit(WriteUnitOfWork):
         self.kept_form_bytes = 0
         self.asks_for_keys = alone
         self.changes_catalog = False
+        self.closes = False
         self.exclusive_store = 0
         # Where tables are distributed: the place of what it writes next, and where its rows of the oplog are.
         self._place: bytes | None = None
@@ -494,6 +496,8 @@ class PostgresUnits:
             if unit.unsynced:
                 calls.insert(0, (_UNSYNCED, ()))
             epoch = self.log.epoch + unit.changes_catalog
+            if unit.closes and self.on_commit is not None:
+                calls.append(self.log.close_epoch(epoch))
             if positions is None:
                 calls += self.log.append_calls(number, epoch, unit.forms, unit.changed, unit.kept_ends, unit.log_place)
             else:

@@ -23,6 +23,7 @@ from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_faults import Writers
 from tests.drivers.wire_client import WireClient
 from tests.on_store import PREFIX, with_schema
+from tests.oplog_replay import replay
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
@@ -938,6 +939,54 @@ def test_a_server_goes_on_while_others_hold_what_it_is_to_free(store: str, clien
         held.let_go()
         one.shop.carts.insert_one({"_id": 0})
         until(lambda: held.count() < 1000)
+
+
+# The next unit of work waits right before it is committed, until the test says `go`.
+PAUSE = """
+CREATE TABLE said (word text);
+CREATE SEQUENCE commits;
+CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF nextval('commits') = 1 THEN
+        WHILE NOT EXISTS (SELECT FROM said) LOOP PERFORM pg_sleep(0.01); END LOOP;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER pause AFTER INSERT ON oplog DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    EXECUTE FUNCTION pause();
+"""
+ASLEEP = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+@pytest.mark.parametrize("change", [{"drop": "carts"}, {"renameCollection": "shop.carts", "to": "shop.sold"}])
+@pytest.mark.parametrize("is_carried_out", [True, False])
+def test_nothing_is_logged_after_the_end_of_its_collection(
+    store: str, clients: tuple[Client, Client], change: dict[str, Any], is_carried_out: bool
+) -> None:
+    one, two = clients
+    one.shop.carts.insert_one({"_id": "old"})
+    two.shop.carts.insert_one({"_id": "older"})
+    place, _, schema = store.rpartition("schema=")
+    with psycopg.connect(place.rstrip("?&"), autocommit=True) as connection, ThreadPoolExecutor() as threads:
+        connection.execute(f'SET search_path = "{schema}"'.encode())
+        connection.execute(PAUSE.encode())
+        changing = threads.submit((one.shop if "drop" in change else one.admin).command, change)
+        until(lambda: connection.execute(ASLEEP.encode()).rowcount == 1)
+        inserting = threads.submit(two.shop.carts.insert_one, {"_id": "new"})
+        until(lambda: inserting.done() or connection.execute(WAITING.encode()).rowcount > 0)
+        if is_carried_out:
+            connection.execute("INSERT INTO said VALUES ('go')")
+            changing.result()
+        else:
+            connection.execute(ASLEEP.replace("SELECT 1", "SELECT pg_terminate_backend(pid)").encode())
+            assert isinstance(changing.exception(), PyMongoError)
+        inserting.result()
+    logged = replay([entry for entry in two.local["oplog.rs"].find() if entry["ns"].startswith("shop.")])
+    stored = {
+        f"shop.{name}": {bson.encode({"": document["_id"]}): document for document in two.shop[name].find()}
+        for name in two.shop.list_collection_names()
+    }
+    assert logged == stored
 
 
 def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Client, Client]) -> None:
