@@ -93,7 +93,9 @@ _APPEND_MANY: Final = Statement(
 def _unless_late(name: str, append: Statement, lsid: str, number: str) -> Statement:
     """The same for a retryable write that may come late: unless a later one of the session was executed."""
     newer = f"SELECT FROM oplog AS o WHERE o.lsid = {lsid} AND o.txn > {number}"
-    return Statement(name, append.sql.replace(_IS_KNOWN, f"{_IS_KNOWN} + ln((NOT EXISTS ({newer}))::int)::int8"), append.types)
+    return Statement(
+        name, append.sql.replace(_IS_KNOWN, f"{_IS_KNOWN} + ln((NOT EXISTS ({newer}))::int)::int8"), append.types
+    )
 
 
 _APPEND_LATE: Final = _unless_late("append_late", _APPEND, "$6", "$7")
