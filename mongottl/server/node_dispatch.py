@@ -194,8 +194,8 @@ def _is_latest(history: WriteHistory, number: int, at: Timestamp) -> bool:
 
 
 def _may_be_late(op: OperationContext) -> bool:
-    """Whether a request may have been under way for so long that its client has given it up meanwhile. One that a
-    client has just sent has the cluster time of its latest reply, which is of the present where it is busy."""
+    """Whether a request may have been under way until its client has given it up. One that a client has just sent has
+    the cluster time of its latest reply, which is of the present where it is busy."""
     gossip = get_value(op.command.body, "$clusterTime")
     known = get_value(gossip, "clusterTime") if isinstance(gossip, bytes) else None
     return not isinstance(known, Timestamp) or known.time + _LATE_S < op.now_s

@@ -433,7 +433,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("failures", [0, 1, ALWAYS])
-def test_who_has_failed_to_do_what_a_message_asks_for_has_not_done_it(
+def test_a_node_that_fails_to_do_what_a_message_asks_for_has_not_done_it(
     failures: int, opened: Callable[..., PostgresEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = both(opened)
@@ -453,7 +453,7 @@ def test_who_has_failed_to_do_what_a_message_asks_for_has_not_done_it(
 
 
 @pytest.mark.usefixtures("hasty")
-def test_who_may_live_again_has_to_obey(
+def test_a_node_that_may_live_again_has_to_obey(
     opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
 ) -> None:
     """The database has stood still: all are taken for dead for a moment, and nobody may clear another's place away."""
@@ -521,18 +521,19 @@ def test_a_place_is_taken_again_where_connecting_takes_longer_than_it_is_renewed
         proxy.close()
 
 
-def test_what_was_read_before_a_place_was_taken_again_does_not_count(
+def test_reading_before_a_place_was_taken_again_does_not_count(
     opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
 ) -> None:
     """Others may have dropped meanwhile what it was reading."""
     first, second = both(opened)
     second.nodes.begin()
-    assert second.nodes.is_valid
+    was_valid = second.nodes.is_valid
     connection = connect_to(settings=SessionSettings(schema))
     connection.run_one(Statement("freeze", f"UPDATE nodes SET until_ms = 0 WHERE node = {second.nodes.number}").with_())
     first.nodes.clear_up()
     second.nodes.attend()
-    assert second.nodes.has_place and not second.nodes.is_valid
+    assert second.nodes.has_place
+    assert [was_valid, second.nodes.is_valid] == [True, False]
     second.nodes.end()
     second.nodes.begin()
     assert second.nodes.is_valid

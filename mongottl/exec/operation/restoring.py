@@ -94,8 +94,9 @@ KEPT: Final = frozenset(
         "compaction",
         "config",
         "features",
-        "held",  # by who shares the store, which saves no states
+        "held",  # by who shares the store, which saves no states; so is `left_indexes`
         "hooks",
+        "left_indexes",
         "metrics",
         "monotonic_s",
         "object_ids",

@@ -144,7 +144,7 @@ _RAISE_EPOCH: Final = Statement(
     "WITH m AS (UPDATE meta SET epoch = epoch + 1 WHERE epoch = $1 RETURNING 1) SELECT 1 / count(*) FROM m",
     (INT8,),
 )
-# Says that this version is being made, by which something ends; whether one is that is not there; and sets that back, if
+# Says that this version is being made, by which something ends; whether one is being made; and sets that back, if
 # nobody makes it any more.
 _CLOSE: Final = Statement("close_epoch", "SELECT setval('closed_epoch', $1)", (INT8,))
 _IS_CLOSING: Final = Statement("is_closing", "SELECT pg_sequence_last_value('closed_epoch') > epoch FROM meta")
