@@ -92,3 +92,5 @@ stays_in_its_place: Final = pytest.mark.skipif(is_citus(), reason="a shard key v
 has_all_keys: Final = pytest.mark.skipif(is_citus(), reason="a unique index contains the shard key over Citus")
 # For tests of transactions with several collections.
 needs_one_machine: Final = pytest.mark.skipif(is_citus(), reason="a transaction reaches one collection over Citus")
+# For tests of several servers with one store, and of one that was started as one of these.
+takes_several_servers: Final = pytest.mark.skipif(is_citus(), reason="a store has one server over Citus")

@@ -13,6 +13,7 @@ from mongottl.config import COSMOS_VERSIONS, NEWEST_PATCHES, WIRE_VERSIONS
 from mongottl.wire.messages import EXHAUST_ALLOWED, MORE_TO_COME, OpMsg
 from tests.drivers.protocol.test_legacy_messages import PASSWORD, USER, log_in, query
 from tests.drivers.protocol.test_protocol import Raw
+from tests.on_store import takes_several_servers
 from tests.waiting import PATIENCE_S
 
 Documents = dict[str, Any]
@@ -321,7 +322,7 @@ def test_server_status_has_the_fields_of_the_version(connect: Connect, version: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("topology", ["replicaSet", "sharded"])
+@pytest.mark.parametrize("topology", ["replicaSet", pytest.param("sharded", marks=takes_several_servers)])
 def test_create_of_what_exists_succeeds_since_7_0(connect: Connect, version: str, topology: str) -> None:
     """On a mongos since 4.0, of time series since 7.1 (SERVER-60064, SERVER-76547)."""
     raw = connect(server_version=version, topology=topology)

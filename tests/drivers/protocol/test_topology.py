@@ -19,6 +19,7 @@ from pymongo.errors import OperationFailure
 from pymongo.topology_description import TOPOLOGY_TYPE
 
 import mongottl
+from tests.on_store import takes_several_servers
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -70,6 +71,7 @@ def mapped(router: mongottl.RunningServer) -> Iterator[Client]:
         yield client
 
 
+@takes_several_servers
 def test_hello_is_that_of_a_mongos(mapped: Client) -> None:
     hello = mapped.admin.command("hello")
     assert hello["msg"] == "isdbgrid" and hello["isWritablePrimary"] is True
@@ -99,6 +101,7 @@ def test_a_replica_set_behind_a_mapped_port_cannot_be_reached() -> None:
         client.admin.command("ping")
 
 
+@takes_several_servers
 def test_transactions_are_committed_and_aborted(mapped: Client) -> None:
     things = mapped.shop.things
     things.insert_one({"_id": 0})
@@ -128,6 +131,7 @@ class TransactionLog(monitoring.CommandListener):
         pytest.fail(f"{event.command_name}: {event.failure}")
 
 
+@takes_several_servers
 def test_replies_of_a_transaction_have_a_recovery_token(router: mongottl.RunningServer) -> None:
     """Drivers send the latest with the end of the transaction: driver specifications, "Transactions", recoveryToken."""
     log = TransactionLog()
@@ -154,6 +158,7 @@ def test_a_replica_set_gives_no_recovery_token(database: Database[dict[str, Any]
         assert "recoveryToken" not in database.command("find", "c", session=session)
 
 
+@takes_several_servers
 def test_change_streams_and_ttl(mapped: Client) -> None:
     sessions = mapped.shop.sessions
     sessions.create_index("_ts", expireAfterSeconds=10)
@@ -165,6 +170,7 @@ def test_change_streams_and_ttl(mapped: Client) -> None:
     assert sessions.find_one() is None
 
 
+@takes_several_servers
 def test_gridfs_and_retryable_writes(mapped: Client) -> None:
     bucket = gridfs.GridFSBucket(mapped.files)
     key = bucket.upload_from_stream("name", b"x" * 600_000)
@@ -180,6 +186,7 @@ def test_gridfs_and_retryable_writes(mapped: Client) -> None:
     assert mapped.shop.retried.count_documents({}) == 1
 
 
+@takes_several_servers
 def test_the_uri_of_an_account_names_no_replica_set() -> None:
     with mongottl.start_server(dialect="cosmos", cosmos_account="shop", topology="sharded") as running:
         assert "replicaSet" not in running.uri

@@ -19,10 +19,10 @@ from tests import postgres
 from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_several import stored_records
 from tests.drivers.wire_client import WireClient
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import until
 
-pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
+pytestmark = [pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing()), takes_several_servers]
 
 Client = pymongo.MongoClient[dict[str, Any]]
 YEAR_S = 365 * 86_400

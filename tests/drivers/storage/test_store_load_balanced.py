@@ -23,7 +23,7 @@ from tests import postgres
 from tests.children import ended_after
 from tests.drivers.process.test_process import Process
 from tests.drivers.wire_client import WireClient
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import until, until_connected
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
@@ -141,6 +141,7 @@ def node_of(client: Client) -> str:
     return str(node)
 
 
+@takes_several_servers
 def test_hello_has_an_id_of_the_process(servers: list[mongottl.RunningServer]) -> None:
     found = []
     for server in servers:
@@ -161,6 +162,7 @@ def test_a_replica_set_is_refused_by_the_driver() -> None:
         client.admin.command("ping")
 
 
+@takes_several_servers
 def test_connections_are_spread_and_all_see_the_same(client: Client) -> None:
     client.shop.create_collection("carts")
     # As many at once as there are connections.
@@ -184,6 +186,7 @@ def test_connections_are_spread_and_all_see_the_same(client: Client) -> None:
     assert client.shop.carts.count_documents({}) == 4
 
 
+@takes_several_servers
 def test_cursors_and_transactions_stay_with_their_connections(client: Client) -> None:
     carts = client.shop.carts
     carts.insert_many([{"_id": number} for number in range(100)])
@@ -218,6 +221,7 @@ def test_cursors_and_transactions_stay_with_their_connections(client: Client) ->
     assert carts.find_one({"_id": "aborted"}) is None and carts.find_one({"n": 1}) is not None
 
 
+@takes_several_servers
 def test_change_streams_go_on_and_resume(client: Client) -> None:
     client.shop.create_collection("carts")
     with client.shop.carts.watch() as stream:
@@ -230,6 +234,7 @@ def test_change_streams_go_on_and_resume(client: Client) -> None:
             assert resumed.next()["documentKey"]["_id"] == 5
 
 
+@takes_several_servers
 @pytest.mark.parametrize("balancer", BALANCERS)
 def test_writes_go_on_when_a_server_is_killed(balancer: Balancer, store: str, tmp_path: Path) -> None:
     options = ("--store", store, "--topology", "sharded", "--port", "0")

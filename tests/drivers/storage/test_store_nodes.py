@@ -12,7 +12,7 @@ import mongottl
 from mongottl.storage.errors import DataDirectoryError
 from tests import postgres
 from tests.drivers.process.test_process import Process
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
@@ -35,7 +35,12 @@ def nodes_of(store: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("replicaSet", "replicaSet"), ("replicaSet", "sharded"), ("sharded", "replicaSet")]
+    ("first", "second"),
+    [
+        ("replicaSet", "replicaSet"),
+        ("replicaSet", "sharded"),
+        pytest.param("sharded", "replicaSet", marks=takes_several_servers),
+    ],
 )
 def test_a_second_server_is_refused_in_one_line(first: str, second: str, store: str) -> None:
     with mongottl.start_server(store=store, topology=first) as server:

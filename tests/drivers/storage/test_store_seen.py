@@ -17,7 +17,7 @@ import mongottl
 from tests import postgres
 from tests.drivers.process.test_process import Process
 from tests.drivers.web.requests import ask
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
@@ -63,6 +63,7 @@ def wait_for_nodes(client: Client, condition: Callable[[list[Node]], bool]) -> l
     return seen
 
 
+@takes_several_servers
 def test_server_status_has_all_nodes(
     servers: list[mongottl.RunningServer], clients: tuple[Client, Client], store: str
 ) -> None:
@@ -84,6 +85,7 @@ def test_server_status_has_all_nodes(
     wait_for_nodes(clients[1], lambda nodes: [node["port"] for node in nodes] == ports[1:])
 
 
+@takes_several_servers
 def test_a_node_that_does_not_renew_its_place_is_lost(
     servers: list[mongottl.RunningServer], clients: tuple[Client, Client], store: str, tmp_path: Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_a_node_that_does_not_renew_its_place_is_lost(
         frozen.kill()
 
 
+@takes_several_servers
 def test_metrics_name_the_node(servers: list[mongottl.RunningServer], clients: tuple[Client, Client]) -> None:
     for server, client in zip(servers, clients, strict=True):
         nodes = wait_for_nodes(client, lambda nodes: len(nodes) == 2 and all(node["port"] for node in nodes))
@@ -175,6 +178,7 @@ def opid_of_stream(client: Client) -> str:
     return opid
 
 
+@takes_several_servers
 def test_an_operation_is_named_with_its_node(clients: tuple[Client, Client]) -> None:
     one, two = clients
     waiting = Waiting(two)
@@ -189,6 +193,7 @@ def test_an_operation_is_named_with_its_node(clients: tuple[Client, Client]) -> 
     assert waiting.end().code == 11601
 
 
+@takes_several_servers
 def test_an_operation_is_killed_by_another_server(clients: tuple[Client, Client]) -> None:
     one, two = clients
     for killer in (one, two):
@@ -212,6 +217,7 @@ def test_an_operation_is_killed_by_another_server(clients: tuple[Client, Client]
     waiting.end()
 
 
+@takes_several_servers
 def test_only_who_may_kills_on_another_server(store: str) -> None:
     options: dict[str, Any] = {"store": store, "topology": "sharded", "auth": True}
     with (
@@ -234,6 +240,7 @@ def test_only_who_may_kills_on_another_server(store: str) -> None:
             waiting.end()
 
 
+@takes_several_servers
 @pytest.mark.parametrize("way", ["killSessions", "killAllSessions", "killAllSessionsByPattern"])
 def test_sessions_are_killed_on_all_servers(way: str, clients: tuple[Client, Client]) -> None:
     one, two = clients
@@ -266,6 +273,7 @@ def test_sessions_are_killed_on_all_servers(way: str, clients: tuple[Client, Cli
     assert one.shop.carts.count_documents({}) == 5
 
 
+@takes_several_servers
 def test_cursors_are_those_of_one_server_as_with_mongos(clients: tuple[Client, Client]) -> None:
     one, two = clients
     two.shop.carts.insert_many([{"_id": number} for number in range(5)])

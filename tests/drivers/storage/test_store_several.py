@@ -22,11 +22,11 @@ from tests import postgres
 from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_faults import Writers
 from tests.drivers.wire_client import WireClient
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.oplog_replay import replay
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
+pytestmark = [pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing()), takes_several_servers]
 
 Client = pymongo.MongoClient[dict[str, Any]]
 

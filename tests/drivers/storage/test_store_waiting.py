@@ -15,10 +15,10 @@ from pymongo.errors import BulkWriteError, OperationFailure
 import mongottl
 from tests import postgres
 from tests.drivers.wire_client import WireClient
-from tests.on_store import PREFIX, is_citus, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import PATIENCE_S, until
 
-pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
+pytestmark = [pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing()), takes_several_servers]
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Collection = pymongo.collection.Collection[dict[str, Any]]
@@ -201,7 +201,6 @@ def has(found: list[int], enough: int) -> bool:
     return len(found) >= enough
 
 
-@pytest.mark.skipif(is_citus(), reason="over Citus there are no triggers")
 def test_a_copy_waits_for_units_of_work_and_these_for_it(store: str, clients: tuple[Client, Client]) -> None:
     one, two = clients
     place, _, schema = store.rpartition("schema=")
