@@ -27,7 +27,7 @@ class PositionedRecords(LogRecords):
         self, after: int, limit: int, forward: bool = True, max_bytes: int = NO_BYTE_LIMIT
     ) -> tuple[list[Record], bool]:
         oplog = self._oplog
-        oplog.refresh()
+        oplog.log.reach_present()  # whoever has written before finds it, whatever others are writing
         begin, end = (after + 1, oplog.end - 1) if forward else (oplog.first, min(after, oplog.end) - 1)
         most_bytes = min(max_bytes, _SCAN_BYTES)
         rows = oplog.log.read(begin, end, limit, most_bytes, forward)

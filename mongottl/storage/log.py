@@ -73,6 +73,12 @@ class StoreLog(ABC):
         raise NotImplementedError
 
     @abstractmethod
+    def reach_present(self) -> None:
+        """The same, and waits until the horizon has passed all that was committed before, while units of that time are
+        under way, but not long."""
+        raise NotImplementedError
+
+    @abstractmethod
     def take_position(self, not_before: int = 0) -> int:
         """A position after those of all that is committed, which nothing else has. not_before: the least that it may
         be."""

@@ -279,6 +279,9 @@ def keep_call(first: int, forms: list[bytes]) -> Call:
 # How often it is tried to find out whether a unit was committed, in seconds.
 _RESOLVE_EVERY_S: Final = 0.1
 _RESOLVE_S: Final = 60.0
+# Seconds for which a reader waits for units that are under way, and between two looks.
+_REACH_S: Final = 5.0
+_REACH_EVERY_S: Final = 0.002
 
 
 _NO_FORM: Final = LogForm(b"", 0)
@@ -630,6 +633,15 @@ class PostgresLog(StoreLog):
             self._awaited = self.committing.copy()
             if not self._running and not self._awaited:
                 self.horizon = last
+
+    def reach_present(self) -> None:
+        self.refresh()
+        waiter = self._waiter
+        present = self.position
+        until_s = waiter.monotonic_s() + _REACH_S
+        while self.horizon < present and waiter.monotonic_s() < until_s:
+            waiter.sleep(_REACH_EVERY_S)
+            self.refresh()
 
     def take_position(self, not_before: int = 0) -> int:
         position: int = self._read([*self._raise_to(not_before), (_TAKE_POSITION, ())])[-1].value()

@@ -898,11 +898,13 @@ def test_a_transaction_is_aborted_of_a_server_that_cannot_be_asked(processes: tu
 class RowsHeld:
     """The rows of a table, which a session of PostgreSQL has locked."""
 
-    def __init__(self, holder: "psycopg.Connection[Any]", other: "psycopg.Connection[Any]", table: str) -> None:
+    def __init__(
+        self, holder: "psycopg.Connection[Any]", other: "psycopg.Connection[Any]", table: str, which: str
+    ) -> None:
         self._holder = holder
         self._other = other
         self._table = table
-        holder.execute(f"SELECT 1 FROM {table} FOR UPDATE".encode())
+        holder.execute(f"SELECT 1 FROM {table} {which} FOR UPDATE".encode())
 
     def _number(self, statement: str) -> int:
         [(number,)] = self._other.execute(statement.encode()).fetchall()
@@ -915,6 +917,10 @@ class RowsHeld:
         until(lambda: self._number(waiting) > 0)
         until(lambda: self._number(waiting) == 0)
 
+    def until_wanted(self) -> None:
+        """Waits until somebody waits for them."""
+        until(lambda: self._number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0)
+
     def let_go(self) -> None:
         self._holder.rollback()
 
@@ -923,11 +929,11 @@ class RowsHeld:
 
 
 @contextlib.contextmanager
-def rows_held(store: str, table: str) -> Iterator[RowsHeld]:
+def rows_held(store: str, table: str, which: str = "") -> Iterator[RowsHeld]:
     place, _, schema = store.rpartition("schema=")
     place = place.rstrip("?&")
     with psycopg.connect(place) as holder, psycopg.connect(place, autocommit=True) as other:
-        yield RowsHeld(holder, other, f'"{schema}".{table}')
+        yield RowsHeld(holder, other, f'"{schema}".{table}', which)
 
 
 def test_a_server_goes_on_while_others_hold_what_it_is_to_free(store: str, clients: tuple[Client, Client]) -> None:
@@ -1010,6 +1016,24 @@ def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Clie
     for each in clients:
         log = each.local["oplog.rs"]
         assert log.estimated_document_count() == len(list(log.find({}, {"_id": 1})))
+
+
+def test_the_oplog_has_what_was_written_while_others_are_writing(store: str, clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    one.shop.many.insert_many([{"_id": number} for number in range(100)])
+    log = two.local["oplog.rs"]
+    middle = bson.encode({"_id": 50}).hex()
+    row = f"WHERE doc = '\\x{middle}'"
+    with ThreadPoolExecutor(1) as pool, rows_held(store, "records", row) as held:
+        update = pool.submit(one.shop.many.update_many, {}, {"$set": {"n": 1}})
+        for number in range(5):
+            held.until_wanted()
+            two.shop.carts.insert_one({"_id": number})
+            [latest] = log.find({"ns": "shop.carts", "op": "i"}).sort("$natural", -1).limit(1)
+            assert latest["o"] == {"_id": number}
+            assert log.count_documents({"ns": "shop.carts", "op": "i"}) == number + 1
+        held.let_go()
+        assert update.result(PATIENCE_S).modified_count == 100
 
 
 def test_entries_of_the_profiler_are_stored_though_others_hold_the_collection(

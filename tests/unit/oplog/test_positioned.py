@@ -28,6 +28,9 @@ class GrowingLog(StoreLog):
     def measure(self) -> None:
         pass
 
+    def reach_present(self) -> None:
+        self.refresh()
+
     def take_position(self, not_before: int = 0) -> int:
         self.position += 1
         return self.position
