@@ -168,6 +168,7 @@ class Dispatcher:
                 cluster_clock.tick(op.now_ms)
             if generic.cluster_time_at and (client.login is not None or not self.service.authorizes):
                 cluster_clock.receive(body, generic.cluster_time_at, op.now_ms)
+                op.cluster_time = cluster_clock.last
             op.command = generic.sent_command(spec, body, sequences)
             request = made(spec.request, values)
             self.service.metrics.count_command(spec.name, "" if spec.counts_statements else spec.counter)

@@ -11,6 +11,7 @@ from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 
 import mongottl
+from tests.on_nodes import own_times
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -33,6 +34,7 @@ def test_every_reply_has_the_times(client: Client, database: Database[dict[str, 
     assert cluster_time(caught.value.details) > first
 
 
+@own_times
 def test_operation_time_grows_with_every_write_and_with_no_read(database: Database[dict[str, Any]]) -> None:
     def run(*command: Any, **fields: Any) -> Timestamp:
         found: Timestamp = database.command(*command, **fields)["operationTime"]
@@ -130,6 +132,7 @@ def test_the_clock_may_stand_still_or_be_set_back(tmp_path: Path) -> None:
     assert sorted(set(times)) == times
 
 
+@own_times
 def test_the_time_of_an_idle_server_advances() -> None:
     with mongottl.start_server() as server, Client(server.uri) as client:
         first = client.admin.command("ping")["operationTime"]
@@ -167,6 +170,16 @@ def test_cluster_time_in_expressions(database: Database[dict[str, Any]]) -> None
     viewed = database.v.find_one({"_id": 1})
     assert viewed is not None and viewed["view"] >= later
     assert database.c.count_documents({"$expr": {"$gte": ["$$CLUSTER_TIME", later]}}) == 2
+
+
+def test_the_cluster_time_in_expressions_is_not_before_what_the_client_has_seen() -> None:
+    with mongottl.start_server() as server, Client(server.uri) as client, client.start_session() as session:
+        seen = client.admin.command("ping")["operationTime"]
+        later = Timestamp(seen.time + 1000, 1)
+        signature = {"hash": Binary(bytes(20)), "keyId": Int64(0)}
+        session.advance_cluster_time({"clusterTime": later, "signature": signature})
+        pipeline: list[Any] = [{"$documents": [{}]}, {"$set": {"at": "$$CLUSTER_TIME"}}]
+        assert client.t.aggregate(pipeline, session=session).to_list() == [{"at": later}]
 
 
 def test_each_operation_of_bulk_write_has_its_own_cluster_time(
