@@ -35,8 +35,17 @@ class FsyncRequest(NamedTuple):
     admin_only=True,
 )
 def fsync(op: OperationContext, request: FsyncRequest) -> Reply:
-    """`{numFiles: 1}`, or `{info, lockCount, seeAlso}` with `lock`."""
+    """`{numFiles: 1}`, or `{info, lockCount, seeAlso}` with `lock`.
+
+    IllegalOperation (20) for a lock where other servers have the same store: it would hold off the writes of one alone.
+    """
     service = op.service
+    if request.lock and service.settings.is_shared:
+        raise CommandError(
+            ErrorCode.IllegalOperation,
+            "fsync with lock holds off the writes of one server, not those of all nodes of a store;"
+            " setUserWriteBlockMode does",
+        )
     if request.lock:
         service.fsync_locks += 1
     try:

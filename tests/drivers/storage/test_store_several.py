@@ -1103,6 +1103,19 @@ def test_empty_timestamps_are_in_the_order_of_the_writes_of_all(clients: tuple[C
     assert found is not None and times[-1] < found["at"] < reply["operationTime"]
 
 
+def test_writes_are_not_locked_on_one_server(clients: tuple[Client, Client]) -> None:
+    one, two = clients
+    assert one.admin.command("fsync")["numFiles"] == 1
+    with pytest.raises(OperationFailure, match="setUserWriteBlockMode") as refused:
+        one.admin.command("fsync", lock=True)
+    assert refused.value.code == 20
+    one.admin.command("setUserWriteBlockMode", **{"global": True})
+    with pytest.raises(OperationFailure) as refused:
+        two.shop.command("insert", "carts", documents=[{}])
+    one.admin.command("setUserWriteBlockMode", **{"global": False})
+    two.shop.carts.insert_one({})
+
+
 def test_config_transactions_shows_the_writes_of_all(clients: tuple[Client, Client]) -> None:
     for client in clients:
         # An insert with a session of the driver's own is retryable.
