@@ -133,7 +133,9 @@ class Runner:
             return "ready"
         if word == "advance":
             self._now_s += float(rest)
-            return f"purged {self._started()[0].clock.advance(float(rest))}"
+            purged = self._started()[0].clock.advance(float(rest))
+            # Without a move it is the reaper that has purged some of it already.
+            return f"purged {purged}" if float(rest) else "ready"
         if word in ("stay", "go"):
             self._stays = word == "stay"
             return "ready"
