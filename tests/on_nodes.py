@@ -14,12 +14,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import pymongo
 import pytest
 from pymongo.server_description import ServerDescription
 
 from mongottl import RunningServer
+from mongottl.exec.service.service import ServiceContext
 from tests.on_store import PREFIX, with_schema
 
 _MARK: Final = "one_node"
@@ -43,8 +45,25 @@ own_parameters: Final = one_node("setParameter sets one node's parameter")
 own_operations: Final = one_node("currentOp shows one node's operations")
 own_profile: Final = one_node("a profiling level is one node's, and so are its profiled operations")
 own_figures: Final = one_node("serverStatus counts what one node has done")
-own_memory: Final = one_node("what is remembered of plans, queries and usage is one node's")
+own_statistics: Final = one_node("plans and statistics of queries are remembered by the node that has executed them")
+own_logins: Final = one_node("a login that no driver makes is of one connection, and others are of other nodes")
+own_sessions: Final = one_node("$listLocalSessions shows the sessions of one node")
+own_log: Final = one_node("getLog shows one node's log")
+own_record_ids: Final = one_node("each node gives record ids from blocks of its own")
+own_transactions: Final = one_node(
+    "a change of a collection waits for its node's transactions, and conflicts with others"
+)
+own_times: Final = one_node("operationTime is that of the latest write that a node has made")
 own_snapshots: Final = one_node("a snapshot outside of transactions is one node's")
+
+
+# For tests of what a member of a replica set answers: `tests/golden/mongos.golden` and `test_topology` have a mongos'.
+of_replica_set: Final = pytest.mark.skipif(wanted() > 1, reason="several nodes answer as mongos, not as a replica set")
+
+# For tests of the bound on the oplog.
+drops_old_writes: Final = pytest.mark.skipif(wanted() > 1, reason="nodes keep the oplog for five minutes, for retries")
+# For tests of `fsync` with `lock`.
+locks_all_writes: Final = pytest.mark.skipif(wanted() > 1, reason="fsync with lock is refused where there are nodes")
 
 
 class _Nodes:
@@ -57,6 +76,11 @@ class _Nodes:
 def begin(item: pytest.Item) -> None:
     """Before a test and its fixtures."""
     _Nodes.are_named = item.get_closest_marker(_MARK) is None
+
+
+def nodes_of(server: RunningServer) -> list[ServiceContext]:
+    """What each server has that stands in the place of one."""
+    return [each._thread.server.service for each in (server, *_Nodes.others.get(id(server), ()))]
 
 
 def node_uris(server: RunningServer) -> list[str]:
@@ -95,10 +119,10 @@ def serve_by_nodes(count: int) -> None:
             start(self)
         finally:
             self._config = config
-        _Nodes.others[id(self)] = [
-            start(RunningServer(replace(shared, port=0, web_port=None, load=None, user=None, password=None)))
-            for _ in range(count - 1)
-        ]
+        alike = replace(shared, port=0, web_port=None, load=None, user=None, password=None)
+        if config.cosmos_account and not config.cosmos_key and not config.cosmos_key_file:
+            alike = replace(alike, cosmos_key=unquote(urlsplit(self.__dict__["uri"]).password or ""))
+        _Nodes.others[id(self)] = [start(RunningServer(alike)) for _ in range(count - 1)]
         return self
 
     def stop_all(self: RunningServer) -> None:

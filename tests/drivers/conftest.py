@@ -13,7 +13,12 @@ import pytest
 from pymongo.database import Database
 
 import mongottl
-from tests.on_nodes import node_uris
+from mongottl.exec.service.service import ServiceContext
+from tests.on_nodes import nodes_of
+
+
+def internal_errors(node: ServiceContext) -> int:
+    return node.metrics.asserts_internal
 
 
 def server_status(client: "pymongo.MongoClient[dict[str, Any]]") -> dict[str, Any]:
@@ -54,19 +59,14 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
     if "server" not in request.fixturenames:
         yield
         return
-    client: pymongo.MongoClient[dict[str, Any]] = request.getfixturevalue("client")
-    with ExitStack() as stack:
-        uris = node_uris(request.getfixturevalue("server"))
-        nodes = [client]
-        if len(uris) > 1:
-            nodes = [stack.enter_context(pymongo.MongoClient[dict[str, Any]](uri)) for uri in uris]
-        before = [server_status(node) for node in nodes]
-        yield
-        for node, was in zip(nodes, before, strict=True):
-            after = server_status(node)
-            assert after["metrics"]["cursor"]["open"]["total"] == 0, "a cursor was left open"
-            failed = after["asserts"]["internal"] - was["asserts"]["internal"]
-            assert failed == 0, "an InternalError was answered, see the log"
+    client = request.getfixturevalue("client")
+    nodes = nodes_of(request.getfixturevalue("server"))
+    before = [internal_errors(node) for node in nodes]
+    yield
+    server_status(client)
+    for node, was in zip(nodes, before, strict=True):
+        assert not len(node.cursors), "a cursor was left open"
+        assert internal_errors(node) == was, "an InternalError was answered, see the log"
 
 
 @pytest.fixture

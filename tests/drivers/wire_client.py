@@ -3,12 +3,15 @@
 import select
 import socket
 import struct
+from contextlib import closing
 from typing import Any
 
 import bson
 from pymongo.uri_parser import parse_uri
 
+from mongottl import RunningServer
 from mongottl.document.build import encode
+from tests.on_nodes import node_uris
 from tests.waiting import PATIENCE_S
 
 # A surrogate stands for a byte that is no UTF-8.
@@ -65,6 +68,17 @@ class WireClient:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def ask_each_node(server: RunningServer, command: dict[str, Any]) -> list[dict[str, Any]]:
+    """The replies of all servers that stand in the place of one to a command on `admin`, which succeeds."""
+    replies = []
+    for uri in node_uris(server):
+        with closing(WireClient(uri)) as wire:
+            reply = wire.command(command, "admin")
+        assert reply["ok"] == 1, reply
+        replies.append(reply)
+    return replies
 
 
 class AnyTextClient(WireClient):

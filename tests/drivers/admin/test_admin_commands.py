@@ -12,6 +12,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 import mongottl
 from tests.drivers.refusals import refusal
+from tests.on_nodes import locks_all_writes, of_replica_set, own_fail_points, own_parameters
 from tests.waiting import until, until_connected
 
 Documents = dict[str, Any]
@@ -23,6 +24,7 @@ def admin(client: Client) -> Database[Documents]:
     return client.admin
 
 
+@of_replica_set
 def test_the_replica_set_has_one_member(admin: Database[Documents], client: Client) -> None:
     hello = admin.command("hello")
     status = admin.command("replSetGetStatus")
@@ -39,6 +41,7 @@ def test_the_replica_set_has_one_member(admin: Database[Documents], client: Clie
     assert refusal(client.test, {"replSetGetStatus": 1}) == 13
 
 
+@of_replica_set
 def test_the_configuration_can_be_read_as_a_document(admin: Database[Documents], client: Client) -> None:
     """As mongosh's rs.printSecondaryReplicationInfo() does."""
     stored = client.local["system.replset"]
@@ -72,6 +75,7 @@ def unlocked(admin: Database[Documents]) -> Iterator[None]:
         pass
 
 
+@locks_all_writes
 @pytest.mark.usefixtures("unlocked")
 def test_writes_wait_for_fsync_unlock(admin: Database[Documents], database: Database[Documents]) -> None:
     assert admin.command("fsync")["numFiles"] == 1
@@ -121,6 +125,7 @@ def test_shutdown_stops_the_server() -> None:
             until(lambda: client.admin.command("ping")["ok"] == 0)
 
 
+@own_parameters
 def test_parameters_of_tools(admin: Database[Documents]) -> None:
     assert admin.command({"setParameter": 1, "ttlMonitorSleepSecs": 2})["was"] == 1
     assert admin.command({"getParameter": 1, "ttlMonitorSleepSecs": 1})["ttlMonitorSleepSecs"] == 2
@@ -134,6 +139,7 @@ def test_parameters_of_tools(admin: Database[Documents]) -> None:
     admin.command({"setParameter": 1, "logComponentVerbosity": back})
 
 
+@own_fail_points
 def test_a_fail_point_has_the_message_that_it_was_given(admin: Database[Documents]) -> None:
     data = {"failCommands": ["ping"], "errorCode": 2, "errmsg": "on purpose"}
     admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)

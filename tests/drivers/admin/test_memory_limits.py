@@ -9,6 +9,10 @@ import pytest
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+from tests.on_nodes import own_parameters
+
+pytestmark = own_parameters
+
 Documents = dict[str, Any]
 
 SORT = "internalQueryMaxBlockingSortMemoryUsageBytes"

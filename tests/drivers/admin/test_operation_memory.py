@@ -11,6 +11,9 @@ import pytest
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_nodes import own_figures
+
+pytestmark = own_figures
 
 DOCUMENTS = 800
 PAD = "x" * 12_000

@@ -10,7 +10,10 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from tests.drivers.refusals import refusal
+from tests.on_nodes import own_operations
 from tests.waiting import PATIENCE_S, until
+
+pytestmark = own_operations
 
 Documents = dict[str, Any]
 

@@ -15,6 +15,7 @@ import mongottl
 from mongottl.wire.encode import encode_request
 from tests.drivers.refusals import refusal
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_parameters
 from tests.replies import without_times
 from tests.waiting import PATIENCE_S, until
 
@@ -61,6 +62,7 @@ def test_details_and_where_they_are_set(admin: Database[Documents]) -> None:
     assert NEVER_SET not in {*at_runtime, *at_startup}
 
 
+@own_parameters
 def test_every_command_has_to_name_a_version_of_the_stable_api(admin: Database[Documents]) -> None:
     """The refused requests are made without a driver, whose monitor would lose the server by them."""
     assert admin.client.address is not None
@@ -80,6 +82,7 @@ def test_every_command_has_to_name_a_version_of_the_stable_api(admin: Database[D
     assert admin.command("ping")["ok"] == 1.0
 
 
+@own_parameters
 def test_commands_are_logged_from_level_1_on(admin: Database[Documents], capfd: pytest.CaptureFixture[str]) -> None:
     def lines() -> list[str]:
         return [line for line in admin.command("getLog", "global")["log"] if '"Command"' in line]
@@ -123,6 +126,7 @@ def test_set_parameter_refuses_invalid_arguments(admin: Database[Documents], com
 LIMITER = "ingressConnectionEstablishment"
 
 
+@own_parameters
 def test_the_rate_of_new_connections_is_limited(admin: Database[Documents]) -> None:
     assert admin.client.address is not None
     address = admin.client.address

@@ -10,6 +10,10 @@ from bson import Int64
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+from tests.on_nodes import own_profile
+
+pytestmark = own_profile
+
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
 

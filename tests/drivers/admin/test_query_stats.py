@@ -14,6 +14,9 @@ from pymongo.database import Database
 
 import mongottl
 from tests.drivers.refusals import refusal
+from tests.on_nodes import own_statistics
+
+pytestmark = own_statistics
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]

@@ -9,6 +9,9 @@ import pytest
 
 import mongottl
 from mongottl.cli import main
+from tests.on_nodes import own_figures
+
+pytestmark = own_figures
 
 Client = pymongo.MongoClient[dict[str, Any]]
 

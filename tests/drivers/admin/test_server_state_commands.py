@@ -12,6 +12,7 @@ from bson import Decimal128, Int64, Regex
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_nodes import locks_all_writes, own_figures
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -101,6 +102,7 @@ def test_users_that_may_write_all_the_same() -> None:
                 assert code_of(client, {"insert": "t", "documents": [{}]}, "shop") == code
 
 
+@own_figures
 def test_documents_expire_while_writes_are_blocked() -> None:
     with mongottl.start_server() as server, Client(server.uri) as client:
         client.shop.t.create_index("_ts", expireAfterSeconds=10)
@@ -209,6 +211,7 @@ def test_there_may_be_no_certificates(client: Client) -> None:
 # Locks
 
 
+@locks_all_writes
 def test_the_lock_of_fsync_is_listed(client: Client) -> None:
     assert client.admin.command("lockInfo")["lockInfo"] == []
     client.admin.command("fsync", lock=True)

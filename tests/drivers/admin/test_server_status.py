@@ -12,6 +12,9 @@ from pymongo.errors import OperationFailure
 import mongottl
 from mongottl.config import ServerConfig
 from tests.drivers.refusals import refusal
+from tests.on_nodes import of_replica_set, own_figures
+
+pytestmark = own_figures
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -78,6 +81,7 @@ def test_sections_can_be_left_out(client: Client) -> None:
     assert "globalLock" in found
 
 
+@of_replica_set
 def test_the_replica_set_is_described_as_by_hello(client: Client) -> None:
     repl = status(client)["repl"]
     hello = client.admin.command("hello")

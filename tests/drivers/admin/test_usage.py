@@ -6,6 +6,10 @@ import pytest
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+from tests.on_nodes import own_figures
+
+pytestmark = own_figures
+
 Documents = dict[str, Any]
 
 

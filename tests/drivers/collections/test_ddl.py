@@ -12,6 +12,7 @@ from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailur
 
 import mongottl
 from tests.drivers.conftest import server_status
+from tests.on_nodes import own_cursors
 from tests.waiting import until
 
 Documents = dict[str, Any]
@@ -52,6 +53,7 @@ def test_databases_come_and_go(client: Client, database: Database[Documents]) ->
     assert database.c.find_one() is None
 
 
+@own_cursors
 def test_more_collections_than_fit_a_page(database: Database[Documents]) -> None:
     for number in range(30):
         database.create_collection(f"c{number:02}")

@@ -7,6 +7,8 @@ from bson import Int64
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+from tests.on_nodes import own_record_ids
+
 Documents = dict[str, Any]
 
 
@@ -117,6 +119,7 @@ def test_a_sort_key_needs_a_sort(stored: Database[Documents]) -> None:
     assert refusal.value.code == 2
 
 
+@own_record_ids
 def test_record_ids(stored: Database[Documents]) -> None:
     found = find(stored, projection={"b": 0, "r": meta("recordId")}, sort={"_id": 1})
     assert [document["r"] for document in found] == [1, 2, 3]
@@ -124,6 +127,7 @@ def test_record_ids(stored: Database[Documents]) -> None:
     assert find(stored, filter={"a": 3}, projection={"_id": 1, "r": meta("recordId")}) == [{"_id": 1, "r": 1}]
 
 
+@own_record_ids
 @pytest.mark.parametrize(
     ("stage", "expected"),
     [
@@ -170,6 +174,7 @@ def test_stages_that_keep_metadata_and_stages_that_drop_it(
         assert [document.get("r") for document in found] == expected
 
 
+@own_record_ids
 def test_expressions_see_the_metadata_of_the_document_that_the_stage_reads(stored: Database[Documents]) -> None:
     nested = {"$map": {"input": ["x"], "in": {"$concat": ["$$this", {"$toString": meta("recordId")}]}}}
     assert [document["m"] for document in aggregate(stored, [{"$project": {"m": nested}}])] == [["x1"], ["x2"], ["x3"]]
@@ -191,6 +196,7 @@ def test_sampled_documents_have_the_number_they_were_drawn_by(stored: Database[D
     assert all(0 <= document["r"] < 1 for document in drawn)
 
 
+@own_record_ids
 @pytest.mark.parametrize("last", [{"$out": "o"}, {"$merge": "o"}])
 def test_metadata_is_not_stored(stored: Database[Documents], last: Documents) -> None:
     aggregate(stored, [{"$match": {"_id": 2}}, {"$addFields": {"r": meta("recordId")}}, last])
@@ -199,6 +205,7 @@ def test_metadata_is_not_stored(stored: Database[Documents], last: Documents) ->
     assert reply["cursor"]["firstBatch"] == [{"_id": 2, "r": 2}]
 
 
+@own_record_ids
 def test_find_and_modify_answers_with_metadata_and_does_not_store_it(stored: Database[Documents]) -> None:
     fields = {"_id": 1, "x": 1, "r": meta("recordId")}
     query = {"_id": 2}

@@ -13,6 +13,7 @@ from mongottl.config import COSMOS_VERSIONS, NEWEST_PATCHES, WIRE_VERSIONS
 from mongottl.wire.messages import EXHAUST_ALLOWED, MORE_TO_COME, OpMsg
 from tests.drivers.protocol.test_legacy_messages import PASSWORD, USER, log_in, query
 from tests.drivers.protocol.test_protocol import Raw
+from tests.on_nodes import of_replica_set
 from tests.on_store import takes_several_servers
 from tests.waiting import PATIENCE_S
 
@@ -106,6 +107,7 @@ def hello(raw: Raw, name: str = "hello", user: str = USER, **fields: Any) -> Doc
     return bson.decode(reply.body)
 
 
+@of_replica_set
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", ["hello", "isMaster"])
 def test_hello_has_the_fields_of_the_version(connect: Connect, version: str, name: str) -> None:
@@ -119,6 +121,7 @@ def test_hello_has_the_fields_of_the_version(connect: Connect, version: str, nam
     assert ("zstd" in reply["compression"]) <= (version not in ("3.6", "4.0"))
 
 
+@of_replica_set
 @pytest.mark.parametrize("version", COSMOS_VERSIONS)
 def test_hello_of_an_account_has_the_fields_of_the_version(connect: Connect, version: str) -> None:
     raw = connect(dialect="cosmos", server_version=version, cosmos_account="shop", cosmos_key="c2VjcmV0")
@@ -302,6 +305,7 @@ def test_a_stream_tells_its_position_since_4_0(connect: Connect, version: str) -
     raw.run({"killCursors": "watched", "cursors": [opened["id"]]})
 
 
+@of_replica_set
 @pytest.mark.parametrize("version", VERSIONS)
 def test_server_status_has_the_fields_of_the_version(connect: Connect, version: str) -> None:
     raw = connect(server_version=version)
@@ -322,7 +326,10 @@ def test_server_status_has_the_fields_of_the_version(connect: Connect, version: 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("topology", ["replicaSet", pytest.param("sharded", marks=takes_several_servers)])
+@pytest.mark.parametrize(
+    "topology",
+    [pytest.param("replicaSet", marks=of_replica_set), pytest.param("sharded", marks=takes_several_servers)],
+)
 def test_create_of_what_exists_succeeds_since_7_0(connect: Connect, version: str, topology: str) -> None:
     """On a mongos since 4.0, of time series since 7.1 (SERVER-60064, SERVER-76547)."""
     raw = connect(server_version=version, topology=topology)

@@ -10,6 +10,8 @@ from bson import Decimal128, Int64, Timestamp
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+from tests.on_nodes import of_replica_set, own_cursors
+
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
 
@@ -94,6 +96,7 @@ def test_unknown_fields_that_are_refused(database: Database[Documents], field: s
     assert code_of(database.client.admin, {field: 1, "hostAndPort": []} | {"unknown": 1}) == 40415
 
 
+@own_cursors
 def test_terms_are_numbers(database: Database[Documents]) -> None:
     database.c.insert_many([{} for _ in range(3)])
     for value, code in ((1, None), (Int64(1), None), (1.5, None), (None, None), ("1", 14), (True, 14)):
@@ -274,6 +277,7 @@ def test_the_profile_has_no_index(database: Database[Documents]) -> None:
         database.command("profile", 0)
 
 
+@own_cursors
 def test_a_get_more_has_the_comment_of_its_cursor(database: Database[Documents]) -> None:
     database.c.insert_many([{} for _ in range(9)])
     database.command("profile", 2)
@@ -291,6 +295,7 @@ def test_a_get_more_has_the_comment_of_its_cursor(database: Database[Documents])
         database.command("profile", 0)
 
 
+@of_replica_set
 def test_sections_of_server_status_that_agents_look_for(client: Client) -> None:
     database = client.counted
     before = client.admin.command("serverStatus")

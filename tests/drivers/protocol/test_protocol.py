@@ -23,6 +23,7 @@ from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.crc32c import crc32c
 from mongottl.wire.encode import encode_op_query, encode_request
 from mongottl.wire.messages import CHECKSUM_PRESENT, EXHAUST_ALLOWED, MORE_TO_COME, NeedData, OpMsg, OpReply
+from tests.on_nodes import of_replica_set, own_fail_points, own_operations
 from tests.on_store import is_wanted
 from tests.replies import without_times
 from tests.waiting import PATIENCE_S, until
@@ -448,6 +449,7 @@ def test_streaming_hello(raw: Raw) -> None:
     assert raw.reply() == {"ok": 1.0}
 
 
+@own_operations
 def test_stream_of_hellos_ends_with_its_client(
     connect: Callable[[], Raw], client: "pymongo.MongoClient[dict[str, Any]]"
 ) -> None:
@@ -524,6 +526,7 @@ def test_streaming_get_more_of_a_client_that_leaves(
     )
 
 
+@own_operations
 def test_scan_of_a_client_that_leaves_is_given_up(
     connect: Callable[[], Raw], client: "pymongo.MongoClient[dict[str, Any]]"
 ) -> None:
@@ -675,6 +678,7 @@ def test_a_stream_that_waits_is_killed(waiting: Callable[[int], tuple[Raw, Raw, 
     assert watcher.reply()["code"] == 237
 
 
+@of_replica_set
 def test_hello_describes_the_server(raw: Raw, server: mongottl.RunningServer) -> None:
     me = f"127.0.0.1:{server.port}"
     reply = raw.run(
@@ -725,12 +729,14 @@ def fail_point(client: "pymongo.MongoClient[dict[str, Any]]", **data: Any) -> It
     client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
 
 
+@own_fail_points
 def test_fail_point_closes_the_connection(raw: Raw, client: "pymongo.MongoClient[dict[str, Any]]") -> None:
     with fail_point(client, failCommands=["find"], closeConnection=True):
         raw.send(raw.request({"find": "x", "$db": "test"}))
         assert raw.is_closed()
 
 
+@own_fail_points
 def test_fail_point_answers_an_error(raw: Raw, client: "pymongo.MongoClient[dict[str, Any]]") -> None:
     with fail_point(client, failCommands=["find"], errorCode=91):
         assert raw.run({"find": "x"})["code"] == 91

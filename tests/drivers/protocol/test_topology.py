@@ -19,6 +19,7 @@ from pymongo.errors import OperationFailure
 from pymongo.topology_description import TOPOLOGY_TYPE
 
 import mongottl
+from tests.on_nodes import of_replica_set
 from tests.on_store import takes_several_servers
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -153,6 +154,7 @@ def test_replies_of_a_transaction_have_a_recovery_token(router: mongottl.Running
         assert log.received[-1] == ("distinct", None)
 
 
+@of_replica_set
 def test_a_replica_set_gives_no_recovery_token(database: Database[dict[str, Any]]) -> None:
     with database.client.start_session() as session, session.start_transaction():
         assert "recoveryToken" not in database.command("find", "c", session=session)

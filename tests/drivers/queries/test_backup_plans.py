@@ -8,6 +8,10 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
+from tests.on_nodes import own_parameters
+
+pytestmark = own_parameters
+
 Documents = dict[str, Any]
 LIMIT = "internalQueryMaxBlockingSortMemoryUsageBytes"
 

@@ -8,6 +8,7 @@ from bson import Decimal128, Int64, Timestamp
 from pymongo.database import Database
 
 from tests.drivers.refusals import refusal
+from tests.on_nodes import own_parameters
 
 Documents = dict[str, Any]
 
@@ -403,6 +404,7 @@ def test_distinct_values_by_a_collated_index(database: Database[Documents]) -> N
     assert database.c.distinct("a") == ["X", "x", "y"]
 
 
+@own_parameters
 def test_distinct_values_of_what_has_not_expired(database: Database[Documents]) -> None:
     database.c.create_index("_ts", expireAfterSeconds=100)
     database.c.create_index([("a", 1), ("n", 1)])

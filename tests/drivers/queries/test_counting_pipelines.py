@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
+from tests.on_nodes import own_parameters
+
 Documents = dict[str, Any]
 
 GROUP: Documents = {"$group": {"_id": None, "n": {"$sum": 1}}}
@@ -70,6 +72,7 @@ def test_groups_by_a_field_are_no_count(thousand: Database[Documents]) -> None:
     assert one == {"_id": {"k": 1}, "n": 100}
 
 
+@own_parameters
 def test_expired_documents_do_not_count(database: Database[Documents]) -> None:
     database.c.create_index("_ts", expireAfterSeconds=10)
     database.c.create_index("a")

@@ -12,6 +12,9 @@ from pymongo.cursor import Cursor
 from pymongo.errors import CursorNotFound
 
 import mongottl
+from tests.on_nodes import own_figures
+
+pytestmark = own_figures
 
 DOCUMENTS = 1_000
 # Each cursor's sort holds 1,000 documents of 2 KB.

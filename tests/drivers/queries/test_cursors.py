@@ -13,6 +13,9 @@ from pymongo.errors import OperationFailure
 import mongottl
 from tests.drivers.protocol.test_protocol import Raw
 from tests.drivers.refusals import refusal
+from tests.on_nodes import own_cursors
+
+pytestmark = own_cursors
 
 Documents = dict[str, Any]
 

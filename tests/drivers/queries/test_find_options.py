@@ -8,6 +8,7 @@ from bson import Decimal128, Int64, MaxKey, MinKey
 from pymongo.database import Database
 
 from tests.drivers.refusals import refusal
+from tests.on_nodes import own_record_ids
 
 Documents = dict[str, Any]
 
@@ -153,6 +154,7 @@ def test_explained_return_key(fruit: Database[Documents]) -> None:
     assert (plan["stage"], plan["inputStage"]["stage"]) == ("RETURN_KEY", "FETCH")
 
 
+@own_record_ids
 def test_show_record_id(fruit: Database[Documents]) -> None:
     shown = found(fruit, filter={"item": "apple"}, projection={"type": 1}, showRecordId=True, limit=2)
     assert [(list(document), type(document["$recordId"])) for document in shown] == [

@@ -7,6 +7,7 @@ from bson import Int64
 from pymongo.database import Database
 
 from tests.drivers.refusals import refusal
+from tests.on_nodes import own_statistics
 
 Documents = dict[str, Any]
 
@@ -118,6 +119,7 @@ def cached(database: Database[Documents]) -> list[Documents]:
     return list(database.c.aggregate([{"$planCacheStats": {}}]))
 
 
+@own_statistics
 def test_winners_are_remembered(indexed: Database[Documents]) -> None:
     list(indexed.c.find({"c": 1}))  # no index comes into question
     assert cached(indexed) == []
@@ -134,6 +136,7 @@ def test_winners_are_remembered(indexed: Database[Documents]) -> None:
     assert entry["planCacheKey"] == explained["planCacheKey"]
 
 
+@own_statistics
 def test_plans_are_forgotten(indexed: Database[Documents]) -> None:
     def warm() -> None:
         list(indexed.c.find({"a": 5, "b": 0}))
@@ -151,6 +154,7 @@ def test_plans_are_forgotten(indexed: Database[Documents]) -> None:
     assert cached(indexed) == []
 
 
+@own_statistics
 def test_a_remembered_plan_gives_way_when_it_has_become_dear(database: Database[Documents]) -> None:
     database.c.create_index("a")
     database.c.create_index("b")

@@ -10,6 +10,7 @@ from bson import Decimal128, Int64, ObjectId, Regex
 from pymongo.database import Database
 
 import mongottl
+from tests.on_nodes import own_parameters
 
 Documents = dict[str, Any]
 OID = ObjectId("5914d2805a2fc0de00000001")
@@ -90,6 +91,7 @@ def ttl_server() -> Iterator[mongottl.RunningServer]:
         yield running
 
 
+@own_parameters
 def test_expired_documents_are_not_joined(ttl_server: mongottl.RunningServer) -> None:
     with pymongo.MongoClient[Documents](ttl_server.uri) as client:
         database = client.ttl

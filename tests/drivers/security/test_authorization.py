@@ -36,6 +36,7 @@ from mongottl.security.privileges import ACTIONS
 from tests.drivers.process.test_process import Process
 from tests.drivers.security.test_tls import Files
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_cursors, own_operations, own_sessions
 from tests.running import Running
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -49,13 +50,13 @@ def server() -> Iterator[mongottl.RunningServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def root(server: mongottl.RunningServer) -> Iterator[Client]:
     with Client(server.uri) as connected:
         yield connected
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client(root: Client) -> Client:
     """Through which it is checked that no test leaves a cursor open or meets an InternalError."""
     return root
@@ -385,6 +386,7 @@ def test_views(root: Client, log_in: LogIn) -> None:
     root.drop_database("shop")
 
 
+@own_cursors
 def test_cursors_belong_to_users(root: Client, log_in: LogIn) -> None:
     root.shop.carts.insert_many([{"_id": number} for number in range(10)])
     mine = log_in(role("read", "shop"))
@@ -401,6 +403,7 @@ def test_cursors_belong_to_users(root: Client, log_in: LogIn) -> None:
     root.drop_database("shop")
 
 
+@own_cursors
 def test_changes_of_roles_count_at_once(root: Client, log_in: LogIn, server: mongottl.RunningServer) -> None:
     """For commands and for cursors that are open already."""
     root.shop.carts.insert_many([{"_id": number} for number in range(10)])
@@ -539,6 +542,7 @@ def test_names_of_collections_and_databases(root: Client, log_in: LogIn) -> None
         root.drop_database(database)
 
 
+@own_cursors
 def test_sessions_belong_to_users(root: Client, log_in: LogIn) -> None:
     """Two users who send the same id have different sessions: neither gets the other's results or ends its cursors."""
     root.shop.carts.insert_many([{"_id": number} for number in range(10)])
@@ -569,6 +573,7 @@ def test_sessions_belong_to_users(root: Client, log_in: LogIn) -> None:
     root.drop_database("shop")
 
 
+@own_sessions
 def test_listing_sessions(root: Client, log_in: LogIn) -> None:
     client = log_in()
     [user] = client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"]
@@ -584,6 +589,7 @@ def test_listing_sessions(root: Client, log_in: LogIn) -> None:
     assert refused(lambda: listed(client, users=[{"user": "root", "db": "admin"}]))
 
 
+@own_operations
 def test_operations_of_others(root: Client, log_in: LogIn) -> None:
     client = log_in(role("read", "shop"))
     assert refused(lambda: client.admin.command("currentOp"))

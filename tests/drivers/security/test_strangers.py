@@ -24,8 +24,11 @@ from mongottl.config import ServerConfig
 from mongottl.server.server import open_server
 from tests.drivers.process.test_process import Process
 from tests.drivers.protocol.test_protocol import OP_COMPRESSED, OP_MSG, Closed, Raw, message
+from tests.on_nodes import own_parameters
 from tests.tracing import untraced
 from tests.waiting import until
+
+pytestmark = own_parameters
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Document = dict[str, Any]

@@ -24,6 +24,7 @@ from pymongo.errors import ServerSelectionTimeoutError
 import mongottl
 from mongottl.server import server as server_module
 from tests.drivers.process.test_process import Process
+from tests.on_nodes import own_fail_points
 from tests.waiting import until
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -310,6 +311,7 @@ def test_a_handshake_has_a_time_limit(secure: mongottl.RunningServer, monkeypatc
     subprocess.run([sys.executable, "-P", "-c", program], check=True, capture_output=True)
 
 
+@own_fail_points
 def test_running_command_is_answered_over_tls_when_the_server_stops(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from pymongo.server_api import ServerApi
 
 import mongottl
 from tests.drivers.security.test_tls import Files
+from tests.on_nodes import own_fail_points, own_log, own_logins
 from tests.waiting import until
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -29,7 +30,7 @@ def server() -> Iterator[mongottl.RunningServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client(server: mongottl.RunningServer) -> Iterator[Client]:
     with Client(server.uri) as connected:
         yield connected
@@ -91,6 +92,7 @@ def test_login_within_the_stable_api(client: Client, name: str, server: mongottl
     assert refusal(client[name], "authenticate", 1, mechanism="PLAIN", **strict)[0] == 334
 
 
+@own_logins
 def test_nobody(client: Client) -> None:
     status = client.admin.command("connectionStatus", showPrivileges=True)["authInfo"]
     assert status == {"authenticatedUsers": [], "authenticatedUserRoles": [], "authenticatedUserPrivileges": []}
@@ -255,6 +257,7 @@ def test_users_are_documents(client: Client, name: str) -> None:
     assert hashlib.sha256(key).digest() == base64.b64decode(credential["storedKey"])
 
 
+@own_logins
 def test_dropping_users(client: Client, name: str, server: mongottl.RunningServer) -> None:
     """A connection is not that of a user who is made again under the same name."""
     database = client[name]
@@ -275,6 +278,7 @@ def test_dropping_users(client: Client, name: str, server: mongottl.RunningServe
     assert database.command("usersInfo")["users"] == []
 
 
+@own_logins
 def test_logout(client: Client, name: str, server: mongottl.RunningServer) -> None:
     client[name].command("createUser", "ann", pwd="x", roles=[])
     with Client(server.uri, username="ann", password="x", authSource=name, maxPoolSize=1) as ann:
@@ -299,6 +303,7 @@ def test_restrictions_of_addresses(client: Client, name: str, log_in: LogIn) -> 
     assert refusal(client[name], "createUser", "bob", pwd="x", roles=[], authenticationRestrictions=bad)[0] == 12
 
 
+@own_logins
 def test_mechanisms_that_are_refused(client: Client, name: str, log_in: LogIn) -> None:
     payload = bson.Binary(b"\0ann\0x")
     assert refusal(client[name], "saslStart", 1, mechanism="PLAIN", payload=payload)[0] == 334
@@ -307,6 +312,7 @@ def test_mechanisms_that_are_refused(client: Client, name: str, log_in: LogIn) -
     assert refusal(client[name], "authenticate", 1, mechanism="MONGODB-CR")[0] == 334
 
 
+@own_logins
 def test_conversations_out_of_order(client: Client, name: str) -> None:
     first = b"n,,n=ann,r=abcdef"
     assert refusal(client[name], "saslContinue", 1, conversationId=1, payload=b"")[0] == 17
@@ -319,6 +325,7 @@ def test_conversations_out_of_order(client: Client, name: str) -> None:
     assert refusal(client[name], "saslContinue", 1, conversationId=1, payload=b"")[0] == 17, "it has ended"
 
 
+@own_logins
 @pytest.mark.parametrize("skip", [True, False])
 def test_the_empty_exchange(client: Client, name: str, skip: bool) -> None:
     """Without `skipEmptyExchange` the login ends with an exchange of empty messages."""
@@ -346,6 +353,7 @@ def test_the_empty_exchange(client: Client, name: str, skip: bool) -> None:
         assert database.command("connectionStatus")["authInfo"]["authenticatedUsers"] == [{"user": "ann", "db": name}]
 
 
+@own_fail_points
 def test_passwords_are_not_shown(client: Client, name: str, server: mongottl.RunningServer) -> None:
     """Neither by `$currentOp` while the password's key is computed, nor in the log."""
     client.admin.command("setParameter", 1, logLevel=1)
@@ -396,6 +404,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(tmp_path_factory.mktemp("certificates"))
 
 
+@own_log
 @pytest.mark.slow
 def test_login_over_tls_and_by_certificate(files: Files) -> None:
     settings: dict[str, Any] = {"tls_cert": files.server, "tls_key": files.key, "tls_ca": files.ca}

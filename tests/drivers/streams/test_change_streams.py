@@ -14,6 +14,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_nodes import drops_old_writes, own_cursors, own_fail_points
 from tests.on_store import needs_one_machine
 from tests.waiting import until
 
@@ -370,6 +371,7 @@ def test_starting_in_the_future(database: Database[Documents], server: mongottl.
                 assert [event["documentKey"]["_id"] for event in read(each)] == ["after"]
 
 
+@own_cursors
 def test_comparisons_ignore_the_collation_of_the_collection(database: Database[Documents]) -> None:
     database.create_collection("c", collation={"locale": "en", "strength": 2})
     pipeline: list[Documents] = [{"$changeStream": {}}, {"$match": {"fullDocument.s": "A"}}]
@@ -382,6 +384,8 @@ def test_comparisons_ignore_the_collation_of_the_collection(database: Database[D
         database.command("killCursors", "c", cursors=[reply["cursor"]["id"]])
 
 
+@own_fail_points
+@own_cursors
 def test_labels_of_errors(database: Database[Documents], client: "pymongo.MongoClient[Documents]") -> None:
     with database.c.watch([{"$project": {"_id": 0}}], **QUICK) as stream:
         database.c.insert_one({})
@@ -734,6 +738,7 @@ def test_events_larger_than_a_document(database: Database[Documents]) -> None:
         assert failure(lambda token=token: database.c.watch(resume_after=token)) == 280  # type: ignore[misc]
 
 
+@drops_old_writes
 def test_history_that_is_lost() -> None:
     with mongottl.start_server() as server, pymongo.MongoClient[Documents](server.uri) as client:
         with client.test.c.watch(**QUICK) as stream:

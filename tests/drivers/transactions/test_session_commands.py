@@ -109,9 +109,8 @@ def test_wrong_users_and_patterns(database: Database[Documents], name: str, argu
     ("lsid", "code"),
     [({"id": 1}, 14), ({}, 40414), ({**RANDOM, "x": 1}, 40415), ({**RANDOM, "txnNumber": Int64(1)}, 72)],
 )
-def test_wrong_lsid_of_a_command(database: Database[Documents], lsid: Documents, code: int) -> None:
-    assert database.client.address is not None
-    raw = Raw(database.client.address[1])
+def test_wrong_lsid_of_a_command(server: mongottl.RunningServer, lsid: Documents, code: int) -> None:
+    raw = Raw(server.port)
     assert raw.run({"ping": 1, "lsid": lsid})["code"] == code
     raw.socket.close()
 

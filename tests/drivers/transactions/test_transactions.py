@@ -23,6 +23,7 @@ from mongottl.javascript.library import missing_reason
 from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.encode import encode_request
 from mongottl.wire.messages import NeedData, OpMsg
+from tests.on_nodes import own_cursors, own_figures, own_operations, own_parameters, own_snapshots, own_transactions
 from tests.on_store import needs_one_machine
 from tests.waiting import PATIENCE_S, until
 
@@ -210,6 +211,7 @@ def test_cursors_of_a_transaction(database: Database[Documents], session: Client
         list(cursor)
 
 
+@own_cursors
 def test_getmore_belongs_to_its_transaction(database: Database[Documents], bare: Bare, session: ClientSession) -> None:
     database.c.insert_many([{"_id": i} for i in range(10)])
     plain = database.c.find({}, batch_size=2, session=session)
@@ -225,6 +227,7 @@ def test_getmore_belongs_to_its_transaction(database: Database[Documents], bare:
     list(plain)
 
 
+@own_cursors
 def test_getmore_of_a_bulk_write_s_results(database: Database[Documents], session: ClientSession) -> None:
     """bulkWrite runs on admin, as no other statement of a transaction may, and so does getMore of its results."""
     inserts = [{"insert": 0, "document": {"_id": i}} for i in range(10)]
@@ -370,6 +373,7 @@ def test_a_waiting_write_obeys_its_time_limit(database: Database[Documents], ses
     assert database.c.find_one() == {"_id": 1, "n": 1}
 
 
+@own_transactions
 def test_ddl_waits_for_the_transactions_of_its_collection(
     database: Database[Documents], session: ClientSession
 ) -> None:
@@ -409,6 +413,7 @@ MAP_REDUCE = {
 }
 
 
+@own_transactions
 def test_ddl_that_waits_obeys_its_time_limit(database: Database[Documents], session: ClientSession) -> None:
     database.c.insert_one({"_id": 1})
     with session.start_transaction():
@@ -569,6 +574,7 @@ def test_ended_and_killed_sessions_abort_their_transactions(
     assert database.c.find_one() == {"_id": 1, "n": 2}
 
 
+@own_parameters
 def test_a_transaction_that_lives_too_long_is_aborted(
     server: mongottl.RunningServer, database: Database[Documents], session: ClientSession
 ) -> None:
@@ -631,6 +637,7 @@ def test_two_transactions_that_make_one_collection(
     assert list(database.made.find()) == [{"_id": 1}]
 
 
+@own_transactions
 def test_databases_that_differ_in_case_in_a_transaction(
     client: "pymongo.MongoClient[Documents]", session: ClientSession, other: ClientSession
 ) -> None:
@@ -705,6 +712,7 @@ def test_an_aborted_write_changes_no_lifetime(database: Database[Documents], ser
 # --- snapshot reads ---
 
 
+@own_snapshots
 def test_a_snapshot_session_reads_one_point_in_time(
     database: Database[Documents], client: "pymongo.MongoClient[Documents]"
 ) -> None:
@@ -724,6 +732,7 @@ def test_a_snapshot_session_reads_one_point_in_time(
     assert database.c.count_documents({}) == 201
 
 
+@own_snapshots
 def test_snapshot_reads_of_times(database: Database[Documents]) -> None:
     database.c.insert_one({"_id": 1})
     concern: Documents = {"level": "snapshot"}
@@ -749,6 +758,7 @@ def transactions_of(database: Database[Documents]) -> dict[str, int]:
     return found
 
 
+@own_figures
 def test_server_status_counts_transactions_and_retries(database: Database[Documents], bare: Bare) -> None:
     def change(since: dict[str, int]) -> dict[str, int]:
         now = transactions_of(database)
@@ -772,6 +782,7 @@ def test_server_status_counts_transactions_and_retries(database: Database[Docume
     assert change(before) == counted
 
 
+@own_operations
 def test_current_op_shows_transactions(database: Database[Documents], bare: Bare, lsid: Documents) -> None:
     """Between its statements, by the session; the fields are those of MongoDB's manual."""
     concern = {"level": "snapshot"}

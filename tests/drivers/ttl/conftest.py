@@ -13,6 +13,7 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 
 import mongottl
+from tests.drivers.wire_client import ask_each_node
 
 Documents = Collection[dict[str, Any]]
 
@@ -42,7 +43,7 @@ class Bench:
         return [document["_id"] for document in target.find().sort("_id")]
 
     def hold_reaper(self, held: bool) -> None:
-        self.client.admin.command({"setParameter": 1, "ttlMonitorEnabled": not held})
+        ask_each_node(self.server, {"setParameter": 1, "ttlMonitorEnabled": not held})
 
     def stored(self) -> int:
         """How many expired documents the whole server still stores."""
@@ -51,7 +52,8 @@ class Bench:
 
     def deleted(self) -> int:
         """How many expired documents the server has deleted so far."""
-        return int(self.client.admin.command("serverStatus")["metrics"]["ttl"]["deletedDocuments"])
+        answers = ask_each_node(self.server, {"serverStatus": 1})
+        return sum(int(status["metrics"]["ttl"]["deletedDocuments"]) for status in answers)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from pymongo import InsertOne, ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from tests.drivers.ttl.conftest import Bench
+from tests.on_nodes import own_cursors
 
 
 @pytest.fixture
@@ -222,6 +223,7 @@ def test_get_more_of_an_aggregation(bench: Bench, pipeline: list[dict[str, Any]]
     assert [document["_id"] for document in cursor] == list(range(11, 600, 2))
 
 
+@own_cursors
 def test_get_more_of_an_aggregation_with_full_pages(bench: Bench) -> None:
     """Also where a page ends because it is full by size."""
     bench.set_default(10)

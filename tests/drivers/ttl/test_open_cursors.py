@@ -7,6 +7,7 @@ import pytest
 from pymongo import CursorType
 
 from tests.drivers.ttl.conftest import Bench
+from tests.on_nodes import own_cursors
 
 COUNT = 300
 PAGE = 10
@@ -215,6 +216,7 @@ def test_elements_of_an_unwound_document_are_not_given_when_it_is_dead(bench: Be
     assert list(cursor) == []
 
 
+@own_cursors
 def test_documents_that_outgrow_a_page_are_not_given_when_they_are_expired(bench: Bench) -> None:
     """Fields that a pipeline adds can fill a page before the documents that were read for it are given."""
     bench.set_default(10)

@@ -21,8 +21,11 @@ from mongottl.exec.write.expiry import reap_due
 from mongottl.exec.write.writes import insert_batch, prepare_document
 from mongottl.storage.opening import open_engine
 from tests.drivers.ttl.conftest import Bench
+from tests.on_nodes import own_figures
 from tests.steps import begin
 from tests.waiting import until
+
+pytestmark = own_figures
 
 YEAR_S = 365 * 24 * 3600
 

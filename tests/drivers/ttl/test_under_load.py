@@ -13,6 +13,7 @@ import pymongo
 import pytest
 
 import mongottl
+from tests.on_nodes import own_figures
 from tests.tracing import untraced
 from tests.waiting import PATIENCE_S
 
@@ -47,6 +48,7 @@ def seconds_run(thread: threading.Thread) -> float:
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
 
+@own_figures
 @pytest.mark.slow
 def test_documents_go_within_a_second_while_clients_write() -> None:
     others = servers_threads()

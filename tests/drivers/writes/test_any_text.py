@@ -24,6 +24,7 @@ from mongottl.document.utf8 import decode_text
 from mongottl.errors import ErrorCode
 from mongottl.offline.check import DataCheck
 from tests.drivers.wire_client import ANY_TEXT, AnyTextClient
+from tests.on_nodes import own_profile
 
 Document = dict[str, Any]
 Client = pymongo.MongoClient[Document]
@@ -315,6 +316,7 @@ def test_change_streams_and_the_oplog_have_such_text(client: Client, database: D
     assert entry["o"] == {"_id": BAD, BAD: BAD}
 
 
+@own_profile
 def test_profile_and_explain_show_such_text(database: Database[Document], sender: AnyTextClient) -> None:
     database.c.insert_one({"a": 1})
     database.c.create_index("a")

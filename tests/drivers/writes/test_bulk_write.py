@@ -11,6 +11,7 @@ from pymongo.errors import ClientBulkWriteException, OperationFailure
 
 import mongottl
 from tests.drivers.refusals import refusal
+from tests.on_nodes import own_cursors
 
 Documents = dict[str, Any]
 
@@ -88,6 +89,7 @@ def test_the_reply(database: Database[Documents]) -> None:
     }  # fmt: skip
 
 
+@own_cursors
 def test_a_cursor_goes_on_over_the_results(database: Database[Documents]) -> None:
     operations = [{"insert": i % 2, "document": {"_id": i}} for i in range(1200)]
     reply = run(database, operations, cursor={"batchSize": 1000})

@@ -9,6 +9,7 @@ from pymongo.database import Database
 
 import mongottl
 from tests.drivers.conftest import server_status
+from tests.on_nodes import own_figures
 from tests.waiting import until
 
 Documents = dict[str, Any]
@@ -73,6 +74,7 @@ def test_no_increment_is_lost(server: mongottl.RunningServer, points: Database[D
     assert validated["keysPerIndex"] == {"_id_": DOCUMENTS, "loc_2dsphere": DOCUMENTS, "n_1": DOCUMENTS}
 
 
+@own_figures
 def test_updates_of_many_beside_each_other_are_repeated_once(
     server: mongottl.RunningServer, client: "pymongo.MongoClient[Documents]", database: Database[Documents]
 ) -> None:

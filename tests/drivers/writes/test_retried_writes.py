@@ -13,6 +13,7 @@ from pymongo.errors import AutoReconnect, NetworkTimeout
 
 import mongottl
 from tests.drivers.protocol.test_protocol import Raw
+from tests.on_nodes import own_fail_points
 
 Documents = dict[str, Any]
 
@@ -35,6 +36,7 @@ def stops_failing(client: "pymongo.MongoClient[dict[str, Any]]") -> Any:
     client.admin.command("configureFailPoint", "failCommand", mode="off")
 
 
+@own_fail_points
 @pytest.mark.usefixtures("stops_failing")
 def test_a_fail_point_blocks_the_retry_as_well(
     client: "pymongo.MongoClient[dict[str, Any]]",
@@ -56,6 +58,7 @@ def test_a_fail_point_blocks_the_retry_as_well(
     assert database.c.count_documents({"_id": {"$in": [1, 3]}}) == 2
 
 
+@own_fail_points
 @pytest.mark.usefixtures("stops_failing")
 def test_the_write_concern_error_of_a_fail_point_is_of_one_attempt(
     client: "pymongo.MongoClient[dict[str, Any]]", database: Database[dict[str, Any]]

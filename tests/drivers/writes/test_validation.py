@@ -7,6 +7,8 @@ from bson import SON
 from pymongo.database import Database
 from pymongo.errors import BulkWriteError, OperationFailure, WriteError
 
+from tests.on_nodes import own_log
+
 Documents = dict[str, Any]
 
 POSITIVE: dict[str, Any] = {"a": {"$gt": 0}}
@@ -130,6 +132,7 @@ def test_strict_refuses_to_change_wrong_documents(checked: Database[Documents]) 
     assert checked.c.update_one({"_id": 1}, {"$set": {"a": -1}}).matched_count == 1
 
 
+@own_log
 def test_off_and_warn(database: Database[Documents]) -> None:
     database.create_collection("off", validator=POSITIVE, validationLevel="off")
     database.off.insert_one({"a": -1})
