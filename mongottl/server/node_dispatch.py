@@ -43,7 +43,14 @@ from mongottl.oplog.positioned import PositionedOplog
 from mongottl.query.timestamps import MAX_SECONDS
 from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
-from mongottl.storage.errors import StatementExecuted, StorageError, StoreUnreachable, UnitLost, WriteConflict
+from mongottl.storage.errors import (
+    CatalogChanged,
+    StatementExecuted,
+    StorageError,
+    StoreUnreachable,
+    UnitLost,
+    WriteConflict,
+)
 from mongottl.storage.nodes import StoreNodes
 from mongottl.wire.messages import Request
 
@@ -126,11 +133,13 @@ class NodeDispatcher(Dispatcher):
         write = op.recovery_unit.retryable_write
         if write is not None:
             write.may_be_late = _may_be_late(op)
+        after_change = False
         while True:
-            nodes.begin()
+            nodes.begin(after_change)
             try:
                 reply = super()._call(spec, op, request)
             except WriteConflict as conflict:
+                after_change = isinstance(conflict, CatalogChanged)
                 has_committed = nodes.has_committed
                 nodes.end()
                 is_lost = isinstance(conflict, UnitLost)

@@ -170,9 +170,13 @@ class StoreNodes(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def begin(self) -> None:
+    def begin(self, after_change: bool = False) -> None:
         """Waits until the place of this server is valid, and the catalog not known to be old. To be called before a
-        command is carried out. StoreUnreachable."""
+        command is carried out. StoreUnreachable.
+
+        after_change: whether it is carried out again since others have changed the catalog, or are about to: it waits
+        for changes that are under way, too.
+        """
         raise NotImplementedError
 
     @property

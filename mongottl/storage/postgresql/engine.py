@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from mongottl.document.interrupt import UndividedGuard
 from mongottl.document.utf8 import decode_text, encode_text
-from mongottl.storage.errors import CatalogChanged, DataDirectoryError, EngineUnavailable
+from mongottl.storage.errors import CatalogChanged, DataDirectoryError, EngineUnavailable, StoreUnreachable
 from mongottl.storage.interface import Isolation, StorageEngine, WriteUnitOfWork
 from mongottl.storage.nodes import LONE_NODE, CatalogChange, NodeFacts
 from mongottl.storage.opening import store_engine
@@ -30,7 +30,7 @@ from mongottl.storage.postgresql.citus_spread import (
     places_of,
 )
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
-from mongottl.storage.postgresql.failures import REFUSED, StoreFailure
+from mongottl.storage.postgresql.failures import LOCKED, REFUSED, StoreFailure
 from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
 from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters, PostgresLog
@@ -366,8 +366,6 @@ class PostgresEngine(StorageEngine, Access):
         everything: where others may have forgotten since what they have deleted. EngineUnavailable."""
         self._turns.hold()
         try:
-            if self.units.is_stale:
-                self._log.await_closing()
             epoch, stores, catalog = self._read_changes(everything)
             # Who has no place while it reads is not waited for by those who forget what they have deleted.
             if not everything and not self._nodes.has_place:
@@ -381,6 +379,8 @@ class PostgresEngine(StorageEngine, Access):
                 self._nodes.on_change(change)
             self.units.is_stale = False
         except StoreFailure as failure:
+            if failure.kind == LOCKED:  # nothing that the caller could carry out again without a wait
+                raise StoreUnreachable("the catalog cannot be read: its table is locked") from failure
             raise engine_error(failure) from failure
         finally:
             self._turns.let_go()
@@ -462,6 +462,7 @@ class PostgresEngine(StorageEngine, Access):
             self.units.forget_asked()  # or one that was to be alone, and has not begun, would be what holds others off
             if self._turns.is_alone:
                 raise CatalogChanged("another server has changed the catalog")
+            self._log.await_closing()
             self.reload()
 
     def _new_unit(self, alone: bool) -> PostgresUnit:

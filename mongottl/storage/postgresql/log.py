@@ -38,10 +38,10 @@ Counts. `totals` has the numbers and lengths of records up to the position `coun
 from collections.abc import Callable
 from typing import Final, final
 
-from mongottl.storage.errors import StorageError
+from mongottl.storage.errors import StorageError, StoreUnreachable
 from mongottl.storage.log import ExecutedStatement, LogForm, StoreLog
 from mongottl.storage.postgresql import citus_log
-from mongottl.storage.postgresql.failures import FORBIDDEN, StoreFailure
+from mongottl.storage.postgresql.failures import FORBIDDEN, LOCKED, StoreFailure
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
 from mongottl.storage.postgresql.statements import (
@@ -519,8 +519,14 @@ class PostgresLog(StoreLog):
 
     def await_closing(self) -> None:
         """Returns when no version is being made by which something ends. EngineUnavailable."""
-        if self._read([(_IS_CLOSING, ())])[0].value():
-            self._write_all([PATIENT, (_OPEN_AGAIN, ())])
+        until_s = self._waiter.monotonic_s() + self._pool.timeout_s
+        while self._read([(_IS_CLOSING, ())])[0].value():
+            try:
+                self._pool.write([PATIENT, (_OPEN_AGAIN, ())])
+            except StoreFailure as failure:
+                # Its commit takes long, as it does while no standby answers.
+                if failure.kind != LOCKED or self._waiter.monotonic_s() >= until_s:
+                    raise StoreUnreachable(f"a change of the catalog is under way: {failure.message}") from failure
 
     def note_raise(self) -> None:
         self.epoch += 1

@@ -27,7 +27,7 @@ from typing import Final, final
 
 from mongottl.clock import awake_or_not_s
 from mongottl.document.utf8 import decode_text, encode_text
-from mongottl.storage.errors import CatalogChanged, EngineUnavailable, StoreUnreachable
+from mongottl.storage.errors import CatalogChanged, EngineUnavailable, StoreUnreachable, WriteConflict
 from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
 from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure
@@ -379,7 +379,7 @@ class PostgresNodes(StoreNodes):
         try:
             self._renew()
             self._patience_s = RENEW_S
-        except (StoreFailure, EngineUnavailable):
+        except (StoreFailure, EngineUnavailable, WriteConflict):
             self._patience_s = min(2 * self._patience_s, max(RENEW_S, self._pool.timeout_s))
         waiter = self._waiter
         connection = self._connection
@@ -564,13 +564,15 @@ class PostgresNodes(StoreNodes):
         self._reload(False)
         self.found_others = len(self.all()) > 1
 
-    def begin(self) -> None:
+    def begin(self, after_change: bool = False) -> None:
         waiter = self._waiter
         until_s = waiter.monotonic_s() + self._pool.timeout_s
         while not self.has_place:
             if waiter.monotonic_s() >= until_s:
                 raise StoreUnreachable("this server has lost its place among those of its store")
             waiter.sleep(_LONGEST_PAUSE_S)
+        if after_change:
+            self._log.await_closing()
         if self._units.is_stale:
             self._reload(False)
         owner = self._units.turns.present()

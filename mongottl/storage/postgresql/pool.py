@@ -2,8 +2,8 @@
 
     acquire ── a permit, in the order of asking ── an unused connection, or a new one
     release ── ready: kept · lost: closed · answers unread, or a transaction open: cancelled and drained aside
-    read    ── acquire, run, release; repeated after a lost connection, for `timeout_s` in all
-    write   ── the same, but never repeated if it may have been committed
+    read    ── acquire, run, release; repeated after a lost connection, and while a table is locked, for `timeout_s`
+    write   ── repeated after a lost connection alone, and never if it may have been committed
 
 Statements and transactions have a pool each, so that open transactions leave connections for all else.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from mongottl.storage.nodes import STORE_TIMEOUT_S
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
-from mongottl.storage.postgresql.failures import BUSY, GONE, READ_ONLY, STALE_STATEMENT, StoreFailure
+from mongottl.storage.postgresql.failures import BUSY, GONE, LOCKED, READ_ONLY, STALE_STATEMENT, StoreFailure
 from mongottl.storage.postgresql.statements import Answer, Call, Statement
 from mongottl.storage.waiting import Turn, Waiter
 
@@ -29,6 +29,8 @@ _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.25
 # After these failures the same is tried again: of a read always, of a write unless it may be committed.
 _PASSING: Final = frozenset({GONE, READ_ONLY, BUSY, STALE_STATEMENT})
+# After these a read is. It meets no lock but that of a whole table: vacuum has it while it cuts off the table's end.
+_PASSING_FOR_READS: Final = _PASSING | {LOCKED}
 
 _ROLLBACK: Final = Statement("rollback", "ROLLBACK")
 _PING: Final = Statement("ping", "SELECT 1")
@@ -94,6 +96,7 @@ class ConnectionPool:
         waiter = self._waiter
         if not until_s:
             until_s = waiter.monotonic_s() + self.timeout_s
+        passing = _PASSING if writes else _PASSING_FOR_READS
         pause_s = 0.0
         while True:
             connection = self.acquire(until_s)
@@ -105,7 +108,7 @@ class ConnectionPool:
                     failure.may_be_committed = True
                 if failure.kind == READ_ONLY:
                     self._close_idle()  # which are connected to the same server
-                if failure.kind not in _PASSING or (writes and failure.may_be_committed):
+                if failure.kind not in passing or (writes and failure.may_be_committed):
                     raise
                 if waiter.monotonic_s() + pause_s >= until_s:
                     raise

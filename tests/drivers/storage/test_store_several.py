@@ -906,6 +906,20 @@ class RowsHeld:
         self._table = table
         holder.execute(f"SELECT 1 FROM {table} {which} FOR UPDATE".encode())
 
+    def lock_all(self, table: str) -> None:
+        """Locks a table of the same schema, as vacuum does while it cuts off its end, and lets the rows go."""
+        self._holder.rollback()
+        name = f"{self._table.rpartition('.')[0]}.{table}"
+        self._holder.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE".encode())
+
+    def change(self, change: str) -> None:
+        self._other.execute(f"UPDATE {self._table} SET {change}".encode())
+
+    def close_next_epoch(self) -> None:
+        """Says, as the owner of the rows of `meta` does before it drops a collection, which version it makes."""
+        sequence = f"{self._table.rpartition('.')[0]}.closed_epoch"
+        self._other.execute(f"SELECT setval('{sequence}', epoch + 1) FROM {self._table}".encode())
+
     def _number(self, statement: str) -> int:
         [(number,)] = self._other.execute(statement.encode()).fetchall()
         assert isinstance(number, int)
@@ -921,6 +935,17 @@ class RowsHeld:
         """Waits until somebody waits for them."""
         until(lambda: self._number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") > 0)
 
+    def until_met_often(self, times: int = 6) -> None:
+        """Waits until they have been waited for in vain several times."""
+        met: set[Any] = set()
+        waiting = "SELECT pid, query_start FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+        def count() -> int:
+            met.update(self._other.execute(waiting.encode()).fetchall())
+            return len(met)
+
+        until(lambda: count() >= times)
+
     def let_go(self) -> None:
         self._holder.rollback()
 
@@ -934,6 +959,31 @@ def rows_held(store: str, table: str, which: str = "") -> Iterator[RowsHeld]:
     place = place.rstrip("?&")
     with psycopg.connect(place) as holder, psycopg.connect(place, autocommit=True) as other:
         yield RowsHeld(holder, other, f'"{schema}".{table}', which)
+
+
+def test_servers_go_on_while_the_table_of_the_catalog_is_locked(store: str, clients: tuple[Client, Client]) -> None:
+    with rows_held(store, "meta") as held:
+        held.lock_all("catalog")
+        held.change("epoch = epoch + 1")  # so that both have to read the catalog
+        held.until_met_often()
+        held.let_go()
+        for client in clients:
+            client.shop.carts.insert_one({})
+            assert client.shop.carts.find_one() is not None
+
+
+def test_writes_wait_for_a_change_of_the_catalog_that_takes_long(store: str, clients: tuple[Client, Client]) -> None:
+    """As its commit does while no standby answers: for longer than a statement waits for locks."""
+    _, two = clients
+    two.shop.carts.insert_one({"_id": 1})
+    with rows_held(store, "meta") as held, ThreadPoolExecutor() as threads:
+        held.close_next_epoch()
+        inserting = threads.submit(two.shop.carts.insert_one, {"_id": 2})
+        held.until_met_often(2)
+        assert two.shop.carts.count_documents({}) == 1, "reads go on"
+        held.let_go()
+        inserting.result()
+    assert two.shop.carts.count_documents({}) == 2
 
 
 def test_a_server_goes_on_while_others_hold_what_it_is_to_free(store: str, clients: tuple[Client, Client]) -> None:
@@ -1107,12 +1157,12 @@ def test_writes_are_not_locked_on_one_server(clients: tuple[Client, Client]) -> 
     one, two = clients
     assert one.admin.command("fsync")["numFiles"] == 1
     with pytest.raises(OperationFailure, match="setUserWriteBlockMode") as refused:
-        one.admin.command("fsync", lock=True)
+        one.admin.command({"fsync": 1, "lock": True})
     assert refused.value.code == 20
-    one.admin.command("setUserWriteBlockMode", **{"global": True})
+    one.admin.command({"setUserWriteBlockMode": 1, "global": True})
     with pytest.raises(OperationFailure) as refused:
         two.shop.command("insert", "carts", documents=[{}])
-    one.admin.command("setUserWriteBlockMode", **{"global": False})
+    one.admin.command({"setUserWriteBlockMode": 1, "global": False})
     two.shop.carts.insert_one({})
 
 
