@@ -52,6 +52,10 @@ class Replicated:
         hosts = ",".join(quote(os.path.join(folder.path, "run"), safe="") for folder in self._folders)
         return f"postgresql://{USER}@/{DATABASE}?host={hosts}"
 
+    def socket_of(self, number: int) -> str:
+        """The path of the socket of one of both, the first of which is the primary at first."""
+        return os.path.join(self._folders[number].path, "run", ".s.PGSQL.5432")
+
     def execute(self, *statements: str, on: int | None = None) -> list[tuple[object, ...]]:
         """Executes statements on the primary, or on this one, each by itself; the rows of the last one."""
         import psycopg

@@ -13,6 +13,8 @@ from mongottl.storage.nodes import StoreNodes
 
 # Seconds between two looks at what servers have left that are dead.
 CLEAR_UP_EVERY_S: Final = 2.0
+# Seconds between two looks whether the store answers.
+WATCH_EVERY_S: Final = 0.25
 
 
 class Attendance:
@@ -34,6 +36,17 @@ class Attendance:
 
     def _attend(self) -> bool:
         self._nodes.attend()
+        return True
+
+    async def run_watch(self) -> None:
+        """Looks for the store at its other hosts while it does not answer."""
+        while True:
+            await trio.sleep(WATCH_EVERY_S)
+            if self._nodes.is_unheard:
+                await self._run_operation(self._look_elsewhere)
+
+    def _look_elsewhere(self) -> bool:
+        self._nodes.look_elsewhere()
         return True
 
     async def run_duties(self) -> None:

@@ -231,6 +231,7 @@ class Server:
             nodes.announce(f"{socket.gethostname()}:{self.port}")
             attendance = Attendance(nodes, self.service, self._run_operation)
             nursery.start_soon(attendance.run)
+            nursery.start_soon(attendance.run_watch)
             if self.engine.shared_nodes is not None:
                 nursery.start_soon(attendance.run_duties)
         if self.engine.log is not None:

@@ -138,6 +138,16 @@ class StoreNodes(ABC):
         call."""
         raise NotImplementedError
 
+    @property
+    def is_unheard(self) -> bool:
+        """Whether the store does not answer, and may have moved to another host."""
+        return False
+
+    def look_elsewhere(self) -> None:  # noqa: B027 - most stores have one place
+        """Looks whether another host has taken the place of the one that does not answer; what waits for that one goes
+        on then. A machine that is gone says nothing, and for each connection it takes the system a quarter of a minute
+        to find that out. To be called again and again while it `is_unheard`, within an operation."""
+
     @abstractmethod
     def send(self, message: bytes) -> bool:
         """Sends a message of at most MAX_MESSAGE_BYTES to all others, and waits until each of them has done what it

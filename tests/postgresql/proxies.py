@@ -92,6 +92,7 @@ class CuttingProxy:
                 server.sendall(data)
         except OSError:
             pass
+        self._forwards.wait()  # nor is told that it has ended
         close(client, server)
 
     def _backward(self, client: socket.socket, server: socket.socket) -> None:
@@ -109,6 +110,7 @@ class CuttingProxy:
                 client.sendall(data)
         except OSError:
             pass
+        self._backwards.wait()
         close(client, server)
 
     def _counts(self, end: bytes) -> bool:

@@ -31,6 +31,7 @@ class Address:
 
     uri: what libpq takes, such as postgresql://user:password@host1,host2/database?sslmode=require.
     revive: starts the server again if it has ended, which may block; None for one that is not ours to start. OSError.
+    latest: the attempt that has succeeded last. on_move: called when another one has than before.
     """
 
     def __init__(self, uri: str, revive: Callable[[], None] | None = None) -> None:
@@ -46,8 +47,8 @@ class Address:
         }
         timeout = self._parameters.get("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT", ""))
         self.attempt_s = float(timeout) if timeout.isdigit() and int(timeout) > 0 else _CONNECT_S
-        # The attempt that has succeeded last.
-        self._latest = b""
+        self.latest = b""
+        self.on_move: Callable[[], None] = _stay
 
     def __str__(self) -> str:
         """Host, port and database, without user and password."""
@@ -88,10 +89,13 @@ class Address:
                 found.append(self._string(host, address, ports[number] if is_given else "", count))
         if unknown is not None and not found:
             raise unknown
-        return sorted(found, key=lambda attempt: attempt != self._latest)
+        return sorted(found, key=lambda attempt: attempt != self.latest)
 
     def note_success(self, attempt: bytes) -> None:
-        self._latest = attempt
+        moved = self.latest not in (b"", attempt)
+        self.latest = attempt
+        if moved:
+            self.on_move()
 
     def _string(self, host: str, address: str, port: str, count: int) -> bytes:
         parameters = {**_DEFAULTS, **self._parameters, "host": host, "hostaddr": address, "port": port}
@@ -113,6 +117,10 @@ class Address:
         if len(ports) != count:
             raise ValueError(f"the store's URI names {count} hosts and {len(ports)} ports")
         return [port or _PORT for port in ports]
+
+
+def _stay() -> None:
+    return None
 
 
 def _is_folder(host: str) -> bool:

@@ -7,7 +7,10 @@
 Nothing here chooses connections or repeats anything: `pool` does.
 """
 
+import os
+import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -48,6 +51,8 @@ _ENDED: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 # Seconds after which the next of several addresses is tried, at first: a machine that is gone does not answer at all.
 _FIRST_ATTEMPT_S: Final = 0.5
 _REFUSALS: Final = frozenset({LOGIN, NO_DATABASE, FORBIDDEN, REFUSED})
+# Seconds between two looks whether another host has answered meanwhile.
+_LOOK_S: Final = 0.1
 # Seconds for the cancellation of a statement to be sent and taken.
 _CANCEL_S: Final = 5.0
 
@@ -100,9 +105,10 @@ class SessionSettings:
 
 
 class Connection:
-    """A connection in pipeline mode."""
+    """A connection in pipeline mode. attempt: by which it was made."""
 
-    def __init__(self, pg: Any, waiter: Waiter) -> None:
+    def __init__(self, pg: Any, waiter: Waiter, attempt: bytes) -> None:
+        self.attempt: Final = attempt
         self._pg = pg
         self._waiter = waiter
         self._fd: int = pg.socket
@@ -207,6 +213,13 @@ class Connection:
         finally:
             cancelling.finish()
 
+    def cut(self) -> None:
+        """Has whoever waits for an answer find that the connection has ended. It is closed as any other that was
+        lost."""
+        if not self._pipeline.is_lost:
+            with suppress(OSError), socket.socket(fileno=os.dup(self._fd)) as same:
+                same.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self._pipeline.mark_lost()
         self._pg.finish()
@@ -249,7 +262,7 @@ def _connect(
         for attempt in attempts:
             attempt_until_s = min(until_s, waiter.monotonic_s() + patience_s)
             try:
-                connection = _connect_to(attempt, settings, waiter, attempt_until_s, making)
+                connection = _connect_to(attempt, settings, waiter, attempt_until_s, making, address)
             except StoreFailure as failure:
                 failures.append(failure)
                 is_slow |= patience_s < address.attempt_s and attempt_until_s <= waiter.monotonic_s() < until_s
@@ -261,18 +274,35 @@ def _connect(
     raise next((each for each in failures if each.kind in _REFUSALS), failures[-1])
 
 
+def look_elsewhere(address: Address, settings: SessionSettings, waiter: Waiter) -> None:
+    """Looks whether another host than the latest takes connections now: then that is the latest."""
+    try:
+        attempts = waiter.call_in_thread(address.attempts)
+    except (OSError, ValueError):
+        return
+    latest = address.latest
+    for attempt in attempts:
+        if attempt != latest:
+            try:
+                _connect_to(attempt, settings, waiter, waiter.monotonic_s() + _FIRST_ATTEMPT_S, set(), address).close()
+            except StoreFailure:
+                continue
+            address.note_success(attempt)
+            return
+
+
 def _connect_to(
-    attempt: bytes, settings: SessionSettings, waiter: Waiter, until_s: float, making: set[int]
+    attempt: bytes, settings: SessionSettings, waiter: Waiter, until_s: float, making: set[int], address: Address
 ) -> Connection:
     pg = pq.PGconn.connect_start(attempt)
     number = 0
     try:
-        _shake_hands(pg, waiter, until_s)
+        _shake_hands(pg, waiter, until_s, address)
         number = pg.backend_pid
         making.add(number)
         _set_up(pg, settings, waiter, until_s)
         pg.enter_pipeline_mode()
-        connection = Connection(pg, waiter)
+        connection = Connection(pg, waiter, attempt)
         if settings.is_distributed:
             pg.notice_handler = partial(_note_warning, connection.warnings)
         return connection
@@ -292,23 +322,27 @@ def _note_warning(warnings: list[str], notice: Any) -> None:
         warnings.append(text)
 
 
-def _shake_hands(pg: Any, waiter: Waiter, until_s: float) -> None:
-    """Connects and logs in."""
+def _shake_hands(pg: Any, waiter: Waiter, until_s: float, address: Address) -> None:
+    """Connects and logs in, unless another host takes connections meanwhile."""
+    latest = address.latest
     if pg.status == pq.ConnStatus.BAD:
         raise connect_failure(pg.get_error_message())
     status = _WRITING
     while status != _OK:
         # libpq may close the socket and open another one in `connect_poll`.
         fd = pg.socket
+        events = READABLE if status == _READING else WRITABLE
         try:
-            waiter.wait_socket(fd, READABLE if status == _READING else WRITABLE, until_s)
+            while not waiter.wait_socket(fd, events, min(until_s, waiter.monotonic_s() + _LOOK_S)):
+                if address.latest != latest:
+                    raise StoreFailure(GONE, f"another host has taken the place of {_place(pg)}")
+                if waiter.monotonic_s() >= until_s:
+                    raise StoreFailure(GONE, f"no answer from {_place(pg)} in time")
         finally:
             waiter.forget_socket(fd)
-        status = pg.connect_poll()
+        status = pg.connect_poll()  # which would block the thread if there was no answer yet
         if status == _FAILED:
             raise connect_failure(pg.get_error_message())
-        if status != _OK and waiter.monotonic_s() >= until_s:
-            raise StoreFailure(GONE, f"no answer from {_place(pg)} in time")
 
 
 def _set_up(pg: Any, settings: SessionSettings, waiter: Waiter, until_s: float) -> None:

@@ -29,7 +29,7 @@ from mongottl.storage.postgresql.citus_spread import (
     SpreadSortedData,
     places_of,
 )
-from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect
+from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect, look_elsewhere
 from mongottl.storage.postgresql.failures import LOCKED, REFUSED, StoreFailure
 from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
@@ -259,6 +259,9 @@ class PostgresEngine(StorageEngine, Access):
             node.may_share,
         )
         self._log.more_pools.append(self._isolation.pool)
+        if address.has_several_hosts:
+            address.on_move = self._leave_others
+            self._nodes.look_elsewhere_by = self._look_elsewhere
         try:
             self._open()
         except StoreFailure as failure:
@@ -296,6 +299,16 @@ class PostgresEngine(StorageEngine, Access):
 
     def _connect_for_lock(self) -> Connection:
         return connect(self._address, self._lock_settings, self._waiter, self._in_time())
+
+    def _look_elsewhere(self) -> None:
+        look_elsewhere(self._address, self._lock_settings, self._waiter)
+
+    def _leave_others(self) -> None:
+        """Ends the connections to the host whose place another one has taken."""
+        latest = self._address.latest
+        for pool in (self._pool, self._isolation.pool, self._isolation.holders):
+            pool.leave(latest)
+        self._nodes.leave(latest)
 
     def _in_time(self) -> float:
         return self._waiter.monotonic_s() + self._pool.timeout_s

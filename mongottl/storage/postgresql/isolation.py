@@ -71,7 +71,7 @@ class PostgresIsolation(Isolation):
         most = MOST_SNAPSHOTS + _MOST_OPENING
         # How the names of the sessions of all servers begin.
         self._sessions: Final = session[: session.rindex(" ") + 1]
-        self._holders: Final = ConnectionPool(address, holders, waiter, most, timeout_s)
+        self.holders: Final = ConnectionPool(address, holders, waiter, most, timeout_s)
         # The oldest first.
         self._snapshots: list[SessionSnapshot] = []
         self._is_distributed = False
@@ -117,7 +117,7 @@ class PostgresIsolation(Isolation):
         until_s = waiter.monotonic_s() + self.pool.timeout_s
         while True:
             try:
-                snapshot = self._export(self._holders.acquire(until_s), name)
+                snapshot = self._export(self.holders.acquire(until_s), name)
             except StoreFailure as failure:
                 if name and failure.sqlstate in UNKNOWN_SNAPSHOT:
                     raise SnapshotTooOld("the server that has kept the snapshot has given it up") from failure
@@ -132,7 +132,7 @@ class PostgresIsolation(Isolation):
 
     def _export(self, holder: Connection, name: str) -> SessionSnapshot:
         """The snapshot that a connection takes now, or finds by its name, and keeps. StoreFailure."""
-        release = partial(self._holders.release, holder)
+        release = partial(self.holders.release, holder)
         try:
             if self._is_distributed:
                 return PlacedSnapshot(self._records, self._sorted, holder, self._waiter, release, engine_error)
@@ -194,7 +194,7 @@ class PostgresIsolation(Isolation):
     def close(self) -> None:
         """Ends what is still open."""
         self.pool.close()
-        self._holders.close()
+        self.holders.close()
         for snapshot in self._snapshots:
             snapshot.close()
         for transaction in list(self._transactions):

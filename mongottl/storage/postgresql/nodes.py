@@ -65,6 +65,8 @@ _COUNTED: Final = 4
 # Seconds between two looks whether other servers know a change.
 _FIRST_PAUSE_S: Final = 0.002
 _LONGEST_PAUSE_S: Final = 0.005
+# After how many seconds without an answer to a renewal another host is looked for.
+_SILENT_S: Final = 0.5
 # How long who holds off others of its server waits for those with lower numbers, in seconds.
 _YIELD_S: Final = 0.05
 
@@ -232,6 +234,10 @@ class PostgresNodes(StoreNodes):
         # The session with the lock, which listens.
         self._connection: Connection | None = None
         self._is_closed = False
+        # Where the store has several hosts: looks whether another one takes writes.
+        self.look_elsewhere_by: Callable[[], None] | None = None
+        # When the renewal was begun that is under way, 0 if none is.
+        self._asked_s = 0.0
         # Until when the place is valid, by this clock: others take it for lost also while the machine is suspended.
         self.lease_clock_s: Callable[[], float] = awake_or_not_s
         self._until_s = 0.0
@@ -376,12 +382,15 @@ class PostgresNodes(StoreNodes):
 
     def attend(self) -> None:
         self._look_after_lock()
+        waiter = self._waiter
+        self._asked_s = waiter.monotonic_s()
         try:
             self._renew()
             self._patience_s = RENEW_S
         except (StoreFailure, EngineUnavailable, WriteConflict):
             self._patience_s = min(2 * self._patience_s, max(RENEW_S, self._pool.timeout_s))
-        waiter = self._waiter
+        finally:
+            self._asked_s = 0.0
         connection = self._connection
         if not self.is_shared:
             waiter.sleep(RENEW_S)
@@ -391,6 +400,22 @@ class PostgresNodes(StoreNodes):
                 waiter.sleep(LOOK_EVERY_S)
             else:
                 self._deliver(heard)
+
+    @property
+    def is_unheard(self) -> bool:
+        asked_s = self._asked_s
+        if self.look_elsewhere_by is None or not asked_s:
+            return False
+        return self._waiter.monotonic_s() - asked_s >= _SILENT_S
+
+    def look_elsewhere(self) -> None:
+        if self.look_elsewhere_by is not None:
+            self.look_elsewhere_by()
+
+    def leave(self, latest: bytes) -> None:
+        """Ends the session with the lock if it was not made by the latest attempt."""
+        if self._connection is not None and self._connection.attempt != latest:
+            self._connection.cut()
 
     def _deliver(self, heard: list[str]) -> None:
         """Has done what others have sent. Notifications without a text are of changes of the catalog; any client of the

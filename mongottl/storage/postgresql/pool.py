@@ -232,6 +232,17 @@ class ConnectionPool:
         self._open.discard(connection)
         connection.close()
 
+    def leave(self, latest: bytes) -> None:
+        """Ends all connections but those that were made by the latest attempt: to a host that does not answer, whose
+        place another one has taken."""
+        self._idle, idle = [each for each in self._idle if each.attempt == latest], self._idle
+        for connection in idle:
+            if connection.attempt != latest:
+                self._discard(connection)
+        for connection in self._open:
+            if connection.attempt != latest:
+                connection.cut()
+
     def _close_idle(self) -> None:
         while self._idle:
             self._discard(self._idle.pop())

@@ -5,9 +5,10 @@ MONGOTTL_FAILOVERS=50 has fifty of them; by default one while the server goes on
 
 import os
 import random
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from tests.drivers.process.test_process import Process
 from tests.drivers.storage.test_store_histories import SEED, Histories, World
 from tests.drivers.wire_client import WireClient
 from tests.histories import Moments
+from tests.postgresql.proxies import CuttingProxy
 from tests.replicated import Replicated
 from tests.waiting import until
 
@@ -141,6 +143,32 @@ def test_a_retried_write_waits_for_the_standby(pair: Replicated, tmp_path: Path)
     finally:
         first.kill()
         second.kill()
+
+
+def test_a_primary_that_says_nothing_any_more_is_left_for_the_standby(pair: Replicated) -> None:
+    """As when its machine is gone: nobody is told that the connections have ended."""
+    with (
+        closing(CuttingProxy(pair.socket_of(0))) as first,
+        closing(CuttingProxy(pair.socket_of(1))) as second,
+        mongottl.start_server(
+            store=f"postgresql://mongottl@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres?schema=silent"
+        ) as server,
+        ExitStack() as stack,
+    ):
+        wires = [stack.enter_context(closing(WireClient(server.uri))) for _ in range(6)]
+        for number, wire in enumerate(wires):
+            assert wire.command({"insert": "carts", "documents": [{"_id": number}]})["n"] == 1
+        silent_s = time.monotonic()
+        first.be_silent()
+        for number, wire in enumerate(wires):
+            wire.send({"insert": "carts", "documents": [{"_id": 10 + number}]})
+        pair.kill_primary()
+        pair.promote()
+        for wire in wires:
+            assert wire.reply()["n"] == 1
+        assert wires[0].command({"count": "carts"})["n"] == 12
+        # Of a connection that is silent the server itself thinks so only after 40.
+        assert time.monotonic() - silent_s < 30
 
 
 def test_a_server_warns_of_a_primary_that_waits_for_no_standby() -> None:
