@@ -20,6 +20,7 @@ READS_THE_CLOCK = {
     "drivers/process/test_process.py": "one of several servers has to stop in time, and rest in one of many intervals",
     "drivers/protocol/test_protocol.py": "no less than a time, which a slow machine makes longer",
     "drivers/storage/test_saved_states.py": "within ten minutes",
+    "drivers/storage/test_store_failover.py": "sooner than a server gives up a connection that says nothing",
     "drivers/storage/test_store_fleet.py": "a document is there until a moment, and not from another one on",
     "drivers/ttl/test_under_load.py": "in seconds of CPU",
     "drivers/web/test_http.py": "within PATIENCE_S",

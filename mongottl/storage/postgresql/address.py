@@ -7,6 +7,7 @@ looked up here, which may block, and each of its addresses is one attempt, in th
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from psycopg import Error as PsycopgError
@@ -117,6 +118,12 @@ class Address:
         if len(ports) != count:
             raise ValueError(f"the store's URI names {count} hosts and {len(ports)} ports")
         return [port or _PORT for port in ports]
+
+
+def end_socket(fd: int) -> None:
+    """Has whoever waits for the socket of another find that it has ended. Its owner closes it."""
+    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as same:
+        same.shutdown(socket.SHUT_RDWR)
 
 
 def _stay() -> None:

@@ -7,10 +7,7 @@
 Nothing here chooses connections or repeats anything: `pool` does.
 """
 
-import os
-import socket
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +15,7 @@ from psycopg import Error as PsycopgError
 from psycopg import pq
 
 from mongottl.document.utf8 import decode_text, encode_text
-from mongottl.storage.postgresql.address import Address
+from mongottl.storage.postgresql.address import Address, end_socket
 from mongottl.storage.postgresql.failures import (
     FORBIDDEN,
     GONE,
@@ -217,8 +214,7 @@ class Connection:
         """Has whoever waits for an answer find that the connection has ended. It is closed as any other that was
         lost."""
         if not self._pipeline.is_lost:
-            with suppress(OSError), socket.socket(fileno=os.dup(self._fd)) as same:
-                same.shutdown(socket.SHUT_RDWR)
+            end_socket(self._fd)
 
     def close(self) -> None:
         self._pipeline.mark_lost()
