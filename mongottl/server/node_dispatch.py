@@ -103,7 +103,12 @@ class NodeDispatcher(Dispatcher):
             key = session_key(generic.lsid, op.client.login)
             latest = self.service.transactions.latest(key)
             if latest is None or latest.number < generic.txn_number:
-                self._end_elsewhere(spec, op, key, generic.txn_number)
+                try:
+                    self._end_elsewhere(spec, op, key, generic.txn_number)
+                except WriteConflict as conflict:
+                    # Its driver would begin the transaction anew for a conflict.
+                    text = f"it cannot be found out whether the transaction was committed: {conflict}"
+                    raise StoreUnreachable(text) from conflict
         return super()._carry_out(spec, request, generic, op, concern)
 
     def _end_elsewhere(self, spec: CommandSpec, op: OperationContext, key: bytes, number: int) -> None:

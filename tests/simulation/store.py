@@ -106,8 +106,8 @@ class SimulatedConnection(Connection):
 
     by_socket: ClassVar[dict[int, "SimulatedConnection"]] = {}
 
-    def __init__(self, pg: Any, waiter: Waiter) -> None:
-        super().__init__(pg, waiter)
+    def __init__(self, pg: Any, waiter: Waiter, attempt: bytes) -> None:
+        super().__init__(pg, waiter, attempt)
         assert isinstance(waiter, ReplaceableWaiter)
         self.waiter: Final = waiter.inner
         self.syncs = 0

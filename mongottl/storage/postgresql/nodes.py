@@ -27,10 +27,10 @@ from typing import Final, final
 
 from mongottl.clock import awake_or_not_s
 from mongottl.document.utf8 import decode_text, encode_text
-from mongottl.storage.errors import CatalogChanged, EngineUnavailable, StoreUnreachable, WriteConflict
+from mongottl.storage.errors import CatalogChanged, StorageError, StoreUnreachable
 from mongottl.storage.nodes import LEASE_S, MAX_MESSAGE_BYTES, RENEW_S, Node, NodeFacts, StoreNodes
 from mongottl.storage.postgresql.connection import Connection
-from mongottl.storage.postgresql.failures import BUSY, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure
+from mongottl.storage.postgresql.failures import BUSY, LOCKED, NO_TABLES, REFUSED, UNEXPECTED, StoreFailure
 from mongottl.storage.postgresql.log import CLOSE_NOTHING, NOTIFY, PostgresLog
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.schema import lock_number
@@ -176,6 +176,12 @@ _END_THESE: Final = Statement(
     " AND split_part(application_name, ' ', 4) = (SELECT session FROM nodes WHERE node = $3 AND until_ms = $4)",
     (TEXT, TEXT, INT4, INT8),
 )
+
+
+def _error_of(failure: StoreFailure) -> StorageError:
+    """Not a conflict where something was locked for too long: that would say that nothing was done, and a driver begins
+    a transaction anew for it, though it may have been committed."""
+    return StoreUnreachable(failure.message) if failure.kind == LOCKED else engine_error(failure)
 
 
 @final
@@ -387,7 +393,7 @@ class PostgresNodes(StoreNodes):
         try:
             self._renew()
             self._patience_s = RENEW_S
-        except (StoreFailure, EngineUnavailable, WriteConflict):
+        except (StoreFailure, StorageError):
             self._patience_s = min(2 * self._patience_s, max(RENEW_S, self._pool.timeout_s))
         finally:
             self._asked_s = 0.0
@@ -468,7 +474,7 @@ class PostgresNodes(StoreNodes):
                 if now_s >= until_s:
                     return False
         except StoreFailure as failure:
-            raise engine_error(failure) from failure
+            raise _error_of(failure) from failure
         finally:
             del self._sent[number]
 
@@ -548,7 +554,7 @@ class PostgresNodes(StoreNodes):
         try:
             return [_node(row) for row in self._pool.read([(_ALL, ())])[0].rows()]
         except StoreFailure as failure:
-            raise engine_error(failure) from failure
+            raise _error_of(failure) from failure
 
     def close(self, timeout_s: float) -> None:
         """Gives the place back, if that is done within a time, and the lock."""
@@ -575,7 +581,7 @@ class PostgresNodes(StoreNodes):
                 self.has_left = True
             self._pool.write([PATIENT, (_FORGET_GONE, ()), (_DATE_CHANGES, (int8(UNKNOWN_EPOCH), int8(_MOST_UNDATED)))])
         except StoreFailure as failure:
-            raise engine_error(failure) from failure
+            raise _error_of(failure) from failure
         self._reload(False)
 
     def left_of(self, idents: list[str]) -> list[str]:
@@ -583,7 +589,7 @@ class PostgresNodes(StoreNodes):
         try:
             return [decode_text(name) for (name,) in self._pool.read([(_LEFT_OF, (named,))])[0].rows()]
         except StoreFailure as failure:
-            raise engine_error(failure) from failure
+            raise _error_of(failure) from failure
 
     def catch_up(self) -> None:
         self._reload(False)
@@ -628,7 +634,7 @@ class PostgresNodes(StoreNodes):
             notify = (NOTIFY, (text(self._log.channel), b""))
             [_, raised, _] = self._pool.write([PATIENT, raise_epoch, notify])
         except StoreFailure as failure:
-            raise engine_error(failure) from failure
+            raise _error_of(failure) from failure
         if raised.changed:
             self._reload(False)
             self._made[owner] = raised.value()
@@ -658,7 +664,7 @@ class PostgresNodes(StoreNodes):
                 waiter.sleep(pause_s)
                 pause_s = _LONGEST_PAUSE_S
         except StoreFailure as failure:
-            raise engine_error(failure) from failure
+            raise _error_of(failure) from failure
         if self._made.get(owner) == epoch:
             self._made[owner] = 0
 

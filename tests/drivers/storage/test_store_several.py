@@ -961,6 +961,26 @@ def rows_held(store: str, table: str, which: str = "") -> Iterator[RowsHeld]:
         yield RowsHeld(holder, other, f'"{schema}".{table}', which)
 
 
+def test_a_commit_is_no_conflict_while_its_server_cannot_be_cleared_away(
+    store: str, processes: tuple[Process, Process]
+) -> None:
+    """For a conflict the driver begins the transaction anew, which may have been committed."""
+    first, second = processes
+    named = {"lsid": {"id": bson.Binary(uuid.uuid4().bytes, 4)}, "txnNumber": bson.Int64(1), "autocommit": False}
+    with (
+        contextlib.closing(WireClient(first.uri)) as one,
+        contextlib.closing(WireClient(second.uri)) as two,
+    ):
+        one.command({"create": "carts"})
+        assert one.command({"insert": "carts", "documents": [{}], "startTransaction": True, **named})["ok"] == 1
+        first.popen.send_signal(signal.SIGSTOP)
+        with rows_held(store, "meta") as held:  # as by a change of the catalog whose commit waits for a standby
+            assert two.refusal({"commitTransaction": 1, **named}, "admin")[0] == 6
+            held.let_go()
+        assert two.refusal({"commitTransaction": 1, **named}, "admin")[0] == 251
+        first.popen.send_signal(signal.SIGCONT)
+
+
 def test_servers_go_on_while_the_table_of_the_catalog_is_locked(store: str, clients: tuple[Client, Client]) -> None:
     with rows_held(store, "meta") as held:
         held.lock_all("catalog")
