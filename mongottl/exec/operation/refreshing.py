@@ -118,11 +118,12 @@ def _drop_left_indexes(service: ServiceContext, nodes: StoreNodes) -> None:
     service.left_indexes &= {index.ident for _, index in building}
     if not building:
         return
-    living = {nodes.number}
+    ended: set[int] = set()
     if nodes.has_duties:
         living = {node.number for node in nodes.all() if node.is_live}
+        ended = {index.builder for _, index in building} - living - {nodes.number}
     for collection, index in building:
-        if index.ident in service.left_indexes or (nodes.has_duties and index.builder not in living):
+        if index.ident in service.left_indexes or index.builder in ended:
             with suppress(WriteConflict), Undivided():
                 if index in collection.indexes and not index.ready and not collection.dropped:
                     service.catalog.remove_indexes(collection, [index])
