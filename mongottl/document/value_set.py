@@ -43,13 +43,12 @@ class ValueSet:
         return parts[place]
 
     def _divide(self) -> None:
-        parts: list[dict[bytes, Value]] = LongList([{} for _ in range(LONG)])
-        for key, value in self._one.items():
-            give_way()
-            place: i64 = i64(hash(key)) & _MASK
-            parts[place][key] = value
-        self._parts = parts
+        values = self._one
         self._one = {}
+        self._parts = LongList([{} for _ in range(LONG)])
+        for key, value in values.items():
+            give_way()
+            self._part(key)[key] = value
 
     def add(self, value: Value) -> bool:
         """Adds a value; False if there is an equal one."""
@@ -99,22 +98,12 @@ class ValueSet:
 
     def in_order(self) -> list[Value]:
         """The values in MongoDB's order."""
-        if self._parts is None:
-            return _in_order_of_keys(self._one)
-        keys: list[bytes] = LongList()
-        for dictionary in self._parts:
+        keys: list[bytes] = list_for(int(self.count))
+        for dictionary in self._dictionaries():
             give_way(len(dictionary) // LONG + 1)
             keys.extend(dictionary)
-        ordered: list[Value] = LongList()
+        ordered: list[Value] = list_for(int(self.count))
         for key in sort_in_parts(keys):
             give_way()
             ordered.append(self._part(key)[key])
         return ordered
-
-
-def _in_order_of_keys(values: dict[bytes, Value]) -> list[Value]:
-    ordered: list[Value] = list_for(len(values))
-    for key in sort_in_parts(list(values)):
-        give_way()
-        ordered.append(values[key])
-    return ordered

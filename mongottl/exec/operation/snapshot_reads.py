@@ -21,6 +21,7 @@ from mongottl.exec.sessions.snapshots import KeptSnapshot
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.query.timestamps import ClusterTime
+from mongottl.storage.interface import OpenSnapshot
 from mongottl.storage.stores import RecordStore, SortedDataInterface
 
 
@@ -43,6 +44,11 @@ def _taken(service: ServiceContext, at: Timestamp | None = None) -> KeptSnapshot
     if at is None:
         at = Timestamp(*service.oplog.time_of_snapshot(written))
         service.cluster_clock.note_time(ClusterTime(at.time, at.inc))
+    return _kept(service, at, snapshot, version)
+
+
+def _kept(service: ServiceContext, at: Timestamp, snapshot: OpenSnapshot, version: int) -> KeptSnapshot:
+    """A snapshot that further reads may use, on all servers of the store. version: of the catalog."""
     kept = service.snapshots.keep(at, snapshot, version)
     if service.settings.is_shared:
         snapshot.share((at.time, at.inc))
@@ -70,9 +76,7 @@ def _found(service: ServiceContext, at: Timestamp) -> KeptSnapshot:
     if kept is not None and not kept.snapshot.too_old:
         snapshot.close()  # another operation has found it meanwhile
         return kept
-    kept = service.snapshots.keep(at, snapshot, version)
-    snapshot.share((at.time, at.inc))
-    return kept
+    return _kept(service, at, snapshot, version)
 
 
 def use(op: OperationContext, kept: KeptSnapshot, named_time: Timestamp | None = None) -> None:

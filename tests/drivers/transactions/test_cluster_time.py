@@ -6,6 +6,7 @@ from typing import Any
 import pymongo
 import pytest
 from bson import Binary, Int64, Timestamp
+from pymongo.client_session import ClientSession
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
@@ -89,13 +90,19 @@ def test_read_concern_after_a_time(database: Database[dict[str, Any]]) -> None:
     assert find_code(database, level="snapshot", atClusterTime=now, afterClusterTime=now) == 72
 
 
+def bring_time(session: ClientSession, now: Timestamp) -> Timestamp:
+    """Has the session send a cluster time long after now, as if learned elsewhere; that time."""
+    time = Timestamp(now.time + 1000, 1)
+    signature = {"hash": Binary(bytes(20)), "keyId": Int64(0)}
+    session.advance_cluster_time({"clusterTime": time, "signature": signature})
+    return time
+
+
 def test_a_time_that_another_client_brings_is_reached() -> None:
     """The session of one client may read what another has learned from elsewhere: mongod writes a no-op then."""
     with mongottl.start_server() as server, Client(server.uri) as client, client.start_session() as session:
         now = client.admin.command("ping")["operationTime"]
-        future = Timestamp(now.time + 1000, 1)
-        signature = {"hash": Binary(bytes(20)), "keyId": Int64(0)}
-        session.advance_cluster_time({"clusterTime": future, "signature": signature})
+        future = bring_time(session, now)
         reply = client.admin.command("ping", session=session)
         assert cluster_time(reply) == future
         assert reply["operationTime"] == now
@@ -174,10 +181,7 @@ def test_cluster_time_in_expressions(database: Database[dict[str, Any]]) -> None
 
 def test_the_cluster_time_in_expressions_is_not_before_what_the_client_has_seen() -> None:
     with mongottl.start_server() as server, Client(server.uri) as client, client.start_session() as session:
-        seen = client.admin.command("ping")["operationTime"]
-        later = Timestamp(seen.time + 1000, 1)
-        signature = {"hash": Binary(bytes(20)), "keyId": Int64(0)}
-        session.advance_cluster_time({"clusterTime": later, "signature": signature})
+        later = bring_time(session, client.admin.command("ping")["operationTime"])
         pipeline: list[Any] = [{"$documents": [{}]}, {"$set": {"at": "$$CLUSTER_TIME"}}]
         assert client.t.aggregate(pipeline, session=session).to_list() == [{"at": later}]
 
