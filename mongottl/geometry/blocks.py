@@ -59,7 +59,7 @@ _MANY_BLOCKS: Final = 8
 # In the keys that edges are sorted by: bits of an edge's number and of a cell's.
 _NUMBER_BITS: Final = 40
 _CELL_BITS: Final = 64
-# Of `give_way`: a call that may take some milliseconds.
+# Of `give_way`: a call that may take some milliseconds: about a block's distance from a cell, where its sides are long.
 _LONG_CALL: Final = 512
 # Of an index of one block: 0.3 ms.
 _BUILD: Final = 64
@@ -306,7 +306,7 @@ class BlockTree:
         for block in self._node(cell, cell.level()).blocks:
             give_way()
             if block.near_bound.intersects(bound):
-                give_way(8)
+                give_way(_LONG_CALL)
                 if block.nearest.is_distance_less(target, limit):
                     return True
         return False
@@ -330,7 +330,7 @@ class BlockTree:
         for bound, i in bounds:
             if bound > nearest:
                 break
-            give_way(8)
+            give_way(_LONG_CALL)
             nearest = min(nearest, self.blocks[i].nearest.get_distance(point).radians)
         return nearest
 
@@ -437,7 +437,7 @@ def _near(blocks: list[Block], cell: s2rst.CellId) -> list[Block]:
     for block in blocks:
         give_way()
         if block.near_bound.intersects(bound):
-            give_way(8)
+            give_way(_LONG_CALL)
             if block.nearest.is_distance_less(target, _NEAR):
                 near.append(block)
     return near
