@@ -17,7 +17,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
@@ -104,9 +104,11 @@ def _write_name(writer: BytesWriter, type_code: i64, name: bytes) -> None:
 
 def _write_string(writer: BytesWriter, text: str) -> None:
     data = encode_text(text)
+    give_way_after(len(data))
     write_i32_le(writer, i32(len(data) + 1))
     writer.write(data)
     writer.append(0)
+    give_way_after(len(data))
 
 
 def write_element(writer: BytesWriter, name: bytes, value: Value) -> None:

@@ -13,10 +13,8 @@ replace the text in a value: `with_keys`. Field names, regular expressions and c
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i64
-
 from mongottl.document.build import encode_fields
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import MANY_BYTES, give_way_after
 from mongottl.document.types import Symbol, Value
 from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import fields, get_value
@@ -24,18 +22,18 @@ from mongottl.document.walk import fields, get_value
 # Texts whose keys are cached. Sorted and grouped values often repeat; long texts seldom do.
 _MAX_CACHED_KEYS: Final = 8192
 _MAX_CACHED_TEXT_BYTES: Final = 64  # bytes
-# Bytes of a text that are copied in a microsecond, about.
-_COPIED_BYTES: Final = 4096
+# Bytes of a key that are encoded at once.
+_PART: Final = 1 << 18
 
 
 class Collation:
     """A collation other than the simple one.
 
     spec: the complete collation document, as mongod normalises it; collations with equal specs are the same.
-    sort_key: the library's function from a text to bytes that compare as the texts do.
+    sort_key: the library's function from a UTF-8 text to bytes that compare as the texts do.
     """
 
-    def __init__(self, spec: bytes, sort_key: Callable[[str], bytes]) -> None:
+    def __init__(self, spec: bytes, sort_key: Callable[[bytes], bytes]) -> None:
         self.spec = spec
         self._sort_key = sort_key
         self._cached_keys: dict[bytes, bytes] = {}
@@ -47,29 +45,40 @@ class Collation:
     def key(self, text: bytes) -> bytes:
         """The key of a UTF-8 text. Bytes that belong to no character count as U+FFFD, as in ICU."""
         if len(text) > _MAX_CACHED_TEXT_BYTES:
-            return self._made_key(text)
+            return _as_utf8(self._sort_key(text))
         key = self._cached_keys.get(text)
         if key is None:
-            key = self._made_key(text)
+            key = _as_utf8(self._sort_key(text))
             if len(self._cached_keys) >= _MAX_CACHED_KEYS:
                 self._cached_keys.clear()
             self._cached_keys[text] = key
         return key
 
-    def _made_key(self, text: bytes) -> bytes:
-        # Others run between the steps, each of which takes a text of 16 MB milliseconds.
-        weight: i64 = len(text) // _COPIED_BYTES
-        characters = text.decode("utf-8", "replace")
-        give_way(weight)
-        made = self._sort_key(characters)
-        give_way(weight)
-        as_text = made.decode("latin-1")
-        give_way(weight)
-        return encode_text(as_text)
-
     def text_key(self, text: str) -> str:
         """The key as a text."""
-        return decode_text(self.key(encode_text(text)))
+        encoded = encode_text(text)
+        if len(encoded) < MANY_BYTES:
+            return decode_text(self.key(encoded))
+        give_way_after(len(encoded))
+        made = self._sort_key(encoded)
+        give_way_after(len(made))
+        key = made.decode("latin-1")
+        give_way_after(len(made))
+        return key
+
+
+def _as_utf8(made: bytes) -> bytes:
+    """The bytes of the library as characters."""
+    if len(made) < MANY_BYTES:
+        return made.decode("latin-1").encode()
+    # In parts: 16 MB at once would take 20 ms.
+    parts: list[bytes] = []
+    for start in range(0, len(made), _PART):
+        parts.append(made[start : start + _PART].decode("latin-1").encode())
+        give_way_after(_PART)
+    key = b"".join(parts)
+    give_way_after(len(key))
+    return key
 
 
 def same_collation(a: Collation | None, b: Collation | None) -> bool:

@@ -34,6 +34,9 @@ CHECK_EVERY_S: Final = 0.001
 LOOKED_WORK: Final[i64] = 512
 _FIRST_WORK: Final[i64] = 32
 _GROWTH: Final[i64] = 4
+# As a power of two: how many bytes are copied in a microsecond, mostly; encoded or decoded in less than four.
+_COPIED_BITS: Final[i64] = 11
+MANY_BYTES: Final[i64] = 1 << 16
 # It looks sooner if it has worked for this time.
 _LONG_S: Final = 0.0005
 
@@ -210,6 +213,12 @@ def give_way(weight: i64 = 1) -> None:
             check_interrupt()
             while free_some():
                 check_interrupt()
+
+
+def give_way_after(copied_bytes: i64) -> None:
+    """`give_way` after a text or a document has been copied, or its text encoded or decoded, which are not divided."""
+    if copied_bytes >= MANY_BYTES:
+        give_way(copied_bytes >> _COPIED_BITS)
 
 
 def begin_evaluation() -> bool:

@@ -69,7 +69,7 @@ from mongottl.document.compare import (
     BRACKET_UNDEFINED,
     bracket_of_type,
 )
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import MANY_BYTES, give_way, give_way_after
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.numbers import DECIMAL_DIGITS, LARGEST_DOUBLE, TWO_63
 from mongottl.document.types import (
@@ -134,7 +134,7 @@ _CLASS_INTEGER: Final = 1  # plus the number of bytes, 1 to 8
 _CLASS_LARGE: Final = 10
 _CLASS_BEYOND_DOUBLE: Final = 11
 
-# Longer texts are escaped as a whole, which takes a text of 16 MB milliseconds; shorter ones byte by byte.
+# Longer texts are escaped in large parts, which takes 16 MB milliseconds; shorter ones byte by byte.
 _LONG_TEXT: Final = 64
 _TWO_55: Final = 36028797018963968.0
 _INT64_LIMIT: Final = 2**63
@@ -174,8 +174,11 @@ HIGHEST_KEY: Final = b"\xff"
 def _invert(writer: BytesWriter, start: i64) -> None:
     end: i64 = i64(len(writer))
     while start < end:
-        writer[start] = writer[start] ^ 0xFF
-        start += 1
+        part_end: i64 = min(end, start + MANY_BYTES)
+        give_way_after(part_end - start)
+        while start < part_end:
+            writer[start] = writer[start] ^ 0xFF
+            start += 1
 
 
 def _write_big_endian(writer: BytesWriter, number: i64, size: i64) -> None:
@@ -319,11 +322,14 @@ def _write_decimal_as_double(writer: BytesWriter, magnitude: Decimal, negative: 
 def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
     """Writes the UTF-8 text buf[pos:end], escaped and terminated."""
     if end - pos > _LONG_TEXT:
-        text = buf[pos:end]
-        if b"\x01" in text or b"\x00" in text:
-            text = text.replace(b"\x01", b"\x01\x02").replace(b"\x00", b"\x01\x01")
-        writer.write(text)
-        pos = end
+        while pos < end:
+            part_end: i64 = min(end, pos + MANY_BYTES)
+            text = buf[pos:part_end]
+            if b"\x01" in text or b"\x00" in text:
+                text = text.replace(b"\x01", b"\x01\x02").replace(b"\x00", b"\x01\x01")
+            writer.write(text)
+            give_way_after(part_end - pos)
+            pos = part_end
     while pos < end:
         byte: i64 = buf[pos]
         if byte <= 1:
@@ -336,6 +342,7 @@ def _write_text(writer: BytesWriter, buf: bytes, pos: i64, end: i64) -> None:
 
 def _write_string(writer: BytesWriter, text: str, collation: Collation | None = None) -> None:
     data = encode_text(text)
+    give_way_after(len(data))
     if collation is not None:
         data = collation.key(data)
     _write_text(writer, data, 0, len(data))

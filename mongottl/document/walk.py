@@ -13,7 +13,7 @@ from librt.strings import read_f64_le, read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from mongottl.document.freeing import LONG_BYTES, LongList
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import MANY_BYTES, give_way, give_way_after
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
     ARRAY,
@@ -195,7 +195,14 @@ class ElementCursor:
 
 def read_string(buf: bytes, pos: i64) -> str:
     """The BSON string (int32 length, UTF-8, NUL) at `pos`."""
-    return decode_text(buf[pos + 4 : pos + 3 + i64(read_i32_le(buf, pos))])
+    size: i64 = i64(read_i32_le(buf, pos))
+    text = buf[pos + 4 : pos + 3 + size]
+    if size < MANY_BYTES:
+        return decode_text(text)
+    give_way_after(size)
+    found = decode_text(text)
+    give_way_after(size)
+    return found
 
 
 def read_cstring(buf: bytes, pos: i64) -> str:

@@ -205,9 +205,24 @@ def test_keys_of_long_texts_are_those_of_short_ones(options: dict[str, Any]) -> 
         keys.set_only_spaces_variable()
     text = "côte Chleba-12 chata 9 ÄÖ\u00a0ß e\u0301 カ゛が 漢字 \U0001f600\uffff \0\t_x" * 1500
     for long in (text, text + "x", "漢\ufffd" * 40_000, "\0" * 70_000):
-        key = keys.sort_key(long)
+        key = keys.sort_key(long.encode())
         assert keys._functions is not None
         assert key == keys._collator.getSortKey(long)[:-1]
+
+
+BYTES = [b"\xe6\xbc\xa2", b"\xf0\x9f\x98\x80", b"\x80", b"\xe6\xbc", b"\xf0\x9fa", b"\xff\xc3"]
+
+
+@pytest.mark.parametrize("part", BYTES)
+@pytest.mark.parametrize("offset", range(4))
+def test_long_texts_are_divided_between_characters(part: bytes, offset: int) -> None:
+    """Also where bytes belong to no character."""
+    keys = icu.SortKeys("en")
+    keys.set_strength(5)
+    long = b"a" * offset + part * (600_000 // len(part))
+    key = keys.sort_key(long)
+    assert keys._functions is not None
+    assert key == keys._collator.getSortKey(long.decode("utf-8", "replace"))[:-1]
 
 
 def test_same() -> None:
