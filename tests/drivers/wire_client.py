@@ -56,6 +56,10 @@ class WireClient:
         failed = reply if not reply["ok"] else next(iter(reply.get("writeErrors", ())), None)
         return (0, "") if failed is None else (failed["code"], failed["errmsg"])
 
+    def end_sending(self) -> None:
+        """Closes this side of the connection; what was sent is answered all the same."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def _received(self, size: int) -> bytes:
         parts = []
         while size:

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mongottl.exec.running.stack import Steps
 from mongottl.exec.running.steps import Wait
-from mongottl.server.connection.channel import GONE, SILENT, Channel
+from mongottl.server.connection.channel import CLOSED, GONE, SILENT, Channel
 from mongottl.server.connection.exchange import (
     ANSWER,
     HOLD,
@@ -248,7 +248,7 @@ class Answerer:
         if shell.stopping.is_set() or not (step.for_storage or may_abandon(message)):
             return False
         pause = shell.poller.pause(channel.socket, step.seconds, signal, self._resume)
-        self._exchange.move(WAIT, Paused(message, command.steps, pause))
+        self._exchange.move(WAIT, Paused(message, command.steps, pause, step.for_storage))
         return True
 
     def _resume(self) -> bool:
@@ -270,13 +270,14 @@ class Answerer:
     def _interrupt(self, state: Paused) -> bool:
         """Ends the pause of a command if its client has sent something or has disconnected, or the server stops.
 
-        One that changes data, and so waits for the storage engine, goes on in the connection's task.
+        One that waits for the storage engine goes on in the connection's task; so a client that has closed its side
+        gets the answer to what it has asked for.
         """
         channel = self._channel
         client = channel.peek_client_state()
         if client == SILENT and not channel.shell.stopping.is_set():
             return True
-        if client == GONE and may_abandon(state.message):
+        if (client == GONE or (client == CLOSED and not state.for_storage)) and may_abandon(state.message):
             raise ClientLeftError
         state.pause.end()
         self._exchange.move(INTERRUPT, Driven(state.message, state.steps, None))

@@ -20,10 +20,12 @@ RECEIVE_SIZE: Final = 64 * 1024
 # The same of a client that has not logged in where users are checked.
 STRANGER_RECEIVE_SIZE: Final = 16 * 1024
 
-# What `peek_client_state` sees of the client's side of the socket.
+# What `peek_client_state` sees of the client's side of the socket. CLOSED: the client will send nothing more. It has
+# left, or waits for the answers to what it has sent: TCP shows no difference.
 SILENT: Final = 0
 TALKING: Final = 1
-GONE: Final = 2
+CLOSED: Final = 2
+GONE: Final = 3
 
 
 @final
@@ -105,7 +107,8 @@ class Channel:
         return self.peek_client_state() == TALKING
 
     def peek_client_state(self) -> int:
-        """Whether the client has sent something, nothing, or has disconnected; does not wait, and consumes no bytes."""
+        """Whether the client has sent something, nothing, has closed its side, or is gone; does not wait, and consumes
+        no bytes."""
         try:
             if self.transport.recv(1, socket.MSG_PEEK):
                 return TALKING
@@ -114,4 +117,4 @@ class Channel:
         except OSError:
             return GONE
         # When the server stops, `stop_reading` has closed the client's side, not the client.
-        return SILENT if self.shell.stopping.is_set() else GONE
+        return SILENT if self.shell.stopping.is_set() else CLOSED

@@ -120,13 +120,17 @@ class Held(State):
 
 @final
 class Paused(State):
-    """A command waits for a signal, in the poller. steps: what is left of it."""
+    """A command waits for a signal, in the poller.
 
-    def __init__(self, message: Request, steps: Steps[bytes], pause: Pause) -> None:
+    steps: what is left of it. for_storage: whether the storage engine gives the signal.
+    """
+
+    def __init__(self, message: Request, steps: Steps[bytes], pause: Pause, for_storage: bool) -> None:
         super().__init__(7)
         self.message = message
         self.steps = steps
         self.pause = pause
+        self.for_storage = for_storage
 
     def give_up(self) -> None:
         self.pause.end()
@@ -251,7 +255,7 @@ HOLD: Final = Event(6, "writers are held up")
 RELEASE: Final = Event(7, "writers may go on")
 WAIT: Final = Event(8, "the command waits for a signal")
 RESUME: Final = Event(9, "the wait for a signal is over")
-INTERRUPT: Final = Event(10, "the client sends something during the wait, or the server stops")
+INTERRUPT: Final = Event(10, "the client sends something or closes its side during the wait, or the server stops")
 LEAVE: Final = Event(11, "the command takes long, or waits")
 ANSWER: Final = Event(12, "the reply takes long to send, or others may follow it")
 UNWANTED: Final = Event(13, "the client wants no reply")

@@ -3,7 +3,7 @@
 import trio
 
 from mongottl.server.connection.at_once import LONG_REPLY_BYTES
-from mongottl.server.connection.channel import GONE, SILENT, TALKING, Channel
+from mongottl.server.connection.channel import CLOSED, GONE, SILENT, TALKING, Channel
 from mongottl.server.connection.exchange import MORE, SEND, SENT, STREAMING, Answered, Sending
 from mongottl.server.connection.steps import ClientLeftError, run_steps
 from mongottl.server.message_traits import abandon, has_more
@@ -39,7 +39,7 @@ async def _stream(channel: Channel, message: OpMsg, body: bytes) -> None:
     try:
         while True:
             client = TALKING if channel.wire.unread_size else channel.peek_client_state()
-            if client == GONE:
+            if client == GONE or client == CLOSED:
                 raise ClientLeftError
             more = client == SILENT and has_more(message, body, features) and not shell.stopping.is_set()
             channel.last_reply_id += 1

@@ -356,6 +356,14 @@ def test_half_closed_client_gets_its_answers(raw: Raw, database: Database[dict[s
     assert raw.is_closed()
 
 
+def test_half_closed_client_gets_the_answer_of_a_command_that_takes_a_while(raw: Raw) -> None:
+    pipeline: list[dict[str, Any]] = [{"$documents": [{"n": {"$range": [0, 20_000]}}]}, {"$unwind": "$n"}]
+    raw.send(raw.request({"aggregate": 1, "pipeline": [*pipeline, {"$count": "n"}], "cursor": {}, "$db": "admin"}))
+    raw.socket.shutdown(socket.SHUT_WR)
+    assert raw.reply()["cursor"]["firstBatch"] == [{"n": 20_000}]
+    assert raw.is_closed()
+
+
 def test_client_that_dies_mid_request(
     bystander: Raw, connect: Callable[[], Raw], database: Database[dict[str, Any]]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import bson
@@ -14,6 +15,7 @@ from mongottl.storage.errors import DataDirectoryError
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import Answer, Call
 from tests import postgres
+from tests.drivers.wire_client import WireClient
 from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
 
@@ -69,6 +71,18 @@ def test_passwords_are_shown_nowhere(store: str) -> None:
         assert f"{user}:***@" in shown
         assert "secret" not in shown and "hidden" not in shown
         assert "secret" not in str(client.admin.command("getLog", "global"))
+
+
+def test_half_closed_client_gets_its_answers(store: str) -> None:
+    """Although all that it has asked for waits for the store."""
+    with mongottl.start_server(store=store) as server, Client(server.uri) as client:
+        client.shop.many.insert_many([{"_id": n} for n in range(1000)])
+        for _ in range(5):
+            with closing(WireClient(server.uri)) as wire:
+                for last in (200, 900):
+                    wire.send({"find": "many", "filter": {"_id": {"$gte": last}}, "batchSize": 1000}, "shop")
+                wire.end_sending()
+                assert [len(wire.reply()["cursor"]["firstBatch"]) for _ in range(2)] == [800, 100]
 
 
 def test_concurrent_increments_are_all_counted(store: str) -> None:

@@ -85,7 +85,7 @@ def examples() -> list[State]:
         UNPACKING,
         AtOnce(REQUEST, False),
         Held(REQUEST),
-        Paused(REQUEST, begun()[0], unpaused()),
+        Paused(REQUEST, begun()[0], unpaused(), False),
         Driven(REQUEST, begun()[0], None),
         Answered(REQUEST, b""),
         STREAMING,
@@ -182,7 +182,7 @@ def test_the_end_of_a_connection_ends_its_pause(end: Callable[[Exchange], None])
     pause = unpaused()
     exchange = Exchange(IDLE)
     exchange.move(MESSAGE, AtOnce(REQUEST, False))
-    exchange.move(WAIT, Paused(REQUEST, steps, pause))
+    exchange.move(WAIT, Paused(REQUEST, steps, pause, False))
     end(exchange)
     assert signs == ["ended"]
     assert pause.ended
