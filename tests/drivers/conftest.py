@@ -5,7 +5,7 @@ After each test no cursor may be open and no InternalError may have been answere
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pymongo
@@ -32,8 +32,8 @@ def server() -> Iterator[mongottl.RunningServer]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def client_of() -> Iterator[Callable[[str], "pymongo.MongoClient[dict[str, Any]]"]]:
+@contextmanager
+def kept_clients() -> Iterator[Callable[[str], "pymongo.MongoClient[dict[str, Any]]"]]:
     """What gives the client for a URI, always the same one."""
     clients: dict[str, pymongo.MongoClient[dict[str, Any]]] = {}
     with ExitStack() as stack:
@@ -43,6 +43,12 @@ def client_of() -> Iterator[Callable[[str], "pymongo.MongoClient[dict[str, Any]]
                 clients[uri] = stack.enter_context(pymongo.MongoClient[dict[str, Any]](uri))
             return clients[uri]
 
+        yield client_of
+
+
+@pytest.fixture(scope="session")
+def client_of() -> Iterator[Callable[[str], "pymongo.MongoClient[dict[str, Any]]"]]:
+    with kept_clients() as client_of:
         yield client_of
 
 

@@ -12,7 +12,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 import mongottl
 from tests.drivers.refusals import refusal
-from tests.on_nodes import locks_all_writes, of_replica_set, own_fail_points, own_parameters
+from tests.on_nodes import locks_all_writes, of_replica_set, one_node, own_fail_points, own_parameters
 from tests.waiting import until, until_connected
 
 Documents = dict[str, Any]
@@ -117,6 +117,7 @@ def test_admin_commands_refuse_invalid_arguments(admin: Database[Documents], com
     assert refusal(admin, command) == code
 
 
+@one_node("shutdown stops one node")
 def test_shutdown_stops_the_server() -> None:
     with mongottl.start_server() as server, Client(server.uri, serverSelectionTimeoutMS=500) as client:
         until_connected(client)

@@ -10,7 +10,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from tests.drivers.refusals import refusal
-from tests.on_nodes import own_operations
+from tests.on_nodes import of_replica_set, own_operations
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = own_operations
@@ -101,7 +101,7 @@ def test_idle_connections_and_cursors(database: Database[Documents]) -> None:
     ("command", "code"),
     [
         ({"killOp": 1}, 4),
-        ({"killOp": 1, "op": "1"}, 14),
+        pytest.param({"killOp": 1, "op": "1"}, 14, marks=of_replica_set),
         ({"killOp": 1, "op": 1.5}, 2),
         ({"killOp": 1, "op": Decimal128("0.5")}, 2),
         ({"killOp": 1, "op": 2**31}, 26823),

@@ -652,7 +652,7 @@ def waiting(
         return watcher, other, cursor_id
 
     yield begin
-    database.command("killCursors", "$cmd.aggregate", cursors=opened)
+    connect().run({"killCursors": "$cmd.aggregate", "cursors": opened, "$db": database.name})
 
 
 def test_a_stream_waits_until_its_time_is_over(waiting: Callable[[int], tuple[Raw, Raw, Int64]]) -> None:

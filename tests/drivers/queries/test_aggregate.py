@@ -7,6 +7,7 @@ from bson import Decimal128
 from pymongo.database import Database
 
 from tests.drivers.refusals import NOT_NUMERIC, NUMBERS, refusal
+from tests.on_nodes import own_statistics
 
 Documents = dict[str, Any]
 
@@ -251,6 +252,7 @@ def test_read_concerns_of_stages(
     assert refusal(database, command) == code
 
 
+@own_statistics
 def test_a_correlated_pipeline_uses_an_index(database: Database[Documents]) -> None:
     database.c.insert_many([{"_id": i, "k": i} for i in range(10)])
     database.o.insert_many([{"_id": i, "k": i % 5, "v": i} for i in range(50)])

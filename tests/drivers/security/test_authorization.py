@@ -36,7 +36,7 @@ from mongottl.security.privileges import ACTIONS
 from tests.drivers.process.test_process import Process
 from tests.drivers.security.test_tls import Files
 from tests.drivers.wire_client import WireClient
-from tests.on_nodes import own_cursors, own_operations, own_sessions
+from tests.on_nodes import own_cursors, own_log, own_operations, own_sessions
 from tests.running import Running
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -812,6 +812,7 @@ def test_a_warning_to_servers_that_everybody_can_reach(tmp_path: Path, options: 
     assert ("Access control is off" in log.read_text()) is warned
 
 
+@own_log
 @pytest.mark.slow
 def test_over_tls(tmp_path: Path) -> None:
     files = Files(tmp_path)

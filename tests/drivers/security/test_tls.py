@@ -24,7 +24,7 @@ from pymongo.errors import ServerSelectionTimeoutError
 import mongottl
 from mongottl.server import server as server_module
 from tests.drivers.process.test_process import Process
-from tests.on_nodes import own_fail_points
+from tests.on_nodes import own_fail_points, own_log
 from tests.waiting import until
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -243,6 +243,7 @@ def network_warnings(secure: mongottl.RunningServer, files: Files) -> list[dict[
     return [line for line in lines if line["msg"].startswith("TLS ")]
 
 
+@own_log
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("farewell", ["closes", "says so", "resets"])
 def test_a_client_that_distrusts_the_certificate_after_the_handshake(
@@ -274,6 +275,7 @@ def test_a_client_that_distrusts_the_certificate_after_the_handshake(
             assert "do not trust the server's certificate" in line["attr"]["reason"]
 
 
+@own_log
 def test_an_alert_after_the_handshake_is_in_the_log(files: Files) -> None:
     """A client of TLS 1.3 sends its alert when the server's handshake may be over."""
     with mongottl.start_server(tls_cert=files.server, tls_key=files.key, log_format="json") as secure:

@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 
 import mongottl
-from tests.on_nodes import own_times
+from tests.on_nodes import of_replica_set, own_times
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -52,8 +52,13 @@ def test_operation_time_grows_with_every_write_and_with_no_read(database: Databa
     ]
     assert sorted(set(times)) == times
     assert run("find", "c") == run("ping") == times[-1]
+
+
+@of_replica_set
+def test_hello_has_the_time_of_the_last_write(database: Database[dict[str, Any]]) -> None:
+    written = database.command("insert", "c", documents=[{"_id": 1}])["operationTime"]
     last_write = database.client.admin.command("hello")["lastWrite"]
-    assert last_write["opTime"] == last_write["majorityOpTime"] == {"ts": times[-1], "t": 1}
+    assert last_write["opTime"] == last_write["majorityOpTime"] == {"ts": written, "t": 1}
 
 
 def test_causally_consistent_sessions(client: Client, database: Database[dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 Most tests run twice: with the reaper held off, so that expired documents are still stored, and with it at work.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 
 import mongottl
+from tests.drivers.conftest import kept_clients
 from tests.drivers.wire_client import ask_each_node
 
 Documents = Collection[dict[str, Any]]
@@ -63,9 +64,16 @@ def module_server() -> Iterator["mongottl.RunningServer"]:
 
 
 @pytest.fixture(scope="module")
-def module_client(module_server: "mongottl.RunningServer") -> Iterator[MongoClient[dict[str, Any]]]:
-    with MongoClient[dict[str, Any]](module_server.uri) as client:
-        yield client
+def module_client_of() -> Iterator[Callable[[str], MongoClient[dict[str, Any]]]]:
+    with kept_clients() as client_of:
+        yield client_of
+
+
+@pytest.fixture
+def module_client(
+    module_server: "mongottl.RunningServer", module_client_of: Callable[[str], MongoClient[dict[str, Any]]]
+) -> MongoClient[dict[str, Any]]:
+    return module_client_of(module_server.uri)
 
 
 def make_bench(server: "mongottl.RunningServer", client: MongoClient[dict[str, Any]], purged: bool) -> Iterator[Bench]:

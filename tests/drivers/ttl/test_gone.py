@@ -224,6 +224,7 @@ def test_get_more_of_an_aggregation(bench: Bench, pipeline: list[dict[str, Any]]
 
 
 @own_cursors
+@own_cursors
 def test_get_more_of_an_aggregation_with_full_pages(bench: Bench) -> None:
     """Also where a page ends because it is full by size."""
     bench.set_default(10)

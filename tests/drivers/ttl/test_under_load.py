@@ -33,8 +33,9 @@ def write_until(uri: str, stop: threading.Event, written: list[int]) -> None:
             written.append(50)
 
 
-def servers_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "mongottl"}
+def servers_threads() -> list[threading.Thread]:
+    """In the order of their starts."""
+    return [thread for thread in threading.enumerate() if thread.name == "mongottl"]
 
 
 def seconds_run(thread: threading.Thread) -> float:
@@ -53,7 +54,7 @@ def seconds_run(thread: threading.Thread) -> float:
 def test_documents_go_within_a_second_while_clients_write() -> None:
     others = servers_threads()
     with mongottl.start_server() as server, pymongo.MongoClient[dict[str, Any]](server.uri) as client:
-        [servers_thread] = servers_threads() - others
+        servers_thread = next(thread for thread in servers_threads() if thread not in others)  # the first one's
         database = client["load"]
         database["busy"].create_index("n")
         database["busy"].create_index("_ts", expireAfterSeconds=-1)

@@ -18,6 +18,7 @@ from bson import Decimal128, Int64
 
 import mongottl
 from tests.drivers.answers import ABSENT, CURSOR, Document, TableClient, check
+from tests.drivers.wire_client import ask_each_node
 
 COSMOS_VERSIONS = ["3.6", "4.0", "4.2", "5.0", "6.0", "7.0"]
 # Dialect and version; whether the data are in files; whether expired documents are deleted at once. Where they are not,
@@ -62,7 +63,7 @@ class Server:
     def set_purging(self, purging: bool) -> None:
         """Whether expired documents are deleted."""
         was = self.command({"configureCosmos": {"allow": ["missing-features"]}}, "admin").get("was")
-        assert self.command({"setParameter": 1, "ttlMonitorEnabled": purging}, "admin")["ok"]
+        ask_each_node(self._running, {"setParameter": 1, "ttlMonitorEnabled": purging})
         if was is not None:
             self.command({"configureCosmos": was}, "admin")
 

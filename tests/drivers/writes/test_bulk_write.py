@@ -11,7 +11,7 @@ from pymongo.errors import ClientBulkWriteException, OperationFailure
 
 import mongottl
 from tests.drivers.refusals import refusal
-from tests.on_nodes import own_cursors
+from tests.on_nodes import one_node, own_cursors
 
 Documents = dict[str, Any]
 
@@ -191,6 +191,7 @@ def test_a_retried_bulk_write_is_not_carried_out_twice(
     assert database.c.find_one() == {"_id": 1, "n": 1}
 
 
+@one_node("what is written without an answer may come after what another node is asked then")
 def test_unacknowledged(database: Database[Documents]) -> None:
     client = database.client
     concern = pymongo.WriteConcern(w=0)
