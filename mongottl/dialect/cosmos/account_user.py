@@ -105,16 +105,21 @@ def _make(service: ServiceContext, name: str, keys: AccountKeys) -> None:
     _put_user(service, reader, keys.read_only, "readAnyDatabase")
     accounts = service.accounts
     user = UserName(name, _DATABASE)
-    salts = {mechanism: salt_of(accounts.credential(user, mechanism)) for mechanism in MECHANISMS}
-    iterations = {mechanism: _iterations(accounts.credential(user, mechanism)) for mechanism in MECHANISMS}
-    second = make_credentials(name, keys.read_only, MECHANISMS, iterations, salts=salts)
-    for mechanism, credential in second.items():
-        assert isinstance(credential, bytes)
+    for mechanism, credential in _credentials(service, user, keys.read_only).items():
         accounts.second_credentials[user, mechanism] = credential
     accounts.second_users[user] = UserName(reader, _DATABASE)
     # A key is the account's, not a database's: Microsoft's samples for Mongoose, for instance, name the database of the
     # application in the connection string, and with it that of the login.
     accounts.users_of_any_database[name] = user
+
+
+def _credentials(service: ServiceContext, user: UserName, key: str) -> dict[str, bytes]:
+    """What the user would have for this key, by mechanism, with the salts that the user has."""
+    has = {mechanism: service.accounts.credential(user, mechanism) for mechanism in MECHANISMS}
+    salts = {mechanism: salt_of(credential) for mechanism, credential in has.items()}
+    iterations = {mechanism: _iterations(credential) for mechanism, credential in has.items()}
+    made = make_credentials(user.name, key, MECHANISMS, iterations, salts=salts)
+    return {mechanism: credential for mechanism, credential in made.items() if isinstance(credential, bytes)}
 
 
 def _iterations(credential: bytes) -> int:
@@ -124,10 +129,23 @@ def _iterations(credential: bytes) -> int:
 
 
 def _put_user(service: ServiceContext, name: str, key: str, role: str) -> None:
+    """Makes a user, or gives it this key if it has another one.
+
+    The key that it has is not given again: other servers of its store have made the credentials of the read-only key
+    with its salts.
+    """
     from mongottl.commands.security.users import CreateUserRequest, UpdateUserRequest, create_user, update_user
 
     op = OperationContext(service, ClientInfo(0, "", ""), _DATABASE)
-    if service.accounts.user_record(UserName(name, _DATABASE)) is None:
-        create_user(op, CreateUserRequest(name, [role], key))
-    else:
+    accounts = service.accounts
+    user = UserName(name, _DATABASE)
+    if accounts.user_record(user) is None:
+        try:
+            create_user(op, CreateUserRequest(name, [role], key))
+            return
+        except CommandError:
+            if accounts.user_record(user) is None:
+                raise
+            # Else another server of the store has made it meanwhile.
+    if any(accounts.credential(user, each) != made for each, made in _credentials(service, user, key).items()):
         update_user(op, UpdateUserRequest(name, key))

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,24 @@ def test_users_and_roles_are_those_of_all(store: str) -> None:
             one.shop.command("dropUser", "ann")
             with pytest.raises(OperationFailure):
                 two.shop.carts.insert_one({"_id": 2})
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+def test_keys_of_an_account_of_cosmos_db_are_those_of_all(store: str, at_once: bool) -> None:
+    """Also its read-only key, after further servers have started."""
+    start = partial(
+        mongottl.start_server, store=store, topology="sharded", dialect="cosmos", cosmos_account="a", cosmos_key="a2V5"
+    )
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        begun = [pool.submit(start) for _ in range(3)] if at_once else []
+        started = [future.result() for future in begun] or [start() for _ in range(3)]
+        for server in started:
+            stack.enter_context(server)
+        for server in started:
+            assert server.read_only_uri is not None
+            with Client(server.uri) as owner, Client(server.read_only_uri) as reader:
+                owner.shop.orders.update_one({"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+                assert reader.shop.orders.count_documents({}) == 1
 
 
 def test_settings_of_the_cluster_are_those_of_all(clients: tuple[Client, Client]) -> None:
