@@ -513,14 +513,21 @@ class Stacks:
             if stack.is_over:
                 stack.leave(None)
 
+    def worked_s(self, since_s: float) -> float:
+        """For how long others have waited for the present operation, at most since then: while it was left, they ran.
+
+        since_s: in monotonic seconds.
+        """
+        stack = self.present
+        return self.monotonic_s() - (since_s if stack is None else max(since_s, stack.begun_s))
+
     def let_ask(self) -> None:
         """Called between two parts of a unit of work that takes long: has those answered whose requests touch no data.
 
         The operation is not left for that, and nothing else runs: so it is called where it cannot be left.
         """
         stack = self.present
-        since_s = self._asked_s if stack is None else max(self._asked_s, stack.begun_s)
-        if self.monotonic_s() - since_s < self.times.left_after_s:
+        if self.worked_s(self._asked_s) < self.times.left_after_s:
             return
         self.present = None
         if stack is not None:

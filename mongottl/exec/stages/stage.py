@@ -288,9 +288,10 @@ def next_batch_size(op: OperationContext, size: int, started_s: float) -> int:
     """How many records a scan reads next, after a batch of `size` records that began at `started_s` (monotonic).
 
     Sizes double up to BATCH. A slow filter (hundreds of regular expressions) halves them, since other clients wait
-    while a batch is processed; not if the operation is metered, because what it reads must not depend on time.
+    while a batch is processed; not if the operation is metered, because what it reads must not depend on time. While
+    the store is asked they do not wait: a slow one is asked for as much at a time as a quick one.
     """
-    if op.cost.meter is None and op.service.monotonic_s() - started_s > SLOW_BATCH_S:
+    if op.cost.meter is None and op.service.stacks.worked_s(started_s) > SLOW_BATCH_S:
         return max(size // 2, FIRST_BATCH)
     return size if size >= BATCH else min(size * 2, BATCH)
 
