@@ -14,7 +14,7 @@ from pymongo.errors import BulkWriteError
 
 import mongottl
 from tests import postgres
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing())
@@ -129,6 +129,7 @@ CREATE TRIGGER pause AFTER INSERT ON unique_entries REFERENCING NEW TABLE AS fre
 """
 
 
+@takes_several_servers
 @pytest.mark.parametrize("name", ["a", ["a", "b"]], ids=["one key", "two keys"])
 def test_a_key_that_another_server_removes_meanwhile_is_free(name: Any) -> None:
     store = with_schema(PREFIX + uuid.uuid4().hex[:12])
