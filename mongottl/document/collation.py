@@ -70,11 +70,11 @@ class Collation:
 def _as_utf8(made: bytes) -> bytes:
     """The bytes of the library as characters."""
     if len(made) < MANY_BYTES:
-        return made.decode("latin-1").encode()
+        return encode_text(made.decode("latin-1"))
     # In parts: 16 MB at once would take 20 ms.
     parts: list[bytes] = []
     for start in range(0, len(made), _PART):
-        parts.append(made[start : start + _PART].decode("latin-1").encode())
+        parts.append(encode_text(made[start : start + _PART].decode("latin-1")))
         give_way_after(_PART)
     key = b"".join(parts)
     give_way_after(len(key))

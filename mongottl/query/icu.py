@@ -167,7 +167,7 @@ class SortKeys:
             if self._functions is not None:
                 give_way(len(text) // 64)
                 return run_aside(partial(self._functions.sort_key, text))
-        key: bytes = self._collator.getSortKey(text.decode("utf-8", "replace"))
+        key: bytes = self._collator.getSortKey(_characters(text))
         return key[:-1]
 
 
@@ -190,7 +190,7 @@ class _Functions:
             start = 0
             while start < len(text):
                 end = _character_start(text, start + _ENCODED_AT_ONCE)
-                written += units.write(text[start:end].decode("utf-8", "replace").encode(_UTF_16))
+                written += units.write(_characters(text[start:end]).encode(_UTF_16))
                 start = end
             count = written // 2
             size = _KEY_BYTES * count
@@ -202,6 +202,10 @@ class _Functions:
                     if needed <= size:
                         return key.read(needed - 1)
                 size = needed
+
+
+def _characters(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _character_start(text: bytes, pos: int) -> int:

@@ -27,12 +27,12 @@ PACKAGES = (
 OTHERS = {
     "commands/security/login.py": (1, "user names of X.509 logins, shown in a log"),
     "dialect/cosmos/account_user.py": (3, "keys, of settings and of chance"),
-    "document/collation.py": (1, "ICU replaces bytes that are no text"),
     "document/utf8.py": (6, "the functions themselves"),
     "javascript/answers.py": (2, "messages of QuickJS, shown to people"),
     "javascript/scripts.py": (1, "the last words of a process that has ended"),
     "javascript/worker.py": (1, "messages of QuickJS, shown to people"),
     "query/expr/conversion.py": (1, "$convert of binary data refuses what is no UTF-8"),
+    "query/icu.py": (1, "ICU replaces bytes that are no text"),
     "security/scram.py": (1, "user names in SCRAM's messages must be UTF-8"),
     "storage/postgresql/failures.py": (2, "messages of PostgreSQL, shown to people"),
     "storage/postgresql/local_cluster.py": (2, "messages of PostgreSQL, shown to people"),
