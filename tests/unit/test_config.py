@@ -319,6 +319,10 @@ def test_wrong_values_are_refused_by_name(field: str, value: object) -> None:
         ({"storage_engine": "memory", "data_dir": "x"}, "--storage-engine: memory not together with --data-dir"),
         ({"cosmos_account": "a", "cosmos_key": "x", "cosmos_key_file": "x"}, "MONGOTTL_COSMOS_KEY: not together with "),
         ({"cosmos_account": "a"}, "--cosmos-account: only with --dialect cosmos"),
+        (
+            {"cosmos_account": "a", "dialect": "cosmos", "store": "postgresql://x", "topology": "sharded"},
+            "--cosmos-account: with --store and --topology sharded needs --cosmos-key-file or MONGOTTL_COSMOS_KEY",
+        ),
         ({"workers": "2"}, "--workers: only together with --store"),
         ({"workers": "2", "data_dir": "x"}, "--workers: only together with --store"),
         ({"workers": "2", "store": "postgresql://x", "topology": "replicaSet"}, "--workers: needs --topology sharded"),

@@ -190,7 +190,8 @@ def test_gridfs_and_retryable_writes(mapped: Client) -> None:
 
 @takes_several_servers
 def test_the_uri_of_an_account_names_no_replica_set() -> None:
-    with mongottl.start_server(dialect="cosmos", cosmos_account="shop", topology="sharded") as running:
+    account: Any = {"dialect": "cosmos", "cosmos_account": "shop", "cosmos_key": "c2VjcmV0"}
+    with mongottl.start_server(**account, topology="sharded") as running:
         assert "replicaSet" not in running.uri
         with closing(Client(running.uri)) as client:
             client.shop.orders.insert_one({"_id": 1})
