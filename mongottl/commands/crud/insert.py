@@ -23,10 +23,10 @@ from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.running.gate import Gate
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.write.taken_keys import Taken, may_be_divided, taken
-from mongottl.exec.write.waiting import await_transaction
+from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
 from mongottl.exec.write.writes import insert_batch, insert_document, prepare_document, prepare_documents
 from mongottl.security.privileges import Need
-from mongottl.storage.errors import ClaimedByTransaction, DuplicateKey, WriteConflict
+from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, DuplicateKey, WriteConflict
 
 # Documents of one unit of work, and their bytes; the last document may exceed them. Other clients run between two.
 INSERT_CHUNK: Final = 500
@@ -203,18 +203,27 @@ def insert_chunk(
     if write is not None:
         write.begin_inserts(start)
     prepared: list[bytes] = []
-    try:
-        prepared = prepare_documents(op, collection, chunk)
-        if collection is None:
-            collection = collection_for_write(op, name)
-        if collection.time_series is not None:
-            prepared = collection.time_series.in_bucket_order(prepared)
-        insert_batch(op, collection, prepared)
-        op.count_statements("insert", len(chunk))
-        return len(chunk)
-    except (CommandError, DuplicateKey, WriteConflict) as error:
-        if isinstance(error, CommandError) and is_interruption(error) and ends_command(op, error):
-            raise
+    overtaken = 0
+    while overtaken < MOST_TOGETHER:
+        changed: CatalogChanged | None = None
+        try:
+            prepared = prepare_documents(op, collection, chunk)
+            if collection is None or overtaken:
+                collection = collection_for_write(op, name)
+            if collection.time_series is not None:
+                prepared = collection.time_series.in_bucket_order(prepared)
+            insert_batch(op, collection, prepared)
+            op.count_statements("insert", len(chunk))
+            return len(chunk)
+        except CatalogChanged as raised:
+            changed = raised
+        except (CommandError, DuplicateKey, WriteConflict) as error:
+            if isinstance(error, CommandError) and is_interruption(error) and ends_command(op, error):
+                raise
+        if changed is None:
+            break
+        overtaken += 1
+        await_transaction(op, changed)
     if len(chunk) > 1 and not is_divided and prepared and collection is not None and may_be_divided(op, collection):
         found = _find_taken(op, collection, prepared)
         if found:

@@ -15,7 +15,8 @@ which may first have to wait for a transaction (`await_transaction`): it does bo
 storage engine that waits others could otherwise change the record between them again and again.
 """
 
-from contextlib import suppress
+from collections.abc import Callable
+from typing import TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.annotated import copy_metadata, plain
@@ -30,7 +31,7 @@ from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.unit.write_unit import living_now
 from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhead
-from mongottl.exec.write.waiting import await_transaction
+from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
 from mongottl.exec.write.writes import (
     check_new_id,
     check_size,
@@ -46,8 +47,10 @@ from mongottl.query.match.comparison import EQ, ComparisonExpression
 from mongottl.query.match.tree import AndExpression
 from mongottl.query.sort import SortPattern
 from mongottl.query.update import UpdateDriver, new_document_for_upsert
-from mongottl.storage.errors import ClaimedByTransaction, DamagedRecord, WriteConflict
+from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, DamagedRecord, WriteConflict
 from mongottl.storage.stores import NO_BYTE_LIMIT, Record
+
+T = TypeVar("T")
 
 _MAX_CONFLICTS = 100
 
@@ -330,15 +333,43 @@ def _update_batch(
                 return
         except ClaimedByTransaction:
             pass  # those before the claimed record need not wait
-        except WriteConflict:
-            with Undivided(), suppress(WriteConflict):
-                records = _reread_all(op, collection, match, records)
-                if not records or _update_together(op, collection, match, records, driver, result, None):
-                    return
+        except WriteConflict as conflict:
+
+            def update() -> bool:
+                latest = _reread_all(op, collection, match, records)
+                return not latest or _update_together(op, collection, match, latest, driver, result, None)
+
+            if _together_again(op, conflict, update):
+                return
     for record in records:
         if slow:
             op.give_way()
         _apply_to_latest(op, collection, match, record, driver, result)
+
+
+def _together_again(op: OperationContext, conflict: WriteConflict, write: Callable[[], T]) -> T | None:
+    """What `write` returns, which writes a batch as it is now, after a conflict. None if the records are to be written
+    one by one.
+
+    After a conflict with other writes nothing else runs here meanwhile, once. While other servers change the catalog it
+    is called again: the engine then holds them off.
+    """
+    for _ in range(MOST_TOGETHER):
+        overtaken = isinstance(conflict, CatalogChanged)
+        if overtaken:
+            await_transaction(op, conflict)
+        try:
+            if overtaken:
+                return write()
+            with Undivided():
+                return write()
+        except CatalogChanged as raised:
+            conflict = raised
+        except WriteConflict as raised:
+            if not overtaken:
+                break
+            conflict = raised
+    return None
 
 
 def _update_together(
@@ -556,12 +587,17 @@ def _delete_all(op: OperationContext, collection: Collection, match: MatchExpres
         return len(batch)
     except ClaimedByTransaction:
         pass  # those before the claimed record need not wait
-    except WriteConflict:
-        with Undivided(), suppress(WriteConflict):
-            batch = _reread_all(op, collection, match, batch)
-            if batch:
-                delete_batch(op, collection, batch, MOST_OVERTAKEN)
-            return len(batch)
+    except WriteConflict as conflict:
+
+        def delete() -> int:
+            latest = _reread_all(op, collection, match, batch)
+            if latest:
+                delete_batch(op, collection, latest, MOST_OVERTAKEN)
+            return len(latest)
+
+        together = _together_again(op, conflict, delete)
+        if together is not None:
+            return together
     deleted = 0
     for record in batch:
         deleted += _delete_latest(op, collection, match, record)

@@ -17,6 +17,9 @@ T = TypeVar("T")
 _LOOK_S: Final = 1.0
 # How often a temporary collection is dropped where other servers change the catalog.
 _DROPS: Final = 20
+# How often it is tried to write several records in one unit of work while other servers change the catalog, which ends
+# the unit: then one by one, which is quick enough for any number of changes.
+MOST_TOGETHER: Final = 4
 # How often the wait for a copy looks whether that has ended.
 _COPY_POLL_S: Final = 0.005
 

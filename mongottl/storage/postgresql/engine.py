@@ -66,6 +66,8 @@ _SCHEMA: Final = "mongottl"
 # server, of which nothing is known here, it gives its connection back sooner, and is tried again.
 _LOCK_TIMEOUT_MS: Final = 1000
 _SHARED_LOCK_TIMEOUT_MS: Final = 50
+# How often a unit of work tries to hold the catalog as it was read, which others may have changed again by then.
+_MOST_HOLDS: Final = 20
 # Seconds within which a database answers that is there.
 _PING_S: Final = 1.0
 # What has changed since a version of the catalog; of transactions always (`UNKNOWN_EPOCH`).
@@ -479,9 +481,13 @@ class PostgresEngine(StorageEngine, Access):
             self.reload()
 
     def _new_unit(self, alone: bool) -> PostgresUnit:
-        if self.units.is_stale:
-            self._refresh()
-        return self.units.new_unit(alone)
+        for _ in range(_MOST_HOLDS):
+            if self.units.is_stale:
+                self._refresh()
+            unit = self.units.new_unit(alone)
+            if alone or self.units.hold_catalog(unit):
+                return unit
+        raise CatalogChanged("other servers keep changing the catalog")
 
     @property
     def log(self) -> PostgresLog:

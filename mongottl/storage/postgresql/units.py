@@ -71,6 +71,8 @@ _IMPATIENT: Final = Statement("impatient", "SELECT set_config('lock_timeout', '2
 _IMPATIENT_EVERYWHERE: Final = Statement("impatient_everywhere", "SET LOCAL lock_timeout = '20ms'")
 _SHORT_WAITS: Final = Statement("short_waits", "SET LOCAL lock_timeout = '5ms'")
 _EXCLUDE: Final = Statement("exclude_others", "SELECT FROM stores WHERE id = $1 FOR UPDATE", (INT4,))
+# Until its end nobody changes the catalog, which must have the version that is known; who is about to is waited for.
+_HOLD_CATALOG: Final = Statement("hold_catalog", "SELECT 1 / (epoch <= $1)::int FROM meta FOR SHARE", (INT8,))
 _TAKE_IDS: Final = Statement(
     "take_ids", "UPDATE stores SET next_id = next_id + $2 WHERE id = $1 RETURNING next_id", (INT4, INT8)
 )
@@ -117,7 +119,8 @@ class PostgresUnit(WriteUnitOfWork):
 
     undo: what brings memory back that the unit has changed. changed: by how many records and bytes it has changed each
     store. forms: what it puts in the oplog, after what its transaction has kept there (`kept_form_bytes`), with
-    `kept_ends`. asks_for_keys: whether it asks PostgreSQL for each unique key before the commit.
+    `kept_ends`. asks_for_keys: whether it asks PostgreSQL for each unique key before the commit. awaits_catalog: it
+    waits until nobody changes the catalog.
     """
 
     def __init__(self, units: "PostgresUnits", alone: bool) -> None:
@@ -138,6 +141,7 @@ class PostgresUnit(WriteUnitOfWork):
         self.kept_ends: list[bytes] = []
         self.kept_form_bytes = 0
         self.asks_for_keys = alone
+        self.awaits_catalog = False
         self.changes_catalog = False
         self.closes = False
         self.exclusive_store = 0
@@ -170,6 +174,13 @@ class PostgresUnit(WriteUnitOfWork):
     def forget_turn(self) -> None:
         """Gives its turn back, unless it was begun."""
         if self.state == _NEW and self._has_turn:
+            self.forget()
+
+    def forget(self) -> None:
+        """Ends it before it was begun."""
+        try:
+            self.give_back_connection()
+        finally:
             self.give_back_turn()
 
     def give_back_turn(self) -> None:
@@ -355,6 +366,8 @@ class PostgresUnits:
         self._open: dict[object, PostgresUnit] = {}
         # Operations whose last unit has met a key that another one has: the next one asks.
         self._careful: set[object] = set()
+        # Operations whose last unit was overtaken by a change of the catalog: the next one holds that off.
+        self._overtaken: set[object] = set()
         self._number = 0
         # Who of this server may have a row or key that a unit has waited for in vain, and who of others.
         self.claimant: Callable[[], ClaimOwner | None] = nobody
@@ -393,6 +406,28 @@ class PostgresUnits:
         unit = self._asked[turns.present()] = PostgresUnit(self, alone)
         turns.at_end_of_step(partial(self._end_step, unit))
         return unit
+
+    def hold_catalog(self, unit: PostgresUnit) -> bool:
+        """Has no other server change the catalog before the end of a new unit, if the last one of its operation was
+        overtaken so: else a long one might never be committed beside many changes. Not for one that is to change the
+        catalog itself. False if that in memory is old: then there is no unit."""
+        owner = unit.owner
+        if owner not in self._overtaken or self.is_distributed:
+            return True
+        self._asked.pop(owner, None)  # it keeps its turn while it waits
+        try:
+            unit.awaits_catalog = True
+            unit.ask(_HOLD_CATALOG, int8(self.log.epoch))
+        except CatalogChanged:
+            unit.forget()
+            return False
+        except BaseException:
+            unit.forget()
+            raise
+        unit.awaits_catalog = False
+        self._overtaken.discard(owner)
+        self._asked[owner] = unit
+        return True
 
     def _end_step(self, unit: PostgresUnit) -> None:
         if self._asked.get(unit.owner) is unit:
@@ -441,6 +476,9 @@ class PostgresUnits:
                 self.is_stale = True
                 return CatalogChanged("another server has given the name to another collection")
             self._careful.add(unit.owner)
+        elif failure.kind == LOCKED and unit.awaits_catalog:
+            self._overtaken.add(unit.owner)
+            return CatalogChanged("another server changes the catalog")
         elif failure.kind == LOCKED:
             claimant = self.claimant()
             if claimant is None:
@@ -454,6 +492,7 @@ class PostgresUnits:
         elif failure.kind == FENCE:
             if self.on_commit is not None:
                 self.is_stale = True
+                self._overtaken.add(unit.owner)
                 return CatalogChanged("another server has changed the catalog")
             self.refuse_for_good()
             return EngineUnavailable(self.refusal)

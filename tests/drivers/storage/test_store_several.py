@@ -490,6 +490,36 @@ def test_a_transaction_goes_on_beside_changes_of_other_collections(clients: tupl
         assert refused.value.has_error_label("TransientTransactionError")
 
 
+def test_batches_are_written_together_beside_changes_of_other_collections(clients: tuple[Client, Client]) -> None:
+    """Not document by document because a batch was once overtaken by a change."""
+    one, two = clients
+    two.shop.create_collection("carts")
+    ended = threading.Event()
+
+    def change(name: str) -> None:
+        while not ended.is_set():
+            one.other[name].create_index("n")
+            one.other[name].drop()
+
+    def commits() -> int:
+        return int(two.admin.command("serverStatus")["mongottl"]["storage"]["commits"])
+
+    before = commits()
+    with ThreadPoolExecutor() as pool:
+        changes = [pool.submit(change, name) for name in ("a", "b")]
+        try:
+            for number in range(5):
+                two.shop.carts.insert_many([{"_id": 500 * number + n} for n in range(500)])
+            assert two.shop.carts.update_many({}, {"$set": {"n": 1}}).modified_count == 2500
+            assert two.shop.carts.delete_many({}).deleted_count == 2500
+        finally:
+            ended.set()
+        for each in changes:
+            each.result()
+    # Those of changes are the other server's.
+    assert commits() - before < 500
+
+
 def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) -> None:
     acknowledged: list[str] = []
     errors: list[Exception] = []
