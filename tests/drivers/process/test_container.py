@@ -24,6 +24,7 @@ from mongottl.javascript.library import missing_reason
 from tests.children import ended_after
 from tests.drivers.process.test_process import COMMAND, Process, spawn
 from tests.environment import without_settings
+from tests.on_store import takes_several_servers
 from tests.waiting import PATIENCE_S
 
 __all__ = ["spawn"]
@@ -319,6 +320,7 @@ def test_a_script_loads_a_file(container_server: mongottl.RunningServer, tmp_pat
 
 
 @needs_scripts
+@takes_several_servers
 def test_only_a_router_takes_shards(container_server: mongottl.RunningServer) -> None:
     script = "sh.addShard('shard-rs/localhost:27018').shardAdded"
     assert shell("--port", str(container_server.port), "--eval", script).returncode == 1
