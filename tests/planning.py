@@ -57,7 +57,7 @@ class Bench:
         name = "_".join(f"{path}_{direction}" for path, direction in pattern)
         # Not PyMongo's encoder, which moves `_id` to the front.
         spec = encode({"key": encode_fields(pattern), "name": name, **options})
-        entry = self.service.catalog.start_index(self.collection, parse_index_spec(spec))
+        entry = self.service.catalog.start_indexes(self.collection, [parse_index_spec(spec)])[0]
         self.service.catalog.finish_indexes(self.collection, [entry])
         return entry
 

@@ -472,28 +472,36 @@ class Catalog(NamedCollections):
         self._remember(collection)
         self._changed(collection)
 
-    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
-        """Adds an index that is to be built; only `finish_indexes` stores it in the catalog. CannotCreateIndex (67) for
-        a unique one without the shard key where the engine keeps partitions apart."""
-        if descriptor.unique and collection.shard_key is not None and collection.is_partitioned:
-            collection.shard_key.check_unique_index(descriptor)
-        ident = index_ident(self._next_number())
+    def start_indexes(self, collection: Collection, descriptors: Sequence[IndexDescriptor]) -> list[CollectionIndex]:
+        """Adds indexes that are to be built, all or none; only `finish_indexes` stores them in the catalog.
+
+        In one unit of work: a store with several servers has each of them learn each change of the catalog.
+        CannotCreateIndex (67) for a unique one without the shard key where the engine keeps partitions apart.
+        """
+        for descriptor in descriptors:
+            if descriptor.unique and collection.shard_key is not None and collection.is_partitioned:
+                collection.shard_key.check_unique_index(descriptor)
         nodes = self.engine.shared_nodes
         builder = 0 if nodes is None else nodes.number
-        index = CollectionIndex(descriptor, ident, None, False)
-        if not descriptor.is_ttl_setting:
+        started = [CollectionIndex(each, index_ident(self._next_number()), None, False) for each in descriptors]
+        with_data = [index for index in started if not index.descriptor.is_ttl_setting]
+        if with_data:
             with self.engine.unit_of_work() as work:
                 self.engine.require_room()
-                index.data = self.engine.create_sorted_data(ident, descriptor.unique, collection.store.ident)
+                beside = collection.store.ident
+                for index in with_data:
+                    index.data = self.engine.create_sorted_data(index.ident, index.descriptor.unique, beside)
                 if builder and not collection.pending:
-                    index.announce(builder)
+                    for index in with_data:
+                        index.announce(builder)
                     stored = [known for known in collection.indexes if known.is_stored]
-                    self._put(collection, collection.entry_document(indexes=[*stored, index]))
+                    self._put(collection, collection.entry_document(indexes=[*stored, *with_data]))
                 work.commit()
-        index.since_ms = self._now_ms()
-        index.build_uuid = BinData(new_uuid(), 4)
-        collection.set_indexes([*collection.indexes, index])
-        return index
+        for index in started:
+            index.since_ms = self._now_ms()
+            index.build_uuid = BinData(new_uuid(), 4)
+        collection.set_indexes([*collection.indexes, *started])
+        return started
 
     def finish_indexes(
         self,

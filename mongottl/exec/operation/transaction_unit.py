@@ -294,7 +294,7 @@ class TransactionCatalog(SnapshotCatalog):
         self._use(collection)
         return collection
 
-    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
+    def start_indexes(self, collection: Collection, descriptors: Sequence[IndexDescriptor]) -> list[CollectionIndex]:
         """OperationNotSupportedInTransaction (263) for a collection that the transaction has not created, or that has
         documents ("Create Collections and Indexes in a Transaction")."""
         kind = "" if collection.pending else "existing"
@@ -306,7 +306,7 @@ class TransactionCatalog(SnapshotCatalog):
                 f"Cannot create new indexes on {kind} collection {collection.namespace} in a multi-document"
                 " transaction.",
             )
-        return self.shared.start_index(collection, descriptor)
+        return self.shared.start_indexes(collection, descriptors)
 
     def finish_indexes(
         self,

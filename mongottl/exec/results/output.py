@@ -157,8 +157,7 @@ def _add_indexes(op: OperationContext, made: Collection, name: str) -> None:
     unwanted = [index for index in made.indexes if not index.descriptor.is_id and index.descriptor.spec not in specs]
     if unwanted:  # the target has lost the index on its shard key
         op.catalog.remove_indexes(made, unwanted)
-    for spec in wanted:
-        op.catalog.start_index(made, IndexDescriptor(spec))
+    op.catalog.start_indexes(made, [IndexDescriptor(spec) for spec in wanted])
     finished = [index for index in made.indexes if not index.ready and not index.descriptor.is_ttl_setting]
     if finished:
         op.catalog.finish_indexes(made, finished)

@@ -33,7 +33,14 @@ from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.keys_ahead import MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import duplicate_key_error
-from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, DuplicateKey, EngineUnavailable, WriteConflict
+from mongottl.storage.errors import (
+    CatalogChanged,
+    ClaimedByTransaction,
+    DuplicateKey,
+    EngineUnavailable,
+    MustBeAlone,
+    WriteConflict,
+)
 from mongottl.storage.stores import MAX_RECORD_ID, Record
 
 # Records of one batch: one or two milliseconds for one index.
@@ -74,8 +81,7 @@ def start_indexes(
     try:
         with Undivided():
             _check_wanted(collection, [] if replaced is None else [replaced])
-            for descriptor in descriptors:
-                started.append(op.catalog.start_index(collection, descriptor))
+            started = op.catalog.start_indexes(collection, descriptors)
             last, _ = op.recovery_unit.records(collection).scan(MAX_RECORD_ID, 1, False)
             for index in started:
                 index.build_end = last[0][0] if last else 0
@@ -278,21 +284,29 @@ class _Batch:
                 end_evaluation()
 
     def _make_keys(self) -> None:
+        wanted: MustBeAlone | None = None
         for index in self._indexes:
+            is_noted = False
             keys_of: list[list[bytes]] = []
             for record in self._records:
                 keys: list[bytes] = []
                 if record[0] not in self._deleted:
                     try:
                         keys = index.keys_of(record[1])
-                        if index.became_multikey():
-                            self._unit.record_multikey_change(index)
+                        if index.became_multikey() and not is_noted:
+                            try:
+                                self._unit.record_multikey_change(index)
+                            except MustBeAlone as raised:
+                                # Of all indexes at once, not of one of them at each attempt.
+                                wanted, is_noted = raised, True
                     except CommandError as error:
                         if is_interruption(error) or not self._unit.is_expired(record):
                             raise
                         self._delete(record)
                 keys_of.append(keys)
             self._keys.append(keys_of)
+        if wanted is not None:
+            raise wanted
 
     def add_keys(self) -> None:
         """Inserts the entries. DuplicateKeyError (11000) if two records that are not expired share a unique key."""

@@ -57,8 +57,8 @@ class LoadingCatalog(Catalog):
         self._loaded_here[collection.namespace] = collection
         return collection
 
-    def start_index(self, collection: Collection, descriptor: IndexDescriptor) -> CollectionIndex:
-        return self.shared.start_index(collection, descriptor)
+    def start_indexes(self, collection: Collection, descriptors: Sequence[IndexDescriptor]) -> list[CollectionIndex]:
+        return self.shared.start_indexes(collection, descriptors)
 
     def finish_indexes(
         self,

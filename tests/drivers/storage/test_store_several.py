@@ -205,6 +205,17 @@ def test_indexes_are_kept_by_all(clients: tuple[Client, Client]) -> None:
     assert two.shop.command("validate", "carts", full=True)["valid"]
 
 
+def test_many_indexes_of_a_command_are_few_changes_of_the_catalog(store: str, clients: tuple[Client, Client]) -> None:
+    """All servers learn each of them, and can learn none while the one that builds goes on from one to the next."""
+    one, two = clients
+    one.shop.carts.insert_one({"_id": 1, "n7": 1})
+    before = epoch(store)
+    specs = [{"key": {f"n{number}": 1}, "name": f"n{number}"} for number in range(60)]
+    assert one.shop.command("createIndexes", "carts", indexes=specs)["numIndexesAfter"] == 61
+    assert epoch(store) - before < 10
+    assert two.shop.carts.find_one({"n7": 1}, hint="n7") == {"_id": 1, "n7": 1}
+
+
 def test_an_index_is_built_while_others_write(clients: tuple[Client, Client]) -> None:
     one, two = clients
     one.shop.carts.insert_many([{"_id": n, "n": n % 100} for n in range(6000)])
@@ -566,11 +577,20 @@ def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) 
             assert sorted([view.result(), collection.result()]) == [0, 48]
 
 
+def epoch(store: str) -> int:
+    """The version of the catalog."""
+    return _number(store, "epoch", "meta")
+
+
 def live_nodes(store: str) -> int:
     """How many servers have a place."""
+    return _number(store, "count(*)", "nodes")
+
+
+def _number(store: str, what: str, table: str) -> int:
     place, _, schema = store.rpartition("schema=")
     with psycopg.connect(place.rstrip("?&")) as connection:
-        found = connection.execute(f'SELECT count(*) FROM "{schema}".nodes').fetchone()
+        found = connection.execute(f'SELECT {what} FROM "{schema}".{table}').fetchone()
         assert found is not None
         return int(found[0])
 

@@ -202,7 +202,7 @@ def test_a_clock_set_back_during_a_purge_forgets_nothing() -> None:
     clock.freeze()
     collection = service.catalog.create_collection("db", "documents")
     spec = parse_index_spec(encode({"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 10}))
-    service.catalog.finish_indexes(collection, [service.catalog.start_index(collection, spec)])
+    service.catalog.finish_indexes(collection, service.catalog.start_indexes(collection, [spec]))
     op = OperationContext(service, ClientInfo(1, "", ""), "db")
     documents = [prepare_document(op, collection, encode({"n": n})) for n in range(1000)]
     insert_batch(op, collection, documents)

@@ -36,7 +36,7 @@ def spec(**options: Any) -> Any:
 
 
 def build(catalog: Catalog, collection: Collection, **options: Any) -> CollectionIndex:
-    index = catalog.start_index(collection, spec(**options))
+    [index] = catalog.start_indexes(collection, [spec(**options)])
     catalog.finish_indexes(collection, [index])
     return index
 
@@ -146,7 +146,7 @@ def test_numbers_are_not_given_twice(catalog: Catalog) -> None:
 def test_an_unfinished_index_does_not_survive(catalog: Catalog) -> None:
     collection = catalog.create_collection("db", "a")
     before = sorted(catalog.engine.idents())
-    index = catalog.start_index(collection, spec())
+    index = catalog.start_indexes(collection, [spec()])[0]
     assert not index.ready
     assert index.ident in catalog.engine.idents()
     loaded = Catalog(catalog.engine)
@@ -158,8 +158,8 @@ def test_an_unfinished_index_does_not_survive(catalog: Catalog) -> None:
 
 def test_indexes_are_finished_together(catalog: Catalog) -> None:
     collection = catalog.create_collection("db", "a")
-    first = catalog.start_index(collection, spec())
-    setting = catalog.start_index(collection, spec(key={"_ts": 1}, name="ttl", expireAfterSeconds=10))
+    first = catalog.start_indexes(collection, [spec()])[0]
+    setting = catalog.start_indexes(collection, [spec(key={"_ts": 1}, name="ttl", expireAfterSeconds=10)])[0]
     assert collection.default_ttl_s == 0  # not before the index is ready
     catalog.finish_indexes(collection, [first, setting])
     assert first.ready
@@ -170,7 +170,7 @@ def test_removing_indexes(catalog: Catalog) -> None:
     collection = catalog.create_collection("db", "a")
     first = build(catalog, collection)
     setting = build(catalog, collection, key={"_ts": 1}, name="ttl", expireAfterSeconds=10)
-    unfinished = catalog.start_index(collection, spec(name="later", key={"z": 1}))
+    unfinished = catalog.start_indexes(collection, [spec(name="later", key={"z": 1})])[0]
     catalog.remove_indexes(collection, [first, setting, unfinished])
     assert [index.name for index in collection.indexes] == ["_id_"]
     assert collection.default_ttl_s == 0
@@ -284,7 +284,7 @@ CHANGES: dict[str, Change] = {
     "drop": lambda catalog, c, i: catalog.drop_collection(c),
     "rename": lambda catalog, c, i: catalog.rename_collection(c, "x", "y", None),
     "rename onto": lambda catalog, c, i: catalog.rename_collection(c, "db", "b", catalog.lookup("db", "b")),
-    "start": lambda catalog, c, i: catalog.start_index(c, spec(name="n", key={"n": 1})),
+    "start": lambda catalog, c, i: catalog.start_indexes(c, [spec(name="n", key={"n": 1})]),
     "remove": lambda catalog, c, i: catalog.remove_indexes(c, [i]),
     "replace": lambda catalog, c, i: catalog.replace_descriptor(c, i, i.descriptor.with_option("hidden", True)),
     "to ttl": lambda catalog, c, i: catalog.replace_descriptor(
@@ -303,7 +303,7 @@ def test_a_change_that_storage_refuses_leaves_no_trace(change: Change) -> None:
     catalog.create_collection("db", "b")
     index = build(catalog, collection)
     build(catalog, collection, key={"_ts": 1}, name="ts")
-    catalog.start_index(collection, spec(name="unfinished", key={"u": 1}))
+    catalog.start_indexes(collection, [spec(name="unfinished", key={"u": 1})])
     before = state(catalog)
     names = [(entry.name, entry.ready) for entry in collection.indexes]
     stored = (engine.catalog_entries(), sorted(engine.idents()))
@@ -324,7 +324,7 @@ def test_the_catalogue_survives_a_restart(tmp_path: Path) -> None:
     catalog = Catalog(engine)
     collection = catalog.create_collection("db", "a")
     build(catalog, collection)
-    catalog.start_index(collection, spec(name="n", key={"n": 1}))
+    catalog.start_indexes(collection, [spec(name="n", key={"n": 1})])
     before = state(catalog)
     engine.close()
     engine = open_engine(f"sqlite:{tmp_path}")

@@ -40,7 +40,7 @@ def fill(folder: Path, documents: list[dict[str, Any]]) -> None:
         "db", "c", CollectionOptions(bson.encode({"collation": bson.decode(found.spec)}))
     )
     spec = bson.encode({"key": {"w": 1}, "name": "w_1", "unique": True})
-    index = catalog.start_index(collection, parse_index_spec(spec, False, collection.collation))
+    [index] = catalog.start_indexes(collection, [parse_index_spec(spec, False, collection.collation)])
     catalog.finish_indexes(collection, [index])
     with engine.unit_of_work() as work:
         for document in documents:

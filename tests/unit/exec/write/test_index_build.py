@@ -356,7 +356,7 @@ class TestRefusedDocuments:
         running.run({"create": "c", "capped": True, "size": 1_000_000, "max": BUILD_BATCH + 10})
         running.insert({"_id": "x", **document}, *({"_id": i} for i in range(BUILD_BATCH)))
         # A build that has not read its first batch.
-        running.service.catalog.start_index(running.collection(), parse_index_spec(bson.encode(spec)))
+        running.service.catalog.start_indexes(running.collection(), [parse_index_spec(bson.encode(spec))])
         running.collection().indexes[-1].build_end = BUILD_BATCH + 1
         running.insert(*({"_id": 1000 + i} for i in range(20)))
         assert "x" not in running.ids()
