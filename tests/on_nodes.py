@@ -41,6 +41,7 @@ def one_node(why: str) -> pytest.MarkDecorator:
 # For tests that send commands themselves where drivers keep to a node.
 own_cursors: Final = one_node("a cursor is its node's, and a getMore that no driver sends may reach another one")
 own_fail_points: Final = one_node("a fail point is set on one node")
+own_account: Final = one_node("configureCosmos changes the account of one node")
 own_parameters: Final = one_node("setParameter sets one node's parameter")
 own_operations: Final = one_node("currentOp shows one node's operations")
 own_profile: Final = one_node("a profiling level is one node's, and so are its profiled operations")
@@ -59,6 +60,9 @@ own_snapshots: Final = one_node("a snapshot outside of transactions is one node'
 
 # For tests of what a member of a replica set answers: `tests/golden/mongos.golden` and `test_topology` have a mongos'.
 of_replica_set: Final = pytest.mark.skipif(wanted() > 1, reason="several nodes answer as mongos, not as a replica set")
+
+# For tests of how far a budget of request units goes.
+whole_budget: Final = pytest.mark.skipif(wanted() > 1, reason="each node has its share of a budget of request units")
 
 # For tests of the bound on the oplog.
 drops_old_writes: Final = pytest.mark.skipif(wanted() > 1, reason="nodes keep the oplog for five minutes, for retries")

@@ -7,6 +7,9 @@ import pytest
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_nodes import own_account
+
+pytestmark = own_account
 
 Client = pymongo.MongoClient[dict[str, Any]]
 DEFAULTS = {

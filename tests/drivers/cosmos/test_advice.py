@@ -28,6 +28,7 @@ from tests.drivers.cosmos.test_refusals import (
     insert,
 )
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_fail_points, own_log
 
 Request = Callable[[Shop, mongottl.RunningServer], object]
 _OPTION = re.compile(r"--([a-z-]+) ([\w.-]*\w)")
@@ -443,6 +444,7 @@ def test_errors_of_mongodb_have_no_advice(sample: Wire, advice: str | None, capf
     assert found.advice == ([] if advice is None else [advice])
 
 
+@own_log
 def test_a_line_of_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     """It is a warning, which a quiet server logs, too, and comes once for what is repeated."""
     with mongottl.start_server(dialect="cosmos", log_format="json") as server, Client(server.uri) as client:
@@ -485,6 +487,7 @@ def test_a_read_only_key(capfd: pytest.CaptureFixture[str]) -> None:
     assert line["attr"]["advice"] == ("The client has logged in with the read-only key: use the account's other key.")
 
 
+@own_fail_points
 def test_a_fail_point(capfd: pytest.CaptureFixture[str]) -> None:
     """Statements of a batch that fail are told as commands are."""
     with (

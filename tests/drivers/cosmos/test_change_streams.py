@@ -14,6 +14,7 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_nodes import own_account
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -127,6 +128,7 @@ def test_other_pipelines_are_refused(account: Client, orders: Collection[Documen
     assert refusal(account, pipeline) == (2, RULE)
 
 
+@own_account
 def test_a_bare_watch_can_be_allowed(account: Client, orders: Collection[Documents]) -> None:
     with pytest.raises(OperationFailure, match=RULE):
         orders.watch()

@@ -11,6 +11,7 @@ import mongottl
 from mongottl.commands import COMMANDS
 from mongottl.dialect.cosmos.features import missing_names
 from mongottl.versions import COMMAND
+from tests.on_nodes import of_replica_set
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -56,6 +57,7 @@ def test_version(account: Client) -> None:
     assert (built["_t"], built["version"], built["versionArray"]) == ("BuildInfoResponse", "7.0.0", [7, 0, 0, 0])
 
 
+@of_replica_set
 @pytest.mark.parametrize("command", ["hello", "isMaster"])
 def test_handshake(account: Client, command: str) -> None:
     hello = account.admin.command(command)

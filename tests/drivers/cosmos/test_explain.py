@@ -17,6 +17,7 @@ from pymongo.collection import Collection
 
 import mongottl
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_account
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -128,6 +129,7 @@ def test_a_limit_and_a_missing_collection(orders: Collection[Documents]) -> None
     assert stage_of(orders.database.missing, {"a": 1})["out"] == 0
 
 
+@own_account
 def test_other_commands_and_what_is_allowed(account: Client, orders: Collection[Documents]) -> None:
     """No source shows what explain tells of other commands: they are as in MongoDB."""
     explained = orders.database.command({"explain": {"count": "orders", "query": {"a": 1}}})

@@ -11,6 +11,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 import mongottl
+from tests.on_nodes import own_account
 
 Client = pymongo.MongoClient[dict[str, Any]]
 ID = {"key": {"_id": 1}, "name": "_id_1"}
@@ -375,6 +376,7 @@ def test_indexes_that_are_refused_leave_those_that_there_are(shop: Database[dict
     assert shop.orders.index_information()["_ts_1"]["expireAfterSeconds"] == 60
 
 
+@own_account
 def test_indexes_that_cannot_be_replaced_stay(account: Client, shop: Database[dict[str, Any]]) -> None:
     """Among them that which makes documents expire."""
     account.admin.command({"configureCosmos": {"capabilities": ["EnableUniqueIndexReIndex"]}})

@@ -15,6 +15,7 @@ from tests.drivers.answers import Document, TableClient, check
 from tests.drivers.cosmos.facts import metadata, requests
 from tests.drivers.cosmos.facts.account import Account
 from tests.drivers.cosmos.facts.facts import VERSIONS, Fact, refused
+from tests.on_nodes import of_replica_set, own_account, whole_budget
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -61,14 +62,24 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Acc
         yield opened
 
 
+# What several nodes answer otherwise.
+OTHERWISE_ON_NODES = {
+    "hello": of_replica_set,
+    "serverStatus where what is missing is allowed": of_replica_set,
+    "a second begins with the whole budget": whole_budget,
+    "nothing is saved for later seconds": whole_budget,
+}
+
+
 def _row(fact: Fact, name: str) -> Any:
-    return pytest.param(fact, name, id=f"{fact.number}-{fact.what}-{name}")
+    return pytest.param(fact, name, id=f"{fact.number}-{fact.what}-{name}", marks=OTHERWISE_ON_NODES.get(fact.what, ()))
 
 
 ROWS = [_row(fact, version) for fact in FACTS for version in fact.versions]
 ROWS += [_row(fact, STORED) for fact in FACTS if "7.0" in fact.versions]
 
 
+@own_account
 @pytest.mark.parametrize(("fact", "name"), ROWS)
 def test_fact(accounts: dict[str, Account], fact: Fact, name: str) -> None:
     try:
@@ -82,6 +93,7 @@ def test_all_entries_are_there() -> None:
     assert sorted([*shown, *NOT_SHOWN]) == list(range(1, 52))
 
 
+@of_replica_set
 def test_46_hello_before_the_login() -> None:
     with mongottl.start_server(dialect="cosmos", cosmos_account="shop", cosmos_key=KEY) as running:
         client = TableClient(running.uri)

@@ -8,6 +8,7 @@ import pytest
 
 import mongottl
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_account
 
 Document = dict[str, Any]
 
@@ -139,6 +140,7 @@ def test_pipelines_of_merge(accounts: dict[str, WireClient], matched: str | list
     assert client.refusal(aggregate({"$merge": {"into": "merged", "whenMatched": matched}}))[0] == code
 
 
+@own_account
 def test_missing_features_can_be_allowed(accounts: dict[str, WireClient]) -> None:
     client = accounts["6.0"]
     was = client.command({"configureCosmos": {"allow": ["missing-features"]}}, "admin")["was"]
@@ -338,6 +340,7 @@ def test_kinds_of_collections(accounts: dict[str, WireClient], version: str, opt
     assert client.refusal({"drop": "plain"}) == (0, "")
 
 
+@own_account
 def test_update_pipelines(accounts: dict[str, WireClient], version: str) -> None:
     client = accounts[version]
     update = {"update": "coll", "updates": [{"q": {"_id": 9}, "u": [{"$set": {"b": 1}}]}]}

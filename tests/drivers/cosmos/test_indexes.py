@@ -17,6 +17,7 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 
 import mongottl
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_account
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Documents = Collection[dict[str, Any]]
@@ -70,6 +71,7 @@ def test_expired_documents_do_not_count(account: Client, orders: Documents, cosm
     assert orders.create_index("b", unique=True) == "b_1"
 
 
+@own_account
 @pytest.mark.parametrize("settings", [{"capabilities": ["EnableUniqueIndexReIndex"]}, {"allow": ["late-unique-index"]}])
 def test_accounts_that_take_a_unique_index_over_documents(
     account: Client, orders: Documents, settings: dict[str, Any]
@@ -83,6 +85,7 @@ def test_accounts_that_take_a_unique_index_over_documents(
     assert DUPLICATE in text
 
 
+@own_account
 def test_continuous_backup_freezes_unique_indexes(account: Client, orders: Documents) -> None:
     """Indexing page: with continuous backup, CreateCollection alone makes them; code and text from users' reports."""
     shop = account.shop
@@ -247,6 +250,7 @@ def test_sparse_is_ignored(orders: Documents) -> None:
     assert orders.create_index("a", unique=True, sparse=True) == "a_1"
 
 
+@own_account
 def test_the_log_warns_of_sparse(capfd: pytest.CaptureFixture[str]) -> None:
     index = {"key": {"a": 1}, "name": "a_1", "sparse": True}
     with mongottl.start_server(dialect="cosmos", quiet=True) as running, Client(running.uri) as client:
@@ -272,6 +276,7 @@ def test_number_of_single_field_indexes(orders: Documents) -> None:
     assert orders.create_index("g") == "g_1"
 
 
+@own_account
 def test_nested_paths_by_capability(account: Client, orders: Documents) -> None:
     """Indexing page."""
     configure(account, capabilities=["EnableUniqueCompoundNestedDocs"])
@@ -279,6 +284,7 @@ def test_nested_paths_by_capability(account: Client, orders: Documents) -> None:
     assert orders.create_index("a.b", unique=True) == "a.b_1"
 
 
+@own_account
 def test_partial_unique_indexes_by_capability(account: Client, orders: Documents) -> None:
     """Account capabilities: for unique indexes alone."""
     configure(account, capabilities=["EnablePartialUniqueIndex"])
@@ -364,6 +370,7 @@ def dated(account: Client, orders: Documents) -> Documents:
     return orders
 
 
+@own_account
 def test_dates_and_numbers_expire(dated: Documents, cosmos: mongottl.RunningServer) -> None:
     """Microsoft's TTL article: dates, and numbers as milliseconds; the smallest element of an array; nothing else."""
     now = cosmos.clock.now()
@@ -382,6 +389,7 @@ def test_dates_and_numbers_expire(dated: Documents, cosmos: mongottl.RunningServ
     assert sorted(found["_id"] for found in dated.find({"_id": {"$type": "int"}})) == list(range(6, len(values)))
 
 
+@own_account
 def test_numbers_that_are_there_already_expire(
     account: Client, orders: Documents, cosmos: mongottl.RunningServer
 ) -> None:
@@ -392,6 +400,7 @@ def test_numbers_that_are_there_already_expire(
     assert orders.count_documents({}) == 1
 
 
+@own_account
 def test_the_own_ttl_has_no_effect_beside_it(dated: Documents, cosmos: mongottl.RunningServer) -> None:
     """Assumed: the `ttl` of a document counts with a default alone."""
     dated.insert_one({"ttl": 1})
@@ -399,6 +408,7 @@ def test_the_own_ttl_has_no_effect_beside_it(dated: Documents, cosmos: mongottl.
     assert dated.count_documents({}) == 1
 
 
+@own_account
 @pytest.mark.parametrize("other", ["_ts", "created"])
 def test_one_ttl_index_of_a_collection(dated: Documents, other: str) -> None:
     """Microsoft's TTL article; code and words from one program."""
@@ -410,6 +420,7 @@ def test_one_ttl_index_of_a_collection(dated: Documents, other: str) -> None:
     assert refusal(lambda: dated.create_index("at", expireAfterSeconds=60))[0] == 2
 
 
+@own_account
 def test_a_ttl_is_not_on_the_path_of_a_partial_index(account: Client, orders: Documents) -> None:
     """Microsoft's TTL article; assumed: the code."""
     configure(account, capabilities=["EnableTtlOnCustomPath", "EnablePartialUniqueIndex"])
@@ -417,6 +428,7 @@ def test_a_ttl_is_not_on_the_path_of_a_partial_index(account: Client, orders: Do
     assert refusal(lambda: orders.create_index([("at", -1)], expireAfterSeconds=60))[0] == 67
 
 
+@own_account
 @pytest.mark.parametrize(("seconds", "code"), [(0, 2), (-1, 67)])
 def test_seconds_of_a_date_ttl(account: Client, orders: Documents, seconds: int, code: int) -> None:
     """Reported by a user: no 0; assumed: nor -1, which means no default on `_ts`."""

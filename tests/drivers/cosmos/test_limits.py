@@ -22,6 +22,7 @@ from mongottl.server.dispatch import Dispatcher
 from mongottl.server.log import Log
 from mongottl.storage.opening import open_engine
 from mongottl.wire.messages import OpMsg
+from tests.on_nodes import own_account
 from tests.steps import run_to_end
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -69,6 +70,7 @@ def test_an_ordered_batch_stops_at_the_document_that_is_too_large(account: Clien
     assert [(e["index"], e["code"]) for e in caught.value.details["writeErrors"]] == [(1, 16)]
 
 
+@own_account
 def test_an_account_with_documents_of_16_mb(account: Client) -> None:
     account.admin.command("configureCosmos", {"capabilities": ["EnableMongo16MBDocumentSupport"]})
     account.shop.orders.insert_one({"_id": 1, "text": "x" * (3 * MB)})
@@ -77,6 +79,7 @@ def test_an_account_with_documents_of_16_mb(account: Client) -> None:
         assert [len(order["text"]) for order in another.shop.orders.find()] == [3 * MB, 15 * MB]
 
 
+@own_account
 def test_collections_of_before_keep_their_limit(account: Client) -> None:
     """Feature-support articles: the limit of 16 MB "applies only to collections that are created after"."""
     shop = account.shop
@@ -243,6 +246,7 @@ def test_names_survive_a_restart(tmp_path: Path) -> None:
     assert found == {"_id": 1, "n": 2}
 
 
+@own_account
 def test_time_that_is_up(account: Client) -> None:
     account.shop.orders.insert_one({"_id": 1})
     account.admin.command("configureFailPoint", "maxTimeAlwaysTimeOut", mode="alwaysOn")

@@ -14,7 +14,10 @@ from pymongo.errors import OperationFailure
 
 import mongottl
 from mongottl.config.cosmos_choices import REFUSALS
+from tests.on_nodes import own_account
 from tests.on_store import has_all_keys, needs_one_machine, stays_in_its_place
+
+pytestmark = own_account
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Shop = Database[dict[str, Any]]

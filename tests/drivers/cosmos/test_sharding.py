@@ -12,6 +12,7 @@ from pymongo.database import Database
 from pymongo.errors import BulkWriteError, DuplicateKeyError, OperationFailure, WriteError
 
 import mongottl
+from tests.on_nodes import own_account
 from tests.on_store import stays_in_its_place
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -194,6 +195,7 @@ def test_single_updates_need_the_shard_key_in_the_filter(
         assert command_error(caught) == UNTARGETED
 
 
+@own_account
 @pytest.mark.parametrize(
     "change",
     [
@@ -227,6 +229,7 @@ def test_a_shard_key_within_the_id_does_not_change(
     assert write_error(caught) == (61, "document does not contain shard key at '_id.region'")
 
 
+@own_account
 def test_documents_without_shard_key_that_are_allowed(orders: Collection[dict[str, Any]], account: Client) -> None:
     """They are as if the value were null, and can be found, changed and deleted."""
     account.admin.command("configureCosmos", {"allow": ["missing-shard-key"]})
@@ -244,6 +247,7 @@ def test_documents_without_shard_key_that_are_allowed(orders: Collection[dict[st
     assert orders.delete_many({"_id": {"$in": [1, 2, 3]}, "customer": {"$ne": "ann"}}).deleted_count == 2
 
 
+@own_account
 @stays_in_its_place
 def test_shard_keys_that_are_allowed_to_change(orders: Collection[dict[str, Any]], account: Client) -> None:
     orders.insert_many([{"_id": 1, "customer": name} for name in ("ann", "bob")])
@@ -343,6 +347,7 @@ def test_filters_that_name_the_shard_key(orders: Collection[dict[str, Any]], fil
     assert list(orders.find()) == [{"_id": 1, "customer": "bob"}]
 
 
+@own_account
 def test_writes_of_many_need_no_shard_key(orders: Collection[dict[str, Any]], account: Client) -> None:
     """Documented as refused where the account has retryable writes, and reported for some accounts."""
     orders.insert_many([{"_id": n, "customer": name} for n in range(2) for name in ("ann", "bob")])
@@ -363,6 +368,7 @@ def test_writes_of_many_need_no_shard_key(orders: Collection[dict[str, Any]], ac
         account.admin.command("configureCosmos", was)
 
 
+@own_account
 def test_untargeted_writes_can_be_allowed(orders: Collection[dict[str, Any]], account: Client) -> None:
     orders.insert_one({"_id": 1, "customer": "ann"})
     was = account.admin.command("configureCosmos", {"allow": ["untargeted-write"]})["was"]
@@ -432,6 +438,7 @@ def test_merge_goes_by_the_shard_key_too(
     assert orders.count_documents({}) == 3
 
 
+@own_account
 def test_the_partition_index_is_shown_nowhere(orders: Collection[dict[str, Any]], account: Client) -> None:
     orders.insert_one({"_id": 1, "customer": "ann"})
     was = account.admin.command("configureCosmos", {"allow": ["missing-features"]})["was"]

@@ -13,6 +13,7 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 from tests.drivers.cosmos.facts.facts import storage_failure
+from tests.on_nodes import own_account
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Documents = Collection[dict[str, Any]]
@@ -218,6 +219,7 @@ def test_explain_refuses_as_well(orders: Documents) -> None:
     assert ONE in refusal(lambda: orders.find().sort("a").explain())
 
 
+@own_account
 def test_the_refusal_can_be_switched_off(orders: Documents, account: Client) -> None:
     account.admin.command("configureCosmos", {"allow": ["sort-without-index"]})
     assert [found["_id"] for found in orders.find().sort("a")] == [3, 2, 1, 0]

@@ -13,6 +13,9 @@ from pymongo.errors import BulkWriteError, OperationFailure
 import mongottl
 from mongottl.dialect.cosmos.throttling import TIMEOUT_TEXTS
 from mongottl.errors import CommandError
+from tests.on_nodes import own_fail_points
+
+pytestmark = own_fail_points
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Shop = Database[dict[str, Any]]

@@ -14,6 +14,7 @@ from pymongo.errors import BulkWriteError, OperationFailure, WriteError
 import mongottl
 from tests.drivers.cosmos.facts.facts import storage_failure
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_account
 from tests.on_store import needs_one_machine
 
 Documents = dict[str, Any]
@@ -80,6 +81,7 @@ def test_reading_another_collection_is_refused_too(account: Client) -> None:
 LOOKUP = {"from": "missing", "localField": "n", "foreignField": "n", "as": "found"}
 
 
+@own_account
 @pytest.mark.parametrize(
     "statement",
     [
@@ -116,6 +118,7 @@ def test_a_collection_that_does_not_exist_is_another_one(account: Client, statem
         shop.command({"find": "orders"}, session=session)
 
 
+@own_account
 @needs_one_machine
 def test_several_collections_can_be_allowed(account: Client) -> None:
     account.admin.command("configureCosmos", {"allow": ["cross-collection-transaction"]})
@@ -211,6 +214,7 @@ def test_retryable_writes_came_with_4_0(version: str, code: int) -> None:
         client.close()
 
 
+@own_account
 def test_retryable_writes_of_several_statements_are_ordered(retrying: Client) -> None:
     things = retrying.shop.things
     assert len(things.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids) == 2
@@ -229,6 +233,7 @@ def test_writes_that_are_not_retryable_need_no_order(account: Client) -> None:
     assert account.shop.things.count_documents({}) == 2
 
 
+@own_account
 def test_retryable_writes_name_the_shard_key(retrying: Client) -> None:
     retrying.shop.command({"customAction": "CreateCollection", "collection": "people", "shardKey": "country"})
     people = retrying.shop.people

@@ -24,6 +24,7 @@ from mongottl.javascript.library import missing_reason
 from tests.children import ended_after
 from tests.drivers.process.test_process import COMMAND, Process, spawn
 from tests.environment import without_settings
+from tests.on_nodes import of_replica_set
 from tests.on_store import takes_several_servers
 from tests.waiting import PATIENCE_S
 
@@ -237,12 +238,13 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         # Testcontainers for .NET.
         ("var r=db.runCommand({hello:1}).isWritablePrimary;quit(r===true?0:1);", 0),
-        (
+        pytest.param(
             'var r=rs.initiate({_id:"docker-rs",members:[{_id:0,host:"127.0.0.1:27017"}]});quit(r.ok===1?0:1);',
             0,
+            marks=of_replica_set,
         ),
         # Testcontainers for Java.
-        ("rs.initiate();", 0),
+        pytest.param("rs.initiate();", 0, marks=of_replica_set),
         (
             "var attempt = 0; while(db.runCommand( { isMaster: 1 } ).ismaster==false) { if (attempt > 60) {quit(1);} "
             "print('An attempt to await ' + attempt); sleep(100);  attempt++;  }",

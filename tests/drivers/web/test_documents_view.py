@@ -15,6 +15,7 @@ from bson.json_util import loads
 import mongottl
 from mongottl.server.web import documents as view
 from tests.drivers.web.requests import Reply, ask, basic
+from tests.on_nodes import own_profile
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Page = dict[str, Any]
@@ -269,6 +270,7 @@ def test_pages_under_a_collation(
     assert all(one["dueMs"] for page in found for one in page["documents"])
 
 
+@own_profile
 def test_pages_of_what_has_no_ids(server: mongottl.RunningServer, client: Client) -> None:
     client.shop.command("profile", 2)
     for number in range(45):

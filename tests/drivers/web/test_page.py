@@ -20,6 +20,7 @@ from mongottl.server.web.live import percentile_ms
 from mongottl.storage.errors import EngineUnavailable
 from tests import postgres
 from tests.drivers.web.requests import Reply, ask, basic, connect
+from tests.drivers.wire_client import ask_each_node
 from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
 
@@ -135,14 +136,14 @@ def test_schedule_events_count_documents_by_time_to_live(server: mongottl.Runnin
 def test_schedule_counts_expired_and_purged_documents(server: mongottl.RunningServer, client: Client) -> None:
     client.shop.carts.create_index("_ts", expireAfterSeconds=60)
     client.shop.carts.insert_many([{}, {}, {"ttl": 1000}])
-    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    ask_each_node(server, {"setParameter": 1, "ttlMonitorEnabled": False})
     server.clock.advance(100)
     with events(server) as live:
         (carts,) = live.next("schedule")["collections"]
         assert counts(carts) == [2, 0, 1, 0, 0] and carts["purged"] == 0
         now_ms = int(server.clock.now().timestamp()) * 1000
         assert (carts["oldestDueMs"], carts["nextDueMs"]) == (now_ms - 40_000, now_ms + 900_000)
-        client.admin.command("setParameter", 1, ttlMonitorEnabled=True)
+        ask_each_node(server, {"setParameter": 1, "ttlMonitorEnabled": True})
         server.clock.advance(0)
         while carts["expired"]:
             (carts,) = live.next("schedule")["collections"]
