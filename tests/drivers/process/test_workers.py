@@ -17,7 +17,7 @@ import mongottl
 from mongottl.config import SettingError
 from tests import postgres
 from tests.drivers.process.test_process import COMMAND, Process, run
-from tests.on_store import PREFIX, with_schema
+from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [
@@ -88,6 +88,7 @@ def connections_to_all(process: Process, workers: int) -> dict[int, Client]:
     return found
 
 
+@takes_several_servers
 def test_workers_share_port_and_data(start: Starter, tmp_path: Path) -> None:
     (tmp_path / "files/shop").mkdir(parents=True)
     (tmp_path / "files/shop/carts.json").write_text('{"_id": 1}')
@@ -108,6 +109,7 @@ def test_workers_share_port_and_data(start: Starter, tmp_path: Path) -> None:
     assert text.count("Loaded") == 1
 
 
+@takes_several_servers
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_parent_ends_all(start: Starter, number: signal.Signals) -> None:
     process = start("--workers", "2")
@@ -115,6 +117,7 @@ def test_a_signal_to_the_parent_ends_all(start: Starter, number: signal.Signals)
     assert not any(map(is_running, pids_of(process)))
 
 
+@takes_several_servers
 def test_a_client_that_does_not_know_of_workers_is_refused(start: Starter) -> None:
     """Its next connection would come to another worker, with a cursor or transaction that this one has not got."""
     process = start("--workers", "2")
@@ -139,6 +142,7 @@ def test_a_client_that_does_not_know_of_workers_is_refused(start: Starter) -> No
     process.stop()
 
 
+@takes_several_servers
 def test_commands_that_ask_a_server_take_the_uri(start: Starter) -> None:
     process = start("--workers", "2")
     for arguments in (("ping", process.uri), ("shell", process.uri, "--eval", "db.runCommand({ping: 1}).ok")):
@@ -146,6 +150,7 @@ def test_commands_that_ask_a_server_take_the_uri(start: Starter) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@takes_several_servers
 def test_a_container_has_workers(start: Starter) -> None:
     process = start("--workers", "2", command="container")
     assert process.popen.stdout is not None
@@ -155,6 +160,7 @@ def test_a_container_has_workers(start: Starter) -> None:
     process.stop()
 
 
+@takes_several_servers
 def test_a_worker_that_dies_is_started_again(start: Starter) -> None:
     process = start("--workers", "2")
     first, second = pids_of(process)
@@ -172,6 +178,7 @@ def test_a_worker_that_dies_is_started_again(start: Starter) -> None:
     assert not any(map(is_running, pids_of(process)))
 
 
+@takes_several_servers
 def test_the_command_shutdown_ends_all(start: Starter) -> None:
     process = start("--workers", "2")
     with Client(process.uri) as client, contextlib.suppress(pymongo.errors.AutoReconnect):
@@ -180,6 +187,7 @@ def test_the_command_shutdown_ends_all(start: Starter) -> None:
     assert not any(map(is_running, pids_of(process)))
 
 
+@takes_several_servers
 def test_workers_end_with_a_parent_that_was_killed(start: Starter) -> None:
     process = start("--workers", "2")
     process.popen.kill()
@@ -230,6 +238,7 @@ def postmaster(folder: str) -> int:
         return 0
 
 
+@takes_several_servers
 def test_the_reason_why_no_worker_starts_is_logged_once(start: Starter, store: str) -> None:
     process = start("--workers", "2")
     taken = run("--port", str(process.port), "--store", store, "--workers", "2")
@@ -239,6 +248,7 @@ def test_the_reason_why_no_worker_starts_is_logged_once(start: Starter, store: s
     assert away.returncode == 1 and away.stderr.count("Cannot start") == 1, away.stderr
 
 
+@takes_several_servers
 def test_each_worker_has_a_page(start: Starter) -> None:
     pytest.importorskip("h11")
     pytest.importorskip("prometheus_client")
