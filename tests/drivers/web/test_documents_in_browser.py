@@ -185,6 +185,7 @@ def test_documents_fit_and_can_be_read(
     server: mongottl.RunningServer, client: Client, show: Callable[..., "Page"], size: tuple[int, int], scheme: str
 ) -> None:
     long = "a_very_long_name_" * 6
+    client.admin.command("profile", 0, slowms=-1)  # so that the slow commands name the long namespace
     client.shop[long].create_index("_ts", expireAfterSeconds=2_147_483_647)
     client.shop[long].insert_many([{"_id": "x" * 500, "n": 1}, {"_id": 2, "ttl": 86_399}, {"_id": 3, "ttl": -1}])
     client.shop["without_time_to_live_" * 6].insert_one({})
