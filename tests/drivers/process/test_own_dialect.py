@@ -24,6 +24,7 @@ from mongottl.errors import DuplicateKeyError as DuplicateKey
 from mongottl.errors import WriteError as RefusedWrite
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.service.service import ServiceContext
+from tests.on_store import needs_one_machine
 
 if TYPE_CHECKING:
     from mongottl.query.match import MatchExpression
@@ -183,6 +184,7 @@ def test_own_gateway_runs_the_commands(client: Client, served: mongottl.RunningS
     assert made.counting.executed == ["insert", "find"]
 
 
+@needs_one_machine
 def test_questions_without_answer_have_mongodbs(client: Client) -> None:
     client.shop.orders.insert_one({"_id": 1})
     assert client.shop.command("explain", {"find": "orders"})["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
