@@ -8,13 +8,13 @@ A test of what each node has for itself is marked `one_node`: for it the URIs na
 others beside it as always.
 """
 
+import base64
 import itertools
 import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import pymongo
 import pytest
@@ -117,15 +117,16 @@ def serve_by_nodes(count: int) -> None:
         if self.running or config.data_dir is not None or config.store is not None:
             return start(self)
         store = with_schema(PREFIX + uuid.uuid4().hex[:12])
-        shared = replace(config, store=store, storage_engine="auto", topology="sharded")
+        key = config.cosmos_key
+        if config.cosmos_account and not key and not config.cosmos_key_file:
+            key = base64.b64encode(os.urandom(64)).decode()  # a single server would make one
+        shared = replace(config, store=store, storage_engine="auto", topology="sharded", cosmos_key=key)
         self._config = shared
         try:
             start(self)
         finally:
             self._config = config
         alike = replace(shared, port=0, web_port=None, load=None, user=None, password=None)
-        if config.cosmos_account and not config.cosmos_key and not config.cosmos_key_file:
-            alike = replace(alike, cosmos_key=unquote(urlsplit(self.__dict__["uri"]).password or ""))
         _Nodes.others[id(self)] = [start(RunningServer(alike)) for _ in range(count - 1)]
         return self
 
