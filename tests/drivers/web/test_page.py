@@ -21,6 +21,7 @@ from mongottl.storage.errors import EngineUnavailable
 from tests import postgres
 from tests.drivers.web.requests import Reply, ask, basic, connect
 from tests.drivers.wire_client import ask_each_node
+from tests.on_nodes import wanted
 from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
 
@@ -147,7 +148,9 @@ def test_schedule_counts_expired_and_purged_documents(server: mongottl.RunningSe
         server.clock.advance(0)
         while carts["expired"]:
             (carts,) = live.next("schedule")["collections"]
-        assert carts["purged"] == 2 and carts["documents"] == 1 and carts["oldestDueMs"] is None
+        assert carts["documents"] == 1 and carts["oldestDueMs"] is None
+        # Any of several nodes deletes what has expired, and shows what it has deleted itself.
+        assert carts["purged"] == 2 or wanted() > 1
 
 
 def test_of_many_collections_those_are_shown_that_expire_next(
