@@ -7,6 +7,7 @@ The rules are those of `expiry`: the collection's default and the documents' own
 TTL indexes. A document is counted once for each rule that it follows, and in a multikey index once for each key.
 """
 
+from bisect import bisect_left
 from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -94,21 +95,11 @@ def count_by_due(
     bounds = [NO_CUTOFF_S, *edges_s, LATEST_S]
     left = most
     default_s = collection.default_ttl_s
-    unit = RecoveryUnit(service)
-    by_default, by_own = ExpiryIndex.BY_DEFAULT, ExpiryIndex.BY_OWN
-    if default_s > 0 and unit.records(collection).due_seconds(by_default, NO_CUTOFF_S, 1):
-        for place in range(len(counts)):
-            first_s = bounds[place] - default_s if place > 0 else NO_CUTOFF_S
-            counted = _count_records(
-                service, collection, by_default, first_s, bounds[place + 1] - default_s, left, per_step
-            )
-            counts[place] += counted
-            left -= counted
-    if default_s != NO_TTL and not collection.dropped and unit.records(collection).due_seconds(by_own, NO_CUTOFF_S, 1):
-        for place in range(len(counts)):
-            counted = _count_records(service, collection, by_own, bounds[place], bounds[place + 1], left, per_step)
-            counts[place] += counted
-            left -= counted
+    if default_s > 0:
+        ends_s = [end_s - default_s for end_s in bounds[1:]]
+        left = _count_parts(service, collection, ExpiryIndex.BY_DEFAULT, ends_s, counts, left, per_step)
+    if default_s != NO_TTL:
+        left = _count_parts(service, collection, ExpiryIndex.BY_OWN, bounds[1:], counts, left, per_step)
     with_numbers = service.dialect.numbers_are_dates
     for index in list(collection.date_ttl_indexes):
         expire_after_s = index.descriptor.expire_after_s
@@ -121,6 +112,35 @@ def count_by_due(
                 counts[place] += counted
                 left -= counted
     return counts
+
+
+def _count_parts(
+    service: ServiceContext,
+    collection: Collection,
+    by: ExpiryIndex,
+    ends_s: list[int],
+    counts: list[int],
+    most: int,
+    per_step: int,
+) -> int:
+    """Adds to `counts` how many records of an expiry index are in each part of the time; what is left of `most`.
+
+    Mostly only few of the parts have any, and a store may be a network away: empty ones are not asked for.
+
+    ends_s: the last second of each part.
+    """
+    unit = RecoveryUnit(service)
+    after_s = NO_CUTOFF_S
+    while most > 0 and not collection.dropped:
+        following = unit.records(collection).due_seconds(by, after_s, 1)
+        place = bisect_left(ends_s, following[0]) if following else len(ends_s)
+        if place == len(ends_s):
+            break
+        counted = _count_records(service, collection, by, after_s, ends_s[place], most, per_step)
+        counts[place] += counted
+        most -= counted
+        after_s = ends_s[place]
+    return most
 
 
 def _count_records(
