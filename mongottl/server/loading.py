@@ -57,8 +57,16 @@ class _Loading:
         self._collections = 0
 
     def _carry_out(self, step: Callable[[], T]) -> T:
-        """`carry_out`, since other servers of the same store may change its catalog meanwhile."""
-        return carry_out(self._service.engine, step)
+        """`carry_out`, since other servers of the same store may change its catalog meanwhile. DumpError if they have
+        taken this one for dead, and may have dropped what it has loaded."""
+        nodes = self._service.engine.shared_nodes
+
+        def kept() -> T:
+            if nodes is not None and not nodes.has_kept_place:
+                raise DumpError("the server has lost its place among those of its store meanwhile; start it again")
+            return step()
+
+        return carry_out(self._service.engine, kept)
 
     def steps(self, folder: DumpFolder) -> Generator[None]:
         """Loads the folder, a batch of documents a step."""
@@ -73,7 +81,7 @@ class _Loading:
                 yield from self._load(files)
             self._define_views()
         except BaseException:
-            self._carry_out(self._catalog.drop_all)
+            carry_out(self._service.engine, self._catalog.drop_all)
             raise
         elapsed_ms = int((self._service.clock.monotonic_s() - began_s) * 1000)
         self._log.info(

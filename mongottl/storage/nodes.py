@@ -191,6 +191,13 @@ class StoreNodes(ABC):
 
     @property
     @abstractmethod
+    def has_kept_place(self) -> bool:
+        """Whether this server has its place, and has had it ever since it was opened: nobody has taken it for dead and
+        dropped stores that it has made and not put in a collection."""
+        raise NotImplementedError
+
+    @property
+    @abstractmethod
     def is_valid(self) -> bool:
         """Whether what the present operation has read of the catalog since `begin` was true then: this server has not
         lost its place meanwhile, even if it has it again."""

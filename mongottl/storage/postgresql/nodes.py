@@ -617,6 +617,10 @@ class PostgresNodes(StoreNodes):
         return self.lease_clock_s() < self._until_s
 
     @property
+    def has_kept_place(self) -> bool:
+        return self.has_place and self._entries == 0
+
+    @property
     def is_valid(self) -> bool:
         return self.has_place and self._begun.get(self._units.turns.present(), self._entries) == self._entries
 

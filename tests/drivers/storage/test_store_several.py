@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import signal
+import subprocess
 import threading
 import uuid
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 import mongottl
 from tests import postgres
-from tests.drivers.process.test_process import Process
+from tests.drivers.process.test_process import COMMAND, Process
 from tests.drivers.storage.test_store_faults import Writers
 from tests.drivers.wire_client import WireClient
+from tests.environment import without_settings
 from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.oplog_replay import replay
 from tests.waiting import PATIENCE_S, until
@@ -819,6 +821,27 @@ def test_files_are_loaded_while_another_server_changes_the_catalog(store: str, t
         finally:
             ended.set()
             changing.join()
+
+
+def test_nothing_is_loaded_by_a_server_that_is_taken_for_dead_meanwhile(store: str, tmp_path: Path) -> None:
+    """Others have dropped what it had loaded by then."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    for name in ("carts", "orders"):
+        (folder / f"{name}.json").write_text("".join(f'{{"_id": {number}}}\n' for number in range(20_000)))
+    command = [*COMMAND, "--store", store, "--port", "0", "--topology", "sharded", "--load", str(tmp_path)]
+    with mongottl.start_server(store=store, topology="sharded") as server, Client(server.uri) as client:
+        before = stores(store)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=without_settings(), text=True) as loading:
+            try:
+                until(lambda: stores(store) > before)
+                loading.send_signal(signal.SIGSTOP)
+                until(lambda: live_nodes(store) == 1 and stores(store) == before)
+                loading.send_signal(signal.SIGCONT)
+                assert loading.wait(PATIENCE_S) == 1
+            finally:
+                loading.kill()
+        assert client.shop.list_collection_names() == []
 
 
 def stores(store: str) -> int:
