@@ -379,8 +379,8 @@ class ServerConfig:
             raise SettingError("emulator", "needs {} cosmos and {}", "dialect", "cosmos_account")
         if self.workers > 1:
             self._validate_workers()
-        makes_key = self.cosmos_account is not None and self.cosmos_key is None and self.cosmos_key_file is None
-        if makes_key and self.store is not None and self.is_sharded:
+        has_key = self._is_given("cosmos_key") or self._is_given("cosmos_key_file")
+        if self._is_given("cosmos_account") and not has_key and self.store is not None and self.is_sharded:
             # Each node would make a key of its own, and only that of the last one would let anybody in.
             reason = f"with {{}} and {{}} {SHARDED} needs {{}} or {{}}"
             raise SettingError("cosmos_account", reason, "store", "topology", "cosmos_key_file", "cosmos_key")

@@ -363,8 +363,8 @@ def _together_again(op: OperationContext, conflict: WriteConflict, write: Callab
                 return write()
             with Undivided():
                 return write()
-        except CatalogChanged as raised:
-            conflict = raised
+        except CatalogChanged as changed:
+            conflict = changed
         except WriteConflict as raised:
             if not overtaken:
                 break

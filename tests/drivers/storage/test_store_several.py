@@ -21,6 +21,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 import mongottl
 from tests import postgres
+from tests.children import ended_after
 from tests.drivers.process.test_process import COMMAND, Process
 from tests.drivers.storage.test_store_faults import Writers
 from tests.drivers.wire_client import WireClient
@@ -832,15 +833,12 @@ def test_nothing_is_loaded_by_a_server_that_is_taken_for_dead_meanwhile(store: s
     command = [*COMMAND, "--store", store, "--port", "0", "--topology", "sharded", "--load", str(tmp_path)]
     with mongottl.start_server(store=store, topology="sharded") as server, Client(server.uri) as client:
         before = stores(store)
-        with subprocess.Popen(command, stdout=subprocess.PIPE, env=without_settings(), text=True) as loading:
-            try:
-                until(lambda: stores(store) > before)
-                loading.send_signal(signal.SIGSTOP)
-                until(lambda: live_nodes(store) == 1 and stores(store) == before)
-                loading.send_signal(signal.SIGCONT)
-                assert loading.wait(PATIENCE_S) == 1
-            finally:
-                loading.kill()
+        with ended_after(subprocess.Popen(command, env=without_settings())) as loading:
+            until(lambda: stores(store) > before)
+            loading.send_signal(signal.SIGSTOP)
+            until(lambda: live_nodes(store) == 1 and stores(store) == before)
+            loading.send_signal(signal.SIGCONT)
+            assert loading.wait(PATIENCE_S) == 1
         assert client.shop.list_collection_names() == []
 
 

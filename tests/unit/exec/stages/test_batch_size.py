@@ -41,7 +41,7 @@ def test_batches_double_while_quick_and_halve_while_slow() -> None:
     assert min(sizes) == FIRST_BATCH
 
 
-def test_what_the_store_takes_to_answer_is_not_counted() -> None:
+def test_the_time_of_the_store_is_not_counted() -> None:
     clock = SteppedClock()
     service = ServiceContext(ServerConfig(), clock, open_engine("sqlite:"))
     op = OperationContext(service, ClientInfo(1, "", ""), "db")
