@@ -22,7 +22,7 @@ import sys
 from functools import partial
 from typing import Any, Final
 
-from mongottl.document.interrupt import give_way, run_aside
+from mongottl.document.interrupt import give_way, give_way_after, run_aside
 from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.extras import to_install
@@ -37,6 +37,8 @@ _ATTRIBUTES: Final = (0, 1, 2, 3, 4, 5, 7)
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 # Bytes that are decoded and encoded in less than a millisecond.
 _ENCODED_AT_ONCE: Final = 1 << 18
+# Bytes of a key that are copied in less than a millisecond.
+_READ_AT_ONCE: Final = 1 << 19
 # Bytes of a key for each character, mostly.
 _KEY_BYTES: Final = 4
 
@@ -166,7 +168,11 @@ class SortKeys:
                 self._functions = _functions_of(self._library, self._collator, self._locale, self._variable_top)
             if self._functions is not None:
                 give_way(len(text) // 64)
-                return run_aside(partial(self._functions.sort_key, text))
+                parts = run_aside(partial(self._functions.sort_key, text))
+                give_way_after(len(text))
+                made = b"".join(parts)
+                give_way_after(len(made))
+                return made
         key: bytes = self._collator.getSortKey(_characters(text))
         return key[:-1]
 
@@ -182,7 +188,8 @@ class _Functions:
     def __del__(self) -> None:
         self._close(self._collator)
 
-    def sort_key(self, text: bytes) -> bytes:
+    def sort_key(self, text: bytes) -> list[bytes]:
+        """The key, in parts that others can run between."""
         # Anonymous memory, since a buffer of ctypes is filled with zeros first, and in parts, since a text of 16 MB is
         # decoded and encoded in 40 ms: in both no other thread runs. A byte gives two bytes of UTF-16 at most.
         with mmap.mmap(-1, 2 * len(text)) as units:
@@ -200,7 +207,8 @@ class _Functions:
                     if needed == 0:
                         raise MemoryError("ICU has made no sort key")
                     if needed <= size:
-                        return key.read(needed - 1)
+                        starts = range(0, needed - 1, _READ_AT_ONCE)
+                        return [key.read(min(_READ_AT_ONCE, needed - 1 - start)) for start in starts]
                 size = needed
 
 
