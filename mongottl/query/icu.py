@@ -22,7 +22,7 @@ import sys
 from functools import partial
 from typing import Any, Final
 
-from mongottl.document.interrupt import give_way, give_way_after, run_aside
+from mongottl.document.interrupt import give_way_after, run_aside
 from mongottl.document.utf8 import encode_text
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.extras import to_install
@@ -37,6 +37,8 @@ _ATTRIBUTES: Final = (0, 1, 2, 3, 4, 5, 7)
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 # Bytes that are decoded and encoded in less than a millisecond.
 _ENCODED_AT_ONCE: Final = 1 << 18
+# How much longer it takes to decode, encode and write bytes than to copy them.
+_CONVERTED: Final = 8
 # Bytes of a key that are copied in less than a millisecond.
 _READ_AT_ONCE: Final = 1 << 19
 # Bytes of a key for each character, mostly.
@@ -167,12 +169,7 @@ class SortKeys:
                 self._has_looked = True
                 self._functions = _functions_of(self._library, self._collator, self._locale, self._variable_top)
             if self._functions is not None:
-                give_way(len(text) // 64)
-                parts = run_aside(partial(self._functions.sort_key, text))
-                give_way_after(len(text))
-                made = b"".join(parts)
-                give_way_after(len(made))
-                return made
+                return self._functions.sort_key(text)
         key: bytes = self._collator.getSortKey(_characters(text))
         return key[:-1]
 
@@ -188,28 +185,36 @@ class _Functions:
     def __del__(self) -> None:
         self._close(self._collator)
 
-    def sort_key(self, text: bytes) -> list[bytes]:
-        """The key, in parts that others can run between."""
-        # Anonymous memory, since a buffer of ctypes is filled with zeros first, and in parts, since a text of 16 MB is
-        # decoded and encoded in 40 ms: in both no other thread runs. A byte gives two bytes of UTF-16 at most.
+    def sort_key(self, text: bytes) -> bytes:
+        """The key. Only the library works in another thread. What takes Python long there has each answer of this
+        thread wait for several turns, of 5 ms each; here others run between its parts."""
+        parts: list[bytes] = []
+        # Anonymous memory, since a buffer of ctypes is filled with zeros first, in which no other thread runs. A byte
+        # gives two bytes of UTF-16 at most.
         with mmap.mmap(-1, 2 * len(text)) as units:
             written = 0
             start = 0
             while start < len(text):
                 end = _character_start(text, start + _ENCODED_AT_ONCE)
                 written += units.write(_characters(text[start:end]).encode(_UTF_16))
+                give_way_after(_CONVERTED * (end - start))
                 start = end
             count = written // 2
             size = _KEY_BYTES * count
-            while True:
+            while not parts:
                 with mmap.mmap(-1, size) as key:
-                    needed: int = self._sort_key(self._collator, _address(units), count, _address(key), size)
+                    call = partial(self._sort_key, self._collator, _address(units), count, _address(key), size)
+                    needed: int = run_aside(call)
                     if needed == 0:
                         raise MemoryError("ICU has made no sort key")
                     if needed <= size:
-                        starts = range(0, needed - 1, _READ_AT_ONCE)
-                        return [key.read(min(_READ_AT_ONCE, needed - 1 - start)) for start in starts]
+                        for start in range(0, needed, _READ_AT_ONCE):
+                            parts.append(key.read(min(_READ_AT_ONCE, needed - 1 - start)))
+                            give_way_after(_READ_AT_ONCE)
                 size = needed
+        made = b"".join(parts)
+        give_way_after(len(made))
+        return made
 
 
 def _characters(text: bytes) -> str:
