@@ -57,10 +57,10 @@ def set_intersection(values: list[Value], collation: Collation | None) -> Value:
             common = these
         else:
             # Equal values of different types are taken from the shorter one, as by mongod.
-            if common.count > these.count:
+            if len(common) > len(these):
                 common, these = these, common
             common = common.shared_with(these)
-        if common.count == 0:
+        if len(common) == 0:
             break  # what follows is not evaluated
     return [] if common is None else common.in_order()
 
@@ -120,7 +120,7 @@ def set_equals(values: list[Value], collation: Collation | None) -> Value:
             )
         sets.append(_distinct(array, collation))
     first = sets[0]
-    return all(other.count == first.count and first.has_all(other) for other in sets[1:])
+    return all(len(other) == len(first) and first.has_all(other) for other in sets[1:])
 
 
 def _elements(name: str, code: int, values: list[Value]) -> list[Value]:
