@@ -486,6 +486,7 @@ class PostgresNodes(StoreNodes):
     def _renew(self) -> None:
         """StoreFailure."""
         sent_s = self.lease_clock_s()
+        said = self._log.epoch  # a unit may read a newer catalog meanwhile, which the row does not say yet
         renewed = self._send_renewal()
         if not renewed.changed:
             if not self.is_shared:
@@ -495,7 +496,7 @@ class PostgresNodes(StoreNodes):
                 return
             # It may have missed what has been deleted meanwhile.
             self._reload(True)
-        elif renewed.value() == self._log.epoch:
+        elif renewed.value() == said:
             self._until_s = max(self._until_s, sent_s + LEASE_S - _MARGIN_S)
             return
         elif not self.is_shared:

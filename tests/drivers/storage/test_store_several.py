@@ -5,6 +5,7 @@ import datetime
 import signal
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure, PyMongoError
 
 import mongottl
+from mongottl.storage.nodes import RENEW_S
 from tests import postgres
 from tests.children import ended_after
 from tests.drivers.process.test_process import COMMAND, Process
@@ -611,6 +613,31 @@ def processes(store: str, tmp_path: Path) -> Iterator[tuple[Process, Process]]:
             second.kill()
     finally:
         first.kill()
+
+
+def test_changes_are_known_at_once_to_a_server_that_writes(processes: tuple[Process, Process]) -> None:
+    """Its writes read the catalog anew while it says to the others what it knows; that must be said then, too, and not
+    only at the next renewal of its place."""
+    times: list[float] = []
+    ended = threading.Event()
+    with Client(processes[0].uri) as one, Client(processes[1].uri) as two, ThreadPoolExecutor() as pool:
+
+        def write() -> None:
+            while not ended.is_set():
+                two.shop.carts.insert_one({})
+
+        writes = pool.submit(write)
+        try:
+            for number in range(15):
+                for _ in range(50):
+                    one.admin.command("ping")
+                begun = time.monotonic()
+                one.other.create_collection(f"c{number}")
+                times.append(time.monotonic() - begun)
+        finally:
+            ended.set()
+        writes.result()
+    assert sum(taken_s >= 0.9 * RENEW_S for taken_s in times) <= 1, times  # one, since a machine may be busy
 
 
 def test_a_server_that_was_stopped_says_nothing_old_when_it_goes_on(
