@@ -29,11 +29,6 @@ if TYPE_CHECKING:
 LAST_RESORT_S: Final = 1.9
 # How long to wait for the last lines of the log to be written.
 LOG_WAIT_S: Final = 0.1
-# Thresholds of the garbage collector: objects allocated, and collections of the younger generation, before a
-# collection. The second one examines 15,000 objects, which takes two to fifteen milliseconds (50,000 took 30 to 45, and
-# no less in all); with a million others would wait for a tenth of a second. Batches of records are to fit the first:
-# with 1,000 an update of many documents took 1.4 % more instructions.
-_GC_THRESHOLDS: Final = (5_000, 1, 10_000)
 
 
 def main(arguments: list[str]) -> int:
@@ -191,15 +186,11 @@ async def _serve(
 ) -> None:
     import trio
 
+    from mongottl.cli import garbage
     from mongottl.cli.allocator import keep_freed_memory
     from mongottl.server.server import StartCancelled, open_server
 
-    # Imported modules are never freed, so the collector need not examine them. With fewer collections a `$group` over
-    # 400,000 documents takes half the CPU, and other clients wait 20 ms instead of 135. Only the server runs in this
-    # process, so its collector may be configured.
-    gc.freeze()
-    gc.enable()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    garbage.configure()
     keep_freed_memory()
     loading = trio.CancelScope()
     stopping = trio.Event()
@@ -217,6 +208,7 @@ async def _serve(
                         log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(_stop_on_command, server, log, nursery.cancel_scope)
+                        nursery.start_soon(garbage.collect_while_idle, server)
                         await stopping.wait()
                         faulthandler.cancel_dump_traceback_later()
                         nursery.cancel_scope.cancel()

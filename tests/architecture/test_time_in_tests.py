@@ -22,6 +22,7 @@ READS_THE_CLOCK = {
     "drivers/storage/test_saved_states.py": "within ten minutes",
     "drivers/storage/test_store_failover.py": "sooner than a server gives up a connection that says nothing",
     "drivers/storage/test_store_fleet.py": "a document is there until a moment, and not from another one on",
+    "drivers/storage/test_store_several.py": "most of several changes have to be known sooner than at the next renewal",
     "drivers/ttl/test_under_load.py": "in seconds of CPU",
     "drivers/web/test_http.py": "within PATIENCE_S",
     "fuzz/cli.py": "the time that the user gives it",
