@@ -1,15 +1,18 @@
 """Keeping data in a PostgreSQL server: the engine, its client, and the private server of `local-postgresql:DIR`.
 
-    engine            stores, catalog entries, units of work; registered as "postgresql"
-      ├─ records      record stores, in the table `records`
-      ├─ sorted_data  sorted data, in the tables `entries` and `unique_entries`
+    engine            the database as a whole; registered as "postgresql"
+      ├─ catalog_table   catalog entries
+      ├─ store_table     the stores by their idents, and their numbers
+      │    ├─ records       record stores, in the table `records`
+      │    ├─ sorted_data   sorted data, in the tables `entries` and `unique_entries`
+      │    └─ citus_spread  both, spread over several places
       ├─ units        units of work, which the one connection that writes commits together
       │    └─ turns   who may begin one, or hold others off
       ├─ isolation    transactions of several statements, and snapshots of reads outside them
       │    ├─ transactions   each over a connection of its own, which commits it or rolls it back
       │    └─ snapshots      stores bound to one snapshot
       ├─ access       how these reach the database
-      ├─ nodes        the servers that have the database open: one, so far
+      ├─ nodes        the servers that have the database open
       │
       ├─ pool             at most 16 connections in turn, those of transactions; reconnects, repeats within a time
       │    └─ connection  makes one without blocking, gives it its settings, cancels and drains what was abandoned
