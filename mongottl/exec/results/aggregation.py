@@ -23,7 +23,7 @@ from mongottl.exec.plan.distinct_path import DistinctPath, DistinctQuery
 from mongottl.exec.plan.geo_near_path import near_match
 from mongottl.exec.plan.plan_cache import NO_SHAPE, QueryShape, describe_plan
 from mongottl.exec.plan.planner import QueryPlan, plan_query, spill_space
-from mongottl.exec.results import output
+from mongottl.exec.results import merging, output
 from mongottl.exec.results.counting import CountedDocuments
 from mongottl.exec.results.query_stats_source import QueryStatsSource
 from mongottl.exec.results.reading import PipelinePages, PlanDocuments, Pull
@@ -398,13 +398,16 @@ class OperationRun(RunContext):
         output.discard_output(self._pull.op, database, temporary)
 
     def check_merge(self, database: str, collection: str, on: list[str], named: bool) -> bool:
-        return output.check_merge(self._pull.op, database, collection, on, named, self._collation)
+        return merging.check_merge(self._pull.op, database, collection, on, named, self._collation)
 
     def with_id(self, document: bytes) -> bytes:
-        return output.with_id(self._pull.op, document)
+        return merging.with_id(self._pull.op, document)
+
+    def merge_together(self, database: str, collection: str, requests: list[MergeRequest]) -> list[MergeRequest]:
+        return merging.merge_together(self._pull.op, database, collection, requests, self._collation)
 
     def merge_document(self, database: str, collection: str, request: MergeRequest) -> None:
-        output.merge_document(self._pull.op, database, collection, request, self._collation)
+        merging.merge_document(self._pull.op, database, collection, request, self._collation)
 
 
 class ViewDocuments(DocumentSource):

@@ -382,18 +382,34 @@ def _update_together(
     ahead: KeysAhead | None,
 ) -> bool:
     """Updates a batch in one unit of work; False if that fails for one of them. WriteConflict."""
+    try:
+        updated = [updated_document(match, record, driver) for record in records]
+    except CommandError as error:
+        if is_interruption(error):
+            raise
+        return False
+    return store_together(op, collection, records, updated, driver, result, ahead)
+
+
+def store_together(
+    op: OperationContext,
+    collection: Collection,
+    records: list[Record],
+    updated: list[tuple[bytes, bool]],
+    driver: UpdateDriver,
+    result: UpdateResult,
+    ahead: KeysAhead | None,
+) -> bool:
+    """Stores updated documents in one unit of work, and counts them; False if that fails for one of them.
+
+    records: as they were read. updated: of each the document, and whether it is another one. driver: one that has made
+    them, for the oplog. ahead: makes the keys of long documents, if given. WriteConflict.
+    """
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
     modified = 0
     try:
-        updated: list[tuple[bytes, bool]] = []
-        some_are_long = False
-        for record in records:
-            outcome = updated_document(match, record, driver)
-            updated.append(outcome)
-            if len(record[1]) >= AHEAD_BYTES or len(outcome[0]) >= AHEAD_BYTES:
-                some_are_long = True
-        if some_are_long and ahead is not None:
+        if ahead is not None and _some_are_long(records, updated):
             for record, (document, _) in zip(records, updated, strict=True):
                 ahead.make_for_update(collection, record[1], document)
         unit = op.recovery_unit.write(collection)
@@ -412,6 +428,13 @@ def _update_together(
     result.modified += modified
     op.service.metrics.documents["updated"] += modified
     return True
+
+
+def _some_are_long(records: list[Record], updated: list[tuple[bytes, bool]]) -> bool:
+    for record, (document, _) in zip(records, updated, strict=True):
+        if len(record[1]) >= AHEAD_BYTES or len(document) >= AHEAD_BYTES:
+            return True
+    return False
 
 
 def _apply_to_latest(

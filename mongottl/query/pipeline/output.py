@@ -274,11 +274,13 @@ class MergeSource(TransformSource):
         self._sparse: Final = run.check_merge(spec.database, spec.collection, on, spec.named)
         self._batch: list[bytes] = []
         self._position = 0
+        # Those before the position that are to be written one by one.
+        self._left: list[MergeRequest] = []
         self._error: CommandError | None = None
 
     def next_batch(self) -> list[bytes] | None:
         batch = self._batch
-        if self._position >= len(batch):
+        if not self._left and self._position >= len(batch):
             error = self._error
             if error is not None:
                 self._error = None
@@ -290,19 +292,34 @@ class MergeSource(TransformSource):
             self._position = 0
             return []
         spec = self._spec
-        end = end_of_write(batch, self._position)
-        while self._position < end:
-            request = self._request(batch[self._position])
+        if not self._left:
+            self._left = self._run.merge_together(spec.database, spec.collection, self._requests())
+        while self._left:
             try:
                 # If the write has to wait for a transaction, the next call begins with the same document.
-                self._run.merge_document(spec.database, spec.collection, request)
+                self._run.merge_document(spec.database, spec.collection, self._left[0])
             except CommandError as error:
                 if is_interruption(error):
                     raise
                 if self._error is None:
                     self._error = error
-            self._position += 1
+            del self._left[0]
         return []
+
+    def _requests(self) -> list[MergeRequest]:
+        """The next ones, at least one. A document for which there is none ends the stage when it is the first."""
+        batch = self._batch
+        end = end_of_write(batch, self._position)
+        requests: list[MergeRequest] = []
+        while self._position < end:
+            try:
+                requests.append(self._request(batch[self._position]))
+            except CommandError as error:
+                if not requests or is_interruption(error):
+                    raise
+                break
+            self._position += 1
+        return requests
 
     def _request(self, document: bytes) -> MergeRequest:
         spec = self._spec

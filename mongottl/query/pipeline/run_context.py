@@ -226,6 +226,10 @@ class RunContext:
         """The document with a generated `_id` if it has none."""
         raise NotImplementedError
 
+    def merge_together(self, database: str, collection: str, requests: list[MergeRequest]) -> list[MergeRequest]:
+        """Writes results of `$merge` together; those that are left are to be written one by one."""
+        raise NotImplementedError
+
     def merge_document(self, database: str, collection: str, request: MergeRequest) -> None:
         """Writes one result of `$merge`. 13113 if no document matches and whenNotMatched is "fail"."""
         raise NotImplementedError
