@@ -4,7 +4,7 @@ cursors      open cursors and the batches of their replies; tailing: tailable cu
 reading      sources of batches: records of a plan, documents of a pipeline
 counting     counts, without reading documents where that is exact
 distinct_values  the values of `distinct`
-aggregation  pipelines, and which of their stages the planner executes; output: `$out` and `$merge`
+aggregation  pipelines, and which of their stages the planner executes; output: `$out`; merging: `$merge`
 change_stream, change_event, resume_token, split_event: change streams
 database_copy  a copy of the stored database, read piece by piece
 views        resolving, checking and defining views
