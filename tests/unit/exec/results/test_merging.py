@@ -97,7 +97,7 @@ def test_results_that_match_are_one_unit_of_work_and_others_another() -> None:
         ([{"_id": 1, "k": 1}], [{"_id": 1, "k": 5}, {"_id": 2, "k": -1}, {"_id": 3, "k": 3}], 121, {1: 5, 3: 3}),
     ],
 )
-def test_what_can_be_written_is_and_then_the_error_is_raised(
+def test_writable_results_are_written_before_the_error_is_raised(
     there: list[Document], batch: list[Document], code: int, expected: dict[int, int]
 ) -> None:
     server = running(there, {})
