@@ -94,8 +94,12 @@ def merge_together(
 ) -> list[MergeRequest]:
     """Writes results of one `$merge` together, and returns those that are left for `merge_document`, in their order:
     those that need more than their `_id` to be found, and all that could not be written so."""
-    collection = op.catalog.lookup(database, name)
-    if collection is None or not _may_be_together(collection, requests, collation):
+    if not _are_found_by_id(requests, collation):
+        return requests
+    collection = _existing_or_made(op, database, name, requests[0])
+    if collection is None or collection.shard_key is not None:
+        return requests
+    if not collection.has_unique_ids or not same_collation(collection.collation, collation):
         return requests
     matched: list[MergeRequest] = []
     records: list[Record] = []
@@ -127,18 +131,40 @@ def merge_together(
     return left
 
 
-def _may_be_together(collection: Collection, requests: list[MergeRequest], collation: Collation | None) -> bool:
-    """Whether results are found by different `_id`s alone, and written as they are."""
-    first = requests[0]
-    if len(requests) == 1 or first.when_matched == "pipeline" or collection.shard_key is not None:
-        return False
-    if not collection.has_unique_ids or not same_collation(collection.collation, collation):
+def _are_found_by_id(requests: list[MergeRequest], collation: Collation | None) -> bool:
+    """Whether there are several results, which are found by different `_id`s alone, and written as they are."""
+    if len(requests) == 1 or requests[0].when_matched == "pipeline":
         return False
     ids = ValueSet(collation)
     for request in requests:
         if [name for name, _ in fields(request.match)] != ["_id"] or not ids.add(get_value(request.document, "_id")):
             return False
     return True
+
+
+def _existing_or_made(op: OperationContext, database: str, name: str, request: MergeRequest) -> Collection | None:
+    """The target, which is made if results are inserted that match nothing; None if that fails, or there is none."""
+    collection = op.catalog.lookup(database, name)
+    if collection is not None or request.when_not_matched != "insert":
+        return collection
+    try:
+        with Undivided():
+            return _target(op, database, name)
+    except CommandError as error:
+        if is_interruption(error):
+            raise
+        return None
+    except WriteConflict:
+        return None
+
+
+def _target(op: OperationContext, database: str, name: str) -> Collection:
+    """The target, which is made if there is none. In an undivided block."""
+    collection = op.catalog.lookup(database, name)
+    if collection is None:
+        op.catalog.check_new_name(database, name)
+        collection = op.catalog.create_collection(database, name)
+    return collection
 
 
 def _key_of(document: bytes, collation: Collation | None) -> bytes:
@@ -308,10 +334,7 @@ def _match_in_partition(collection: Collection, request: MergeRequest) -> bytes:
 
 def _insert(op: OperationContext, database: str, name: str, document: bytes) -> None:
     with Undivided():
-        collection = op.catalog.lookup(database, name)
-        if collection is None:
-            op.catalog.check_new_name(database, name)
-            collection = op.catalog.create_collection(database, name)
+        collection = _target(op, database, name)
         prepared = prepare_document(op, collection, document)
         check_size(op, collection, prepared)
         insert_document(op, collection, prepared)

@@ -78,6 +78,10 @@ def test_results_that_match_are_one_unit_of_work_and_others_another() -> None:
     assert server.listed({"find": "target", "sort": {"_id": 1}}) == batch
     assert counted(server, [{"_id": number} for number in range(50, 90)], {"whenMatched": "fail"}) == 1
     assert server.service.metrics.documents["inserted"] == 20 + 20 + 40
+    # A target that is to be made is another one.
+    server.run({"drop": "target"})
+    assert counted(server, batch, {"whenNotMatched": "discard"}) == 0
+    assert counted(server, batch, {}) == 2
 
 
 @pytest.mark.parametrize(
