@@ -16,9 +16,10 @@ from pymongo.database import Database
 from pymongo.errors import BulkWriteError, OperationFailure
 
 import mongottl
+from mongottl.dialect.cosmos.dialect import CosmosDialect
 from tests.drivers.wire_client import WireClient
-from tests.on_nodes import own_account
-from tests.waiting import PATIENCE_S
+from tests.on_nodes import nodes_of, own_account
+from tests.waiting import PATIENCE_S, until
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Shop = Database[dict[str, Any]]
@@ -394,7 +395,7 @@ def waiting_insert(cosmos: mongottl.RunningServer, account: Client) -> Iterator[
     account.shop.orders.insert_one(document(0, 100 * 1024))  # 550 RU
     connection = WireClient(cosmos.uri)
     connection.send({"insert": "orders", "documents": [document(1)]}, "shop")
-    let_others_run(account)
+    until_waiting(cosmos, account, connection)
     yield connection
     connection.close()
 
@@ -403,6 +404,18 @@ def let_others_run(account: Client) -> None:
     """Returns when the server has seen what has happened on other connections."""
     for _ in range(3):
         account.admin.command("ping")
+
+
+def until_waiting(cosmos: mongottl.RunningServer, account: Client, connection: WireClient) -> None:
+    """Returns when the request of a connection waits for the next second, or was answered. What it does before that
+    takes as long as the store does, and the clock that it would be cut off by must not be moved meanwhile."""
+    let_others_run(account)  # a request that waited until now has seen that the clock has moved
+    dialects = [node.dialect for node in nodes_of(cosmos)]
+    budgets = [dialect.budgets for dialect in dialects if isinstance(dialect, CosmosDialect)]
+    until(
+        lambda: connection.has_reply() or any(budget._waiting for budget in budgets),
+        "the request neither waits nor was answered",
+    )
 
 
 @own_account
@@ -428,10 +441,11 @@ def test_a_write_of_many_documents_is_slowed_down(
     connection = WireClient(cosmos.uri)
     connection.send(write, "shop")
     seconds = 0
+    until_waiting(cosmos, account, connection)
     while not connection.has_reply():
-        let_others_run(account)
         cosmos.clock.advance(1)
         seconds += 1
+        until_waiting(cosmos, account, connection)
     assert connection.reply()["n"] == 900
     # 64 documents at a time, which cost 352 or 704 of 400 each.
     assert seconds >= 900 // 128
@@ -442,7 +456,7 @@ def test_a_write_of_many_documents_is_slowed_down(
     shop.orders.insert_many([document(n) for n in range(900)])
     enforce(account, cosmos, capabilities=["DisableRateLimitingResponses"])
     connection.send(write, "shop")
-    let_others_run(account)
+    until_waiting(cosmos, account, connection)
     cosmos.clock.advance(60)
     (failed,) = connection.reply()["writeErrors"]
     assert failed["code"] == 50
@@ -460,7 +474,7 @@ def test_an_insert_that_has_waited_is_into_the_collection_that_is_there_then(
     connection = WireClient(cosmos.uri)
     documents = [document(0, 100 * 1024), document(1), document(2)]  # the first one costs 550 RU
     connection.send({"insert": "orders", "documents": documents}, "shop")
-    let_others_run(account)
+    until_waiting(cosmos, account, connection)
     shop.orders.drop()
     cosmos.clock.advance(2)
     assert connection.reply() == {"n": 3, "ok": 1.0}
