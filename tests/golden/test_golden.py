@@ -6,11 +6,15 @@ import pytest
 
 from tests.golden.notation import parse, render
 from tests.golden.runner import play, read_script
+from tests.on_store import takes_several_servers
 
-SCRIPTS = sorted(Path(__file__).parent.glob("*.golden"))
+SCRIPTS = [
+    pytest.param(path, id=path.stem, marks=[takes_several_servers] * (path.stem == "mongos"))
+    for path in sorted(Path(__file__).parent.glob("*.golden"))
+]
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+@pytest.mark.parametrize("path", SCRIPTS)
 def test_script(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     play(path, tmp_path / "data", bool(request.config.getoption("--update-golden")))
 
