@@ -6,6 +6,8 @@
 import os
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pymongo
@@ -21,7 +23,7 @@ from mongottl.storage.postgresql.log import PostgresLog
 from mongottl.storage.postgresql.pipeline import Pipeline
 from mongottl.storage.postgresql.units import PostgresUnits
 from tests.on_store import PREFIX, is_citus, store, with_schema
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(not is_citus(), reason="MONGOTTL_TEST_STORE names no Citus coordinator")
 
@@ -322,6 +324,48 @@ def test_other_operations_reach_all_places(sharded: "pymongo.collection.Collecti
     assert sharded.distinct("region", {"n": 1}) == ["r1"]
     sharded.drop_index("n_1")
     assert sharded.estimated_document_count() == 91
+
+
+def test_a_read_of_all_places_has_one_connection_to_each_worker(uri: str) -> None:
+    """The shards of one worker are locked, so that whoever reads them waits, and are set free one after the other."""
+    import psycopg
+
+    # By itself Citus opens more connections when a statement lasts; so it would do at once.
+    options = "&options=-c%20citus.shard_count%3D8%20-c%20citus.executor_slow_start_interval%3D0"
+    [(host, port)] = asked("SELECT node_name, node_port FROM citus_get_active_worker_nodes() LIMIT 1")
+    schema = schema_of(uri)
+    server = mongottl.start_server(store=uri + options, dialect="cosmos")
+    with ExitStack() as stack, server, pymongo.MongoClient[dict[str, Any]](server.uri) as client:
+        client.admin.command("shardCollection", "shop.orders", key={"region": "hashed"})
+        orders = client["shop"]["orders"]
+        orders.create_index("n")
+        orders.insert_many([{"_id": number, "region": number, "n": number % 2} for number in range(40)])
+        shards = asked(
+            f"SELECT shard_name FROM citus_shards WHERE table_name = '{schema}.entries'::regclass"
+            f" AND (nodename, nodeport) = ('{host}', {port})"
+        )
+        assert len(shards) == 4
+        may_lock = "-c citus.enable_manual_changes_to_shards=on"
+        address = psycopg.conninfo.make_conninfo(store(), host=host, port=port, options=may_lock)
+        locks = {}
+        for (shard,) in shards:
+            locks[shard] = stack.enter_context(psycopg.connect(address))
+            locks[shard].execute(f"LOCK TABLE {shard} IN ACCESS EXCLUSIVE MODE".encode())
+        looking = stack.enter_context(psycopg.connect(address, autocommit=True))
+        waiting = (
+            "SELECT pid, relation::regclass::text FROM pg_locks"
+            " WHERE NOT granted AND relation::regclass::text = ANY(%s)"
+        )
+        readers: set[int] = set()
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(lambda: len(list(orders.find({"n": 1}))))
+            while locks:
+                until(lambda: looking.execute(waiting, (list(locks),)).fetchall(), "nobody waits for a shard")
+                waits = looking.execute(waiting, (list(locks),)).fetchall()
+                readers.update(pid for pid, _ in waits)
+                locks.pop(waits[0][1]).rollback()
+            assert found.result(PATIENCE_S) == 20
+    assert len(readers) == 1
 
 
 def test_ids_are_unique_for_each_value_of_the_shard_key(

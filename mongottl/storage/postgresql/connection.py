@@ -61,8 +61,13 @@ _PLANNING: Final = (
 )
 
 
-# Citus plans joins for the values of parameters only. What a transaction sets holds on all machines.
-_DISTRIBUTED: Final = "SET plan_cache_mode = auto; SET citus.propagate_set_commands = 'local';"
+# Citus plans joins for the values of parameters only. What a transaction sets holds on all machines. A statement has
+# one connection to each machine: for a read of all places that lasts longer than 10 ms Citus would open up to 16, and
+# close all but one of them after it. Each starts a process, of which a busy machine has too many then.
+_DISTRIBUTED: Final = (
+    "SET plan_cache_mode = auto; SET citus.propagate_set_commands = 'local';"
+    "SET citus.max_adaptive_executor_pool_size = 1;"
+)
 # So Citus begins to say that the coordinator has committed a unit, and some worker has not yet.
 _NOT_COMMITTED_YET: Final = "failed to commit transaction on "
 
