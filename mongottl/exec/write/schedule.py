@@ -7,7 +7,7 @@ The rules are those of `expiry`: the collection's default and the documents' own
 TTL indexes. A document is counted once for each rule that it follows, and in a multikey index once for each key.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -100,18 +100,25 @@ def count_by_due(
         left = _count_parts(service, collection, ExpiryIndex.BY_DEFAULT, ends_s, counts, left, per_step)
     if default_s != NO_TTL:
         left = _count_parts(service, collection, ExpiryIndex.BY_OWN, bounds[1:], counts, left, per_step)
-    with_numbers = service.dialect.numbers_are_dates
     for index in list(collection.date_ttl_indexes):
-        expire_after_s = index.descriptor.expire_after_s
-        assert expire_after_s is not None
-        for place in range(len(counts)):
-            first_ms = (bounds[place] - expire_after_s) * _MS_PER_S + 1 if place > 0 else INT64_MIN
-            last_ms = (bounds[place + 1] - expire_after_s) * _MS_PER_S if place < len(edges_s) else INT64_MAX
-            for first, last in _date_ranges(first_ms, last_ms, with_numbers):
-                counted = _count_entries(service, collection, index, first, last, left, per_step)
-                counts[place] += counted
-                left -= counted
+        for ranges in _ranges_by_due(index, edges_s, service.dialect.numbers_are_dates):
+            left = _count_ranges(service, collection, index, ranges, counts, left, per_step)
     return counts
+
+
+def _ranges_by_due(index: CollectionIndex, edges_s: list[int], with_numbers: bool) -> list[list[KeyRange]]:
+    """The ranges of a date-field TTL index whose documents expire in each part of the time, for each type of values."""
+    expire_after_s = index.descriptor.expire_after_s
+    assert expire_after_s is not None
+    lasts_ms = [(edge_s - expire_after_s) * _MS_PER_S for edge_s in edges_s]
+    firsts_ms = [INT64_MIN, *[last_ms + 1 for last_ms in lasts_ms]]
+    found: list[list[KeyRange]] = []
+    for first_ms, last_ms in zip(firsts_ms, [*lasts_ms, INT64_MAX], strict=True):
+        for number, (first, last) in enumerate(_date_ranges(first_ms, last_ms, with_numbers)):
+            if number == len(found):
+                found.append([])
+            found[number].append(KeyRange(*value_range(first, last, index.descriptor.descending[0])))
+    return found
 
 
 def _count_parts(
@@ -165,30 +172,70 @@ def _count_records(
     return total
 
 
+def _count_ranges(
+    service: ServiceContext,
+    collection: Collection,
+    index: CollectionIndex,
+    ranges: list[KeyRange],
+    counts: list[int],
+    most: int,
+    per_step: int,
+) -> int:
+    """Adds to `counts` how many entries of a date-field TTL index are in each of `ranges`, which are those of earlier
+    dates first; what is left of `most`. As in `_count_parts`, empty ones are not asked for."""
+    unit = RecoveryUnit(service)
+    descending = index.descriptor.descending[0]
+    places = list(range(len(ranges)))
+    if descending:
+        places.reverse()
+    # In the order of keys.
+    lows = [ranges[place].low for place in places]
+    highs = [ranges[place].high for place in places]
+    low, high = lows[0], highs[-1]
+    while most > 0 and low < high and _is_usable(collection, index):
+        earliest, _ = unit.index(index).scan(KeyRange(low, high, not descending), None, 1)
+        if not earliest:
+            break
+        key = earliest[0][0]
+        if descending:
+            at = bisect_right(lows, key) - 1
+            counted = _count_entries(service, collection, index, KeyRange(lows[at], high), most, per_step)
+            high = lows[at]
+        else:
+            at = bisect_right(highs, key)
+            counted = _count_entries(service, collection, index, KeyRange(low, highs[at]), most, per_step)
+            low = highs[at]
+        counts[places[at]] += counted
+        most -= counted
+    return most
+
+
 def _count_entries(
     service: ServiceContext,
     collection: Collection,
     index: CollectionIndex,
-    first: Value,
-    last: Value,
+    key_range: KeyRange,
     most: int,
     per_step: int,
 ) -> int:
-    """Entries of a date-field TTL index from `first` to `last`, both inclusive, `most` at most."""
+    """Entries of a date-field TTL index in a range, `most` at most."""
     unit = RecoveryUnit(service)
-    key_range = KeyRange(*value_range(first, last, index.descriptor.descending[0]))
     total = 0
     position: tuple[bytes, int] | None = None
-    skipped = per_step
-    # Skips ahead by `skipped` entries; if the rest of the range is shorter, halves the skip.
+    # Skips ahead by `skipped` entries, by more each time, until the rest of the range is shorter: then by half of them.
+    skipped = 0
+    grows = True
     while total < most and _is_usable(collection, index):
         found = unit.index(index).entry_at(key_range, position, skipped)
         if found is not None:
             total += skipped + 1
             position = found
+            if grows:
+                skipped = min(2 * skipped + 1, per_step)
         elif skipped == 0:
             break
         else:
+            grows = False
             skipped //= 2
         service.stacks.give_way()
     return min(total, most)

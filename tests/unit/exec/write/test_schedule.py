@@ -1,5 +1,6 @@
 """Counting when documents expire, by due seconds: against a plain model, on both engines, in any number of steps."""
 
+from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from random import Random
@@ -68,6 +69,21 @@ def test_parts_of_the_time_in_which_nothing_expires_are_not_asked_for() -> None:
     engine.suspension.stacks = running.service.stacks
     running.index({"_ts": 1}, expireAfterSeconds=60)
     running.insert({"_id": 1}, {"_id": 2, "ttl": 80_000})
+    engine.suspension.left.clear()
+    edges = [START_S + 30 * number for number in range(100)]
+    found = run_to_end(begin(running.service, lambda: counts(running, edges)))
+    assert (found[2], found[100], sum(found)) == (1, 1, 2)
+    assert engine.suspension.left.total() < 20
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_parts_of_the_time_in_which_no_date_expires_are_not_asked_for(direction: int) -> None:
+    engine = SuspendingEngine(open_engine("memory:"), Random(1), 1.0)
+    running = Running(engine)
+    engine.suspension.stacks = running.service.stacks
+    running.index({"at": direction}, expireAfterSeconds=60)
+    now = datetime.fromtimestamp(START_S, UTC)
+    running.insert({"_id": 1, "at": now}, {"_id": 2, "at": now + timedelta(seconds=80_000)})
     engine.suspension.left.clear()
     edges = [START_S + 30 * number for number in range(100)]
     found = run_to_end(begin(running.service, lambda: counts(running, edges)))
@@ -145,3 +161,23 @@ def test_counts_are_those_of_a_plain_model(
     assert first_due(running) == min(due, default=None)
     for after_s in edges:
         assert first_due(running, after_s) == min((second for second in due if second > after_s), default=None)
+
+
+@given(
+    direction=st.sampled_from([1, -1]),
+    seconds=st.lists(st.integers(-90, 90), max_size=40),
+    edges=st.lists(st.integers(-100, 100), min_size=1, max_size=12, unique=True).map(sorted),
+    most=st.integers(1, 50),
+    per_step=st.integers(1, 7),
+)
+def test_counts_of_dates_are_those_of_a_plain_model(
+    direction: int, seconds: list[int], edges: list[int], most: int, per_step: int
+) -> None:
+    running = Running()
+    running.index({"at": direction}, expireAfterSeconds=10)
+    now = datetime.fromtimestamp(START_S - 10, UTC)
+    running.insert({"_id": "none"}, *({"_id": n, "at": now + timedelta(seconds=s)} for n, s in enumerate(seconds)))
+    expected = [0] * (len(edges) + 1)
+    for due in sorted(seconds)[:most]:
+        expected[bisect_left(edges, due)] += 1
+    assert counts(running, [START_S + edge for edge in edges], most, per_step) == expected
