@@ -13,7 +13,7 @@ import mongottl
 from mongottl.javascript import processes, scripts
 from mongottl.javascript.library import missing_reason
 from mongottl.server import janitor
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())]
 
@@ -217,7 +217,8 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Attack:
-    """Endless scripts, more than there are processes. codes: of those that have ended. It ends with its client."""
+    """Endless scripts, more than there are processes. codes: of those that have ended, as some may have already when
+    the last one begins. It ends with its client."""
 
     def __init__(self, client: MongoClient[Documents]) -> None:
         self.codes: list[int | None] = []
@@ -225,8 +226,7 @@ class Attack:
         self._threads = [threading.Thread(target=self._loop) for _ in range(8)]
         for thread in self._threads:
             thread.start()
-        while self._running() < len(self._threads):
-            assert not self.codes
+        until(lambda: self._running() + len(self.codes) >= len(self._threads), "not all scripts have begun")
 
     def _running(self) -> int:
         found = self._client.admin.aggregate([{"$currentOp": {}}, {"$match": {"ns": "shop.c"}}, {"$count": "n"}])
