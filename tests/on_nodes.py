@@ -42,6 +42,7 @@ def one_node(why: str) -> pytest.MarkDecorator:
 own_cursors: Final = one_node("a cursor is its node's, and a getMore that no driver sends may reach another one")
 own_fail_points: Final = one_node("a fail point is set on one node")
 own_account: Final = one_node("configureCosmos changes the account of one node")
+own_units: Final = one_node("request units are counted by the node that has charged them, by the account that it has")
 own_parameters: Final = one_node("setParameter sets one node's parameter")
 own_operations: Final = one_node("currentOp shows one node's operations")
 own_profile: Final = one_node("a profiling level is one node's, and so are its profiled operations")

@@ -18,8 +18,10 @@ from pymongo.errors import BulkWriteError, OperationFailure
 import mongottl
 from mongottl.dialect.cosmos.dialect import CosmosDialect
 from tests.drivers.wire_client import WireClient
-from tests.on_nodes import nodes_of, own_account
+from tests.on_nodes import nodes_of, own_units, whole_budget
 from tests.waiting import PATIENCE_S, until
+
+pytestmark = own_units
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Shop = Database[dict[str, Any]]
@@ -195,7 +197,6 @@ def test_sums_by_command_and_namespace(cosmos: mongottl.RunningServer, account: 
     assert told.rows[0] == ("insert", "shop.orders", 2, 27.5, 0)
 
 
-@own_account
 def test_off(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
     cosmos.request_units(reset=True)
     account.admin.command("configureCosmos", {"throughput": "off"})
@@ -239,7 +240,6 @@ def test_the_log_tells_of_each_charge(capfd: pytest.CaptureFixture[str]) -> None
     assert re.search(r'"command": "ping", "ns": "admin\.\$cmd"\}', lines) is None
 
 
-@own_account
 def test_the_log_tells_of_the_charge_of_a_slow_query(account: Client, capfd: pytest.CaptureFixture[str]) -> None:
     with mongottl.start_server(dialect="cosmos", quiet=False) as running, Client(running.uri) as client:
         client.admin.command("configureCosmos", {"allow": ["missing-features"]})
@@ -269,7 +269,7 @@ def hint_ms(error: Any) -> int:
     return int(found[1])
 
 
-@own_account
+@whole_budget
 def test_a_budget_of_400_units_per_second(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
     enforce(account, cosmos)
     done = 0
@@ -293,7 +293,7 @@ def test_a_budget_of_400_units_per_second(cosmos: mongottl.RunningServer, accoun
     assert shop.orders.find_one({"_id": 1}) is not None
 
 
-@own_account
+@whole_budget
 def test_a_batch_is_charged_statement_by_statement(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
     enforce(account, cosmos)
     with pytest.raises(BulkWriteError) as caught:
@@ -316,7 +316,7 @@ def test_a_batch_is_charged_statement_by_statement(cosmos: mongottl.RunningServe
     assert caught.value.details["nRemoved"] == 54  # 19 × 11 + 35 × 5.5 = 401.5
 
 
-@own_account
+@whole_budget
 def test_provisioned_throughput(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
     shop.command("customAction", "CreateCollection", collection="orders", offerThroughput=1000)
     account.stock.command("customAction", "CreateDatabase", offerThroughput=500)
@@ -332,7 +332,7 @@ def test_provisioned_throughput(cosmos: mongottl.RunningServer, account: Client,
     account.drop_database("stock")
 
 
-@own_account
+@whole_budget
 def test_requests_that_wait_in_the_server(cosmos: mongottl.RunningServer, account: Client, shop: Shop) -> None:
     enforce(account, cosmos, capabilities=["DisableRateLimitingResponses"])
     outcomes: list[Any] = []
@@ -367,7 +367,6 @@ def test_requests_that_wait_in_the_server(cosmos: mongottl.RunningServer, accoun
     assert failed["errmsg"] == "Request timed out. Retries due to rate limiting: True."
 
 
-@own_account
 def test_statistics_of_a_request_that_has_waited(
     cosmos: mongottl.RunningServer, account: Client, waiting: WireClient
 ) -> None:
@@ -418,13 +417,11 @@ def until_waiting(cosmos: mongottl.RunningServer, account: Client, connection: W
     )
 
 
-@own_account
 def test_a_waiting_request_goes_on_when_throughput_is_only_counted(account: Client, waiting: WireClient) -> None:
     account.admin.command("configureCosmos", {"throughput": "metered"})
     assert waiting.reply() == {"n": 1, "ok": 1.0}
 
 
-@own_account
 @pytest.mark.parametrize(
     "write",
     [
@@ -466,7 +463,6 @@ def test_a_write_of_many_documents_is_slowed_down(
     connection.close()
 
 
-@own_account
 def test_an_insert_that_has_waited_is_into_the_collection_that_is_there_then(
     cosmos: mongottl.RunningServer, account: Client, shop: Shop
 ) -> None:
@@ -483,7 +479,6 @@ def test_an_insert_that_has_waited_is_into_the_collection_that_is_there_then(
     connection.close()
 
 
-@own_account
 def test_a_waiting_request_is_refused_when_requests_do_not_wait_any_more(
     cosmos: mongottl.RunningServer, account: Client, waiting: WireClient
 ) -> None:
@@ -493,7 +488,7 @@ def test_a_waiting_request_is_refused_when_requests_do_not_wait_any_more(
     assert hint_ms(reply) == 1000 - cosmos.clock.now().microsecond // 1000
 
 
-@own_account
+@whole_budget
 @pytest.mark.parametrize("provisioned", ["collection", "database"])
 def test_a_waiting_request_goes_on_when_the_throughput_is_raised(
     cosmos: mongottl.RunningServer, account: Client, shop: Shop, provisioned: str
@@ -510,7 +505,6 @@ def test_a_waiting_request_goes_on_when_the_throughput_is_raised(
         assert connection.reply() == {"n": 1, "ok": 1.0}
 
 
-@own_account
 def test_a_waiting_request_ends_with_its_connection(account: Client, shop: Shop, waiting: WireClient) -> None:
     waiting.close()
     let_others_run(account)
@@ -519,7 +513,6 @@ def test_a_waiting_request_ends_with_its_connection(account: Client, shop: Shop,
     assert [found["_id"] for found in shop.orders.find()] == [0]
 
 
-@own_account
 def test_a_waiting_request_ends_with_its_time(shop: Shop, waiting: WireClient) -> None:
     error = refusal(shop, {"find": "orders", "maxTimeMS": 20})
     assert (error["code"], error["errmsg"]) == (50, "Request timed out. Retries due to rate limiting: True.")
@@ -551,7 +544,6 @@ def modify(orders: Collection[dict[str, Any]], i: int, size: int) -> object:
     return orders.find_one_and_update({"_id": 1}, {"$inc": {"n": size}}, upsert=True)
 
 
-@own_account
 @settings(max_examples=10, deadline=None)
 @given(
     sizes=st.lists(st.integers(min_value=100, max_value=60_000), min_size=1, max_size=4),

@@ -321,13 +321,20 @@ def test_a_script_loads_a_file(container_server: mongottl.RunningServer, tmp_pat
     assert (ended.returncode, ended.stderr) == (1, "Error: cannot load /no/such/file: No such file or directory\n")
 
 
+ADD_SHARD = "sh.addShard('shard-rs/localhost:27018').shardAdded"
+
+
+@needs_scripts
+@of_replica_set
+def test_a_replica_set_takes_no_shards(container_server: mongottl.RunningServer) -> None:
+    assert shell("--port", str(container_server.port), "--eval", ADD_SHARD).returncode == 1
+
+
 @needs_scripts
 @takes_several_servers
-def test_only_a_router_takes_shards(container_server: mongottl.RunningServer) -> None:
-    script = "sh.addShard('shard-rs/localhost:27018').shardAdded"
-    assert shell("--port", str(container_server.port), "--eval", script).returncode == 1
+def test_a_router_takes_shards() -> None:
     with mongottl.start_server(topology="sharded") as server:
-        ended = shell("--port", str(server.port), "--eval", script)
+        ended = shell("--port", str(server.port), "--eval", ADD_SHARD)
         assert (ended.returncode, ended.stdout) == (0, "shard-rs\n")
 
 
