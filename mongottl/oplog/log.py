@@ -89,6 +89,11 @@ class Oplog(ABC):
         """The seconds of the cluster times of the oldest entry and of the newest; zeros if there is none."""
         raise NotImplementedError
 
+    def measure(self) -> None:
+        """Has `size_bytes`, `count` and `span_s` know of what other servers have written and dropped. It may wait for a
+        store."""
+        return
+
     def refresh(self) -> None:
         """Has `end` and `following` say what can be read now. It may wait for a store."""
         return

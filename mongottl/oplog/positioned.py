@@ -91,7 +91,6 @@ class PositionedOplog(Oplog):
         return self.log.count
 
     def measure(self) -> None:
-        """Has `count` and `size_bytes` know of what others have written and dropped. It may wait."""
         if self._is_shared:
             self.log.measure()
 

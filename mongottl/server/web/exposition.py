@@ -33,6 +33,7 @@ from mongottl.server.web.figures import (
     clock_offset_ms,
     is_frozen,
     lag_s,
+    measure_oplog,
     memory_bytes,
     now_s,
     oplog_window_s,
@@ -61,6 +62,7 @@ async def exposition(shell: Shell, accept: str) -> tuple[bytes, str]:
     """The metrics, and their content type. accept: the header of the request, which chooses the format."""
     snapshot = Snapshot()
     await _read_collections(shell, snapshot)
+    await measure_oplog(shell)
     _read_server(shell, snapshot)
     encode, content_type = choose_encoder(accept)
     registry = CollectorRegistry(auto_describe=False)

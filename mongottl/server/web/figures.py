@@ -77,6 +77,12 @@ def _read(service: ServiceContext, collection: Collection, edges_s: list[int], m
     return CollectionFigures(collection, records.count(), records.size_bytes(), indexes, due, first, following)
 
 
+async def measure_oplog(shell: Shell) -> None:
+    """Has the oplog's figures be those of all servers that write to it."""
+    outcome = shell.service.stacks.begin(shell.service.oplog.measure)
+    await drive(outcome, shell.clock, shell.durability, _SLICE_S, writes=False)
+
+
 async def soonest(service: ServiceContext, collections: list[Collection], most: int) -> list[Collection]:
     """Up to `most` collections, in the given order: those in which a document expires next, then the first ones."""
     if len(collections) <= most:

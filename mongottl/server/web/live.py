@@ -28,6 +28,7 @@ from mongottl.server.web.figures import (
     change_streams,
     clock_offset_ms,
     is_frozen,
+    measure_oplog,
     memory_bytes,
     now_s,
     oplog_window_s,
@@ -264,6 +265,7 @@ class Live:
 
     async def _counted(self) -> dict[str, object]:
         service = self._shell.service
+        await measure_oplog(self._shell)
         collections = shown_collections(service)
         rows: list[dict[str, object]] = []
         shown = await soonest(service, collections, MAX_COLLECTIONS)

@@ -12,6 +12,7 @@ import mongottl
 from mongottl.server.web import documents as view
 from tests.drivers.web.conftest import SIZES
 from tests.drivers.web.test_page_in_browser import CONTRAST, SCHEMES
+from tests.drivers.wire_client import ask_each_node
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -80,7 +81,7 @@ def test_documents_that_are_gone_when_the_clock_is_moved_elsewhere_vanish(
 def test_expired_documents_that_are_not_purged_are_marked(show: Callable[..., "Page"]) -> None:
     with mongottl.start_server(web_port=0, frozen=False) as server, Client(server.uri) as client:
         client.shop.carts.create_index("until", expireAfterSeconds=0)
-        client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+        ask_each_node(server, {"setParameter": 1, "ttlMonitorEnabled": False})
         now = server.clock.now()
         client.shop.carts.insert_many([{"_id": number, "until": now + timedelta(hours=number)} for number in (-1, 9)])
         client.shop.carts.insert_one({"_id": 2, "until": now + timedelta(seconds=2)})

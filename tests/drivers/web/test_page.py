@@ -21,9 +21,11 @@ from mongottl.storage.errors import EngineUnavailable
 from tests import postgres
 from tests.drivers.web.requests import Reply, ask, basic, connect
 from tests.drivers.wire_client import ask_each_node
-from tests.on_nodes import wanted
+from tests.on_nodes import own_page, wanted, whole_budget
 from tests.on_store import PREFIX, with_schema
 from tests.waiting import until
+
+pytestmark = own_page
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Event = dict[str, Any]
@@ -175,7 +177,7 @@ def test_schedule_lists_overdue_collections_first_and_then_the_next_to_expire(
     client.shop.later.insert_many([{"ttl": 500}, {"ttl": -1}])
     client.shop["next"].insert_one({"ttl": 400})
     client.shop.without.insert_one({})
-    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    ask_each_node(server, {"setParameter": 1, "ttlMonitorEnabled": False})
     server.clock.advance(200)
     client.shop["next"].insert_one({})
     with events(server) as stream:
@@ -397,6 +399,7 @@ def budgets_so_far(live: Events) -> Iterator[dict[str, Event]]:
                 before["provisioned"] = budget["provisioned"]
 
 
+@whole_budget
 def test_page_shows_spent_budgets_and_when_they_were_exhausted() -> None:
     with (
         mongottl.start_server(web_port=0, dialect="cosmos", cosmos_throughput="enforced") as server,

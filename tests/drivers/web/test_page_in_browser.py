@@ -16,6 +16,8 @@ import mongottl
 from mongottl.server.web import live
 from mongottl.storage.errors import EngineUnavailable
 from tests.drivers.web.conftest import SIZES
+from tests.drivers.wire_client import ask_each_node
+from tests.on_nodes import own_page, whole_budget
 from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 Client = pymongo.MongoClient[dict[str, Any]]
 SCHEMES = ["light", "dark"]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, own_page]
 
 
 def row(page: "Page", name: str) -> "Locator":
@@ -233,6 +235,7 @@ def test_request_units_of_the_dialect_cosmos(show: Callable[..., "Page"]) -> Non
         page.context.close()
 
 
+@whole_budget
 def test_request_units_against_the_budget(show: Callable[..., "Page"]) -> None:
     with (
         mongottl.start_server(web_port=0, dialect="cosmos", cosmos_throughput="enforced") as server,
@@ -464,7 +467,7 @@ def test_page_fits_the_window_with_enough_contrast(
 ) -> None:
     fill(server, client)
     client.shop["a_very_long_name_" * 6].create_index("_ts", expireAfterSeconds=60)
-    client.admin.command("setParameter", 1, ttlMonitorEnabled=False)
+    ask_each_node(server, {"setParameter": 1, "ttlMonitorEnabled": False})
     server.clock.advance(60)
     page = show(server, size, scheme)
     assert cells(page, "carts")[1] == "2"
