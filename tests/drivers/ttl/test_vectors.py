@@ -8,7 +8,7 @@ The numbers are those of the project's table of test vectors, which is kept with
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,8 @@ from bson import Decimal128, Int64
 
 import mongottl
 from tests.drivers.answers import ABSENT, CURSOR, Document, TableClient, check
-from tests.drivers.wire_client import ask_each_node
+from tests.drivers.wire_client import WireClient
+from tests.on_nodes import node_uris
 
 COSMOS_VERSIONS = ["3.6", "4.0", "4.2", "5.0", "6.0", "7.0"]
 # Dialect and version; whether the data are in files; whether expired documents are deleted at once. Where they are not,
@@ -62,10 +63,12 @@ class Server:
 
     def set_purging(self, purging: bool) -> None:
         """Whether expired documents are deleted."""
-        was = self.command({"configureCosmos": {"allow": ["missing-features"]}}, "admin").get("was")
-        ask_each_node(self._running, {"setParameter": 1, "ttlMonitorEnabled": purging})
-        if was is not None:
-            self.command({"configureCosmos": was}, "admin")
+        for uri in node_uris(self._running):
+            with closing(WireClient(uri)) as node:
+                was = node.command({"configureCosmos": {"allow": ["missing-features"]}}, "admin").get("was")
+                assert node.refusal({"setParameter": 1, "ttlMonitorEnabled": purging}, "admin") == (0, "")
+                if was is not None:
+                    node.command({"configureCosmos": was}, "admin")
 
     def shows(self) -> bool:
         """Whether document 1 is there, on which all kinds of reading must agree."""
