@@ -17,7 +17,8 @@ from mongottl.storage.postgresql.local_cluster import DATABASE, USER, LocalClust
 from tests.waiting import PATIENCE_S
 
 # Nothing of a test has to survive the machine's end. Small, since several runs of tests may share a machine.
-QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "300"}
+# Modules with servers of many settings have dozens of nodes at once.
+QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "900"}
 
 
 def missing() -> str:
