@@ -38,8 +38,11 @@ def pytest_configure() -> None:
         raise pytest.UsageError(missing())
     if is_wanted():
         serve_from_store()
-    from tests.on_nodes import serve_by_nodes, wanted
+    from tests.balancer import HAPROXY
+    from tests.on_nodes import is_balanced, serve_by_nodes, wanted
 
+    if is_balanced() and (wanted() == 1 or HAPROXY is None):
+        raise pytest.UsageError("MONGOTTL_TEST_BALANCER needs MONGOTTL_TEST_NODES, and an haproxy that is installed")
     if wanted() > 1:
         if not is_wanted():
             raise pytest.UsageError("MONGOTTL_TEST_NODES needs MONGOTTL_TEST_STORE")

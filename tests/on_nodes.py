@@ -2,7 +2,8 @@
 
 They have one store and answer as mongos. The URI names all, and PyMongo has the next one for each operation, but for
 cursors and transactions, which it keeps at a node. What tests do with the server itself, such as moving its clock, they
-do with the first one.
+do with the first one. With MONGOTTL_TEST_BALANCER=haproxy besides, URIs name an HAProxy before them instead, with
+`loadBalanced=true`; each operation takes a new connection, but for cursors and transactions, which keep one.
 
 A test of what each node has for itself is marked `one_node`: for it the URIs name the first node alone, which has the
 others beside it as always.
@@ -13,6 +14,7 @@ import itertools
 import os
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from pymongo.server_description import ServerDescription
 
 from mongottl import RunningServer
 from mongottl.exec.service.service import ServiceContext
+from tests.balancer import by_haproxy
 from tests.on_store import PREFIX, with_schema
 
 _MARK: Final = "one_node"
@@ -30,6 +33,11 @@ _MARK: Final = "one_node"
 def wanted() -> int:
     """How many servers there are in the place of each."""
     return int(os.environ.get("MONGOTTL_TEST_NODES", "1"))
+
+
+def is_balanced() -> bool:
+    """Whether a balancer is named in the place of several nodes."""
+    return os.environ.get("MONGOTTL_TEST_BALANCER") == "haproxy"
 
 
 def one_node(why: str) -> pytest.MarkDecorator:
@@ -73,9 +81,10 @@ locks_all_writes: Final = pytest.mark.skipif(wanted() > 1, reason="fsync with lo
 
 
 class _Nodes:
-    """The further servers in the place of one, by its id, and whether URIs name them now."""
+    """The further servers in the place of one, and their balancer, by its id; and whether URIs name them now."""
 
     others: Final[dict[int, list[RunningServer]]] = {}
+    balancers: Final[dict[int, tuple[int, ExitStack]]] = {}
     are_named = True
 
 
@@ -130,15 +139,25 @@ def serve_by_nodes(count: int) -> None:
             self._config = config
         alike = replace(shared, port=0, web_port=None, load=None, user=None, password=None)
         _Nodes.others[id(self)] = [start(RunningServer(alike)) for _ in range(count - 1)]
+        if is_balanced():
+            with ExitStack() as stack:
+                ports = [self.port, *(other.port for other in _Nodes.others[id(self)])]
+                port = stack.enter_context(by_haproxy(ports, "roundrobin"))
+                _Nodes.balancers[id(self)] = port, stack.pop_all()
         return self
 
     def stop_all(self: RunningServer) -> None:
+        if id(self) in _Nodes.balancers:
+            _Nodes.balancers.pop(id(self))[1].close()
         for other in _Nodes.others.pop(id(self), []):
             stop(other)
         stop(self)
 
     def get_uri(self: RunningServer) -> str:
         uri: str = self.__dict__["uri"]
+        if _Nodes.are_named and id(self) in _Nodes.balancers:
+            uri = uri.replace(_host(self), f"127.0.0.1:{_Nodes.balancers[id(self)][0]}")
+            return f"{uri}{'&' if '?' in uri else '?'}loadBalanced=true&maxIdleTimeMS=0.001"
         others = _Nodes.others.get(id(self), []) if _Nodes.are_named else []
         return uri.replace(_host(self), ",".join(map(_host, (self, *others))))
 

@@ -1,11 +1,7 @@
 """Several servers behind one address: `loadBalanced=true`, through a proxy that gives them connections in turn."""
 
 import itertools
-import os
-import shutil
-import signal
 import socket
-import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,7 +16,7 @@ from pymongo.errors import AutoReconnect, ConfigurationError
 
 import mongottl
 from tests import postgres
-from tests.children import ended_after
+from tests.balancer import HAPROXY, by_haproxy
 from tests.drivers.process.test_process import Process
 from tests.drivers.wire_client import WireClient
 from tests.on_store import PREFIX, takes_several_servers, with_schema
@@ -31,8 +27,6 @@ pytestmark = pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missin
 Client = pymongo.MongoClient[dict[str, Any]]
 # Opens a proxy to these ports; its port.
 Balancer = Callable[[list[int]], Any]
-
-HAPROXY = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 @contextmanager
@@ -76,34 +70,6 @@ def taking_turns(ports: list[int]) -> Iterator[int]:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
         thread.join()
-
-
-@contextmanager
-def by_haproxy(ports: list[int]) -> Iterator[int]:
-    """HAProxy in front of these ports, configured as in docs/operating.md."""
-    assert HAPROXY is not None
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port: int = free.getsockname()[1]
-    servers = "".join(f" server node{number} 127.0.0.1:{each} check inter 100ms\n" for number, each in enumerate(ports))
-    configuration = (
-        "defaults\n mode tcp\n timeout connect 5s\n timeout client 1h\n timeout server 1h\n option redispatch\n"
-        f"listen mongodb\n bind 127.0.0.1:{port}\n balance leastconn\n{servers}"
-    )
-    with ended_after(
-        subprocess.Popen([HAPROXY, "-db", "-f", "/dev/stdin"], stdin=subprocess.PIPE, text=True)
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.write(configuration)
-        process.stdin.close()
-
-        def accepts() -> bool:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                return True
-            return False
-
-        until(accepts)
-        yield port
-        process.send_signal(signal.SIGTERM)
 
 
 BALANCERS = [
