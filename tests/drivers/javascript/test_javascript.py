@@ -17,6 +17,7 @@ from pymongo.errors import OperationFailure, WriteError
 import mongottl
 from mongottl.config import ServerConfig
 from mongottl.javascript.library import missing_reason
+from tests.on_nodes import own_parameters
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
@@ -407,6 +408,7 @@ def test_others_run_meanwhile_and_kill_op_ends_it(numbers: Database[Documents]) 
     assert [failure.code for failure in failures] == [11601]
 
 
+@own_parameters
 def test_a_limit_of_each_call(database: Database[Documents]) -> None:
     """The setting is mongod's."""
     admin = database.client.admin
