@@ -1,6 +1,7 @@
 """Multi-document transactions and snapshot reads, by PyMongo: isolation, conflicts, waits, errors and their labels."""
 
 import datetime
+import itertools
 import socket
 import threading
 import uuid
@@ -919,14 +920,24 @@ def test_a_change_goes_before_transactions_that_begin_later(
     changing = Bare(server, database.name)
     outside = database.client[f"{database.name}_2"].c
     outside.insert_one({"_id": 1})
+    numbers = itertools.count(1)
+
+    def begin_later() -> Documents:
+        """Again where an index is still being built, into whose collection no transaction writes on a store."""
+        insert: Documents = {"insert": "c", "documents": [{"_id": 3}]}
+        while True:
+            try:
+                return later.command(insert | statement(lsids[2], next(numbers), startTransaction=True))
+            except OperationFailure as error:
+                if "is being built" not in str(error):
+                    raise
+
     with ThreadPoolExecutor() as pool:
         older.command({"insert": "c", "documents": [{"_id": 2}]} | statement(lsids[0], 1, startTransaction=True))
         strange.command({"find": "c", "$db": outside.database.name} | statement(lsids[1], 1, startTransaction=True))
         change = pool.submit(changing.command, command)
         until(lambda: waiting(database, name))
-        begun = pool.submit(
-            later.command, {"insert": "c", "documents": [{"_id": 3}]} | statement(lsids[2], 1, startTransaction=True)
-        )
+        begun = pool.submit(begin_later)
         until(lambda: waiting(database, "insert"))
         older.command({"insert": "c", "documents": [{"_id": 4}]} | statement(lsids[0], 1))
         older.command({"find": "other"} | statement(lsids[0], 1))
@@ -936,7 +947,7 @@ def test_a_change_goes_before_transactions_that_begin_later(
         older.admin({"commitTransaction": 1} | statement(lsids[0], 1))
         assert change.result(PATIENCE_S)["ok"] == 1
         assert begun.result(PATIENCE_S)["n"] == 1
-        later.admin({"commitTransaction": 1} | statement(lsids[2], 1))
+        later.admin({"commitTransaction": 1} | statement(lsids[2], next(numbers) - 1))
         assert failure(lambda: strange.admin({"commitTransaction": 1} | statement(lsids[1], 1))) == (251, True)
     expected = {3} if name in ("drop", "dropDatabase", "renameCollection") else {1, 2, 3, 4}
     assert {document["_id"] for document in database.c.find()} == expected
