@@ -48,8 +48,7 @@ class Bare:
     """Sends commands as they are given: a driver puts a session of its own into each."""
 
     def __init__(self, server: mongottl.RunningServer, name: str) -> None:
-        port = pymongo.uri_parser.parse_uri(server.uri)["nodelist"][0][1]
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
         self._wire = ClientWireConnection()
         self._name = name
         self._session: Documents | None = None
