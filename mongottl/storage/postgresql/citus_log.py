@@ -121,7 +121,7 @@ _COUNT_UP: Final = Statement(
 )
 _CLEAR_PARTS: Final = Statement("clear_parts", "DELETE FROM parts WHERE xid < pg_snapshot_xmin(pg_current_snapshot())")
 SIZE: Final = Statement("distributed_log_size", "SELECT log_n, log_bytes FROM meta")
-FIRST_POSITION: Final = Statement("first_position", "SELECT coalesce(min(pos), 0) FROM oplog")
+FIRST_POSITION: Final = Statement("first_position", "SELECT coalesce(min(pos), 0) FROM oplog WHERE form <> ''")
 # The oldest rows, and one after these.
 OLDEST: Final = Statement(
     "distributed_oldest", "SELECT pos, token FROM oplog WHERE pos <= $1 ORDER BY pos LIMIT $2", (INT8, INT8)

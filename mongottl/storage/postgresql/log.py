@@ -254,7 +254,8 @@ _TRIM: Final = Statement(
 )
 _SIZE: Final = Statement(
     "log_size",
-    "SELECT m.log_n + l.n, (m.log_bytes + l.bytes)::int8, coalesce((SELECT pos FROM oplog ORDER BY pos LIMIT 1), 0)"
+    "SELECT m.log_n + l.n, (m.log_bytes + l.bytes)::int8,"
+    " coalesce((SELECT pos FROM oplog WHERE form <> '' ORDER BY pos LIMIT 1), 0)"
     " FROM meta AS m, LATERAL (SELECT count(*) FILTER (WHERE form <> '') AS n,"
     " coalesce(sum(octet_length(form)), 0) AS bytes FROM oplog WHERE pos > m.counted) AS l",
 )

@@ -261,6 +261,8 @@ def test_each_node_knows_the_oplog_of_all() -> None:
         for node in (first, second):
             scrape = Scrape(node)
             assert scrape.value("mongodb_oplog_stats_count") >= 3  # with that of the create
+            head = scrape.value("mongodb_mongod_replset_oplog_head_timestamp")
+            assert head >= scrape.value("mongodb_mongod_replset_oplog_tail_timestamp") > 0
             assert scrape.value("mongodb_oplog_stats_size") > 101 * 20
 
 
