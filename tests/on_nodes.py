@@ -71,6 +71,9 @@ own_snapshots: Final = one_node("a snapshot outside of transactions is one node'
 # For tests of what a member of a replica set answers: `tests/golden/mongos.golden` and `test_topology` have a mongos'.
 of_replica_set: Final = pytest.mark.skipif(wanted() > 1, reason="several nodes answer as mongos, not as a replica set")
 
+# For tests of what starting and stopping one server does, or of what no other one may do beside it.
+alone: Final = pytest.mark.skipif(wanted() > 1, reason="several nodes stand in the place of each server")
+
 # For tests of how far a budget of request units goes.
 whole_budget: Final = pytest.mark.skipif(wanted() > 1, reason="each node has its share of a budget of request units")
 

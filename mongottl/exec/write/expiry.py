@@ -310,9 +310,15 @@ def _purge_batches(service: ServiceContext, number: int, ahead: KeysAhead) -> in
                     _delete_batch(recovery_unit.write(collection), records)
                 except ClaimedByTransaction:
                     return deleted  # its end arms the wheel again
-                except WriteConflict:
-                    # No record has changed: the disk was full, and the engine has made room for deletions.
-                    _delete_batch(recovery_unit.write(collection), records)
+                except WriteConflict as conflict:
+                    if service.engine.shared_nodes is None:
+                        # No record has changed: the disk was full, and the engine has made room for deletions.
+                        _delete_batch(recovery_unit.write(collection), records)
+                    elif isinstance(conflict, CatalogChanged):
+                        raise
+                    else:  # another server has deleted or changed one of them: those that are due are found again
+                        done = begun
+                        records = []
         if missing:
             done = begun
             for document in missing:

@@ -10,6 +10,7 @@ from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
 import mongottl
+from tests.on_nodes import of_replica_set
 
 WAYS = ("", "?replicaSet=globaldb", "?directConnection=true")
 
@@ -55,6 +56,7 @@ async def transaction(started: Any) -> Any:
     return await begun if asyncio.iscoroutine(begun) else begun
 
 
+@of_replica_set
 @pytest.mark.parametrize("way", WAYS)
 def test_pymongo_async(server: mongottl.RunningServer, database: Database[dict[str, Any]], way: str) -> None:
     async def main() -> None:

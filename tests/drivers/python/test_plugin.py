@@ -22,6 +22,7 @@ import mongottl
 from mongottl.clock import SystemClock
 from mongottl.errors import CommandError
 from mongottl.storage.errors import DataDirectoryError
+from tests.on_nodes import alone
 from tests.on_store import needs_states
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -227,6 +228,7 @@ def test_a_clock_that_was_moved_stays_so_over_a_restart(tmp_path: Path, frozen: 
         assert "Documents are stored ahead of the clock" in line
 
 
+@alone
 def test_a_server_without_a_block() -> None:
     server = mongottl.start_server()
     assert server.start() is server  # it runs already
@@ -244,6 +246,7 @@ def test_a_server_without_a_block() -> None:
     server.stop()
 
 
+@alone
 def test_a_server_is_started_and_stopped_by_many_threads() -> None:
     before = servers_threads()
     server = mongottl.start_server()
@@ -330,6 +333,7 @@ def test_a_process_that_is_forked_has_no_server(tmp_path: Path) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+@alone
 def test_a_server_that_was_shut_down_can_be_started_again() -> None:
     with mongottl.start_server() as server, Client(server.uri) as client:
         with suppress(AutoReconnect):  # before the reply or after it

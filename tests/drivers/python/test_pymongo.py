@@ -28,6 +28,7 @@ from pymongo.write_concern import WriteConcern
 import mongottl
 from mongottl.config import ServerConfig
 from tests.drivers.refusals import refusal
+from tests.on_nodes import alone, of_replica_set, own_cursors
 from tests.waiting import until
 
 WAYS = {
@@ -85,6 +86,7 @@ def way(request: pytest.FixtureRequest, server: mongottl.RunningServer) -> Itera
         connected.drop_database(name)
 
 
+@of_replica_set
 def test_crud(way: Database[dict[str, Any]]) -> None:
     things = way.things
     assert things.insert_one({"_id": 1, "a": 1}).inserted_id == 1
@@ -126,6 +128,7 @@ def test_default_batches(database: Database[dict[str, Any]]) -> None:
     assert cursor.cursor_id == 0
 
 
+@own_cursors
 def test_closed_cursor_is_closed_on_the_server(
     database: Database[dict[str, Any]], client: "pymongo.MongoClient[dict[str, Any]]"
 ) -> None:
@@ -454,6 +457,7 @@ def test_compression(server: mongottl.RunningServer, database: Database[dict[str
     assert 0 < after["bytesOut"] - before["bytesOut"] < 200_000
 
 
+@alone
 @pytest.mark.slow
 def test_monitors_stream_heartbeats_and_meet_no_errors() -> None:
     """PyMongo's monitor asks once, and the server goes on to answer every `heartbeatFrequencyMS` by itself."""

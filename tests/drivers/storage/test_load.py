@@ -21,6 +21,7 @@ import mongottl
 from mongottl.dump.errors import DumpError
 from mongottl.storage.data_folder import DATABASE_NAME
 from tests.children import ended_after
+from tests.on_nodes import own_figures
 from tests.waiting import PATIENCE_S
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -156,6 +157,7 @@ def test_indexes_without_collation_in_a_collection_with_one(tmp_path: Path) -> N
         assert list(found) == ["_id_", "a_1", "b_1", "place_2d"]
 
 
+@own_figures
 def test_time_to_live_begins_at_the_start(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -198,3 +198,14 @@ def with_duties(processes: list[Process]) -> Process:
 
         until(is_found)
     return found[0]
+
+
+def test_documents_are_purged_by_two_servers_at_once(clients: tuple[Client, Client]) -> None:
+    """Who finds that another one has deleted some of its batch looks for the rest."""
+    one, two = clients
+    one.shop.create_collection("dated")
+    one.shop.dated.create_index("at", expireAfterSeconds=60)
+    for _ in range(25):
+        one.shop.dated.insert_many([{"at": datetime(1971, 1, 1)} for _ in range(200)])  # due at once, for the first
+        two.admin.command("advanceClock", 0)  # and looked for by the second
+        assert two.shop.dated.count_documents({}) == 0

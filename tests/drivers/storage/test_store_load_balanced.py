@@ -19,6 +19,7 @@ from tests import postgres
 from tests.balancer import HAPROXY, by_haproxy
 from tests.drivers.process.test_process import Process
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import of_replica_set
 from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.waiting import until, until_connected
 
@@ -119,6 +120,7 @@ def test_hello_has_an_id_of_the_process(servers: list[mongottl.RunningServer]) -
     assert found[0] != found[1]
 
 
+@of_replica_set
 def test_a_replica_set_is_refused_by_the_driver() -> None:
     with (
         mongottl.start_server(topology="replicaSet") as server,

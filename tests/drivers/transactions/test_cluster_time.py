@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 
 import mongottl
-from tests.on_nodes import of_replica_set, own_times
+from tests.on_nodes import alone, of_replica_set, own_times
 
 Client = pymongo.MongoClient[dict[str, Any]]
 
@@ -144,7 +144,7 @@ def test_the_clock_may_stand_still_or_be_set_back(tmp_path: Path) -> None:
     assert sorted(set(times)) == times
 
 
-@own_times
+@alone
 def test_the_time_of_an_idle_server_advances() -> None:
     with mongottl.start_server() as server, Client(server.uri) as client:
         first = client.admin.command("ping")["operationTime"]

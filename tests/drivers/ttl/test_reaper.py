@@ -21,7 +21,7 @@ from mongottl.exec.write.expiry import reap_due
 from mongottl.exec.write.writes import insert_batch, prepare_document
 from mongottl.storage.opening import open_engine
 from tests.drivers.ttl.conftest import Bench
-from tests.on_nodes import own_figures
+from tests.on_nodes import nodes_of, own_figures
 from tests.steps import begin
 from tests.waiting import until
 
@@ -126,7 +126,7 @@ def test_the_reaper_wakes_up_by_itself() -> None:
         collection.create_index("_ts", expireAfterSeconds=1)
         collection.insert_one({"_id": 1})
         start = server.clock.now()
-        until(lambda: client.admin.command("serverStatus")["metrics"]["ttl"]["deletedDocuments"] == 1)
+        until(lambda: sum(node.metrics.ttl_deleted_documents for node in nodes_of(server)) == 1)
         assert (server.clock.now() - start).total_seconds() < 30
         assert collection.find_one() is None
 
