@@ -66,6 +66,7 @@ def test_pymongo_async(server: mongottl.RunningServer, database: Database[dict[s
     asyncio.run(main())
 
 
+@of_replica_set
 @pytest.mark.parametrize("way", WAYS)
 def test_motor(server: mongottl.RunningServer, database: Database[dict[str, Any]], way: str) -> None:
     motor_asyncio = pytest.importorskip("motor.motor_asyncio", reason="Motor is not installed")
