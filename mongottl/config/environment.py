@@ -21,6 +21,7 @@ OTHER_VARIABLES: Final[dict[str, str]] = {
     "MONGOTTL_STORE_SEED": "tests: the seed of these faults",
     "MONGOTTL_TEST_POSTGRESQL": "tests: the version of PostgreSQL, such as 15; by default the newest that is installed",
     "MONGOTTL_TEST_NODES": "tests: with MONGOTTL_TEST_STORE, how many servers stand for each one",
+    "MONGOTTL_TEST_BALANCER": "tests: with MONGOTTL_TEST_NODES, what their URIs name: haproxy",
     "MONGOTTL_TEST_STORE": "tests: the store of all servers: a URI as of `--store`, `private`, or PostgreSQL's version",
     "MONGOTTL_DEBIAN_ROOT": "tests: the root of a Debian without Python, for the bundle",
     "MONGOTTL_TEST_IMAGE": "tests: the container image, or `build`",

@@ -13,6 +13,7 @@ import mongottl
 from mongottl.javascript import processes, scripts
 from mongottl.javascript.library import missing_reason
 from mongottl.server import janitor
+from tests.on_nodes import own_operations
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())]
@@ -256,6 +257,7 @@ def test_endless_scripts_do_not_lock_others_of_the_machine_out(crowded: None) ->
         attack.end()
 
 
+@own_operations
 def test_another_user_need_not_wait_for_endless_scripts(crowded: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scripts, "CROWDED_LIMIT_MS", 60_000)
     with (
