@@ -14,7 +14,6 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Value
 from mongottl.document.utf8 import encode_text
-from mongottl.document.value_set import ValueSet
 from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
@@ -94,7 +93,8 @@ def merge_together(
 ) -> list[MergeRequest]:
     """Writes results of one `$merge` together, and returns those that are left for `merge_document`, in their order:
     those that need more than their `_id` to be found, and all that could not be written so."""
-    if not _are_found_by_id(requests, collation):
+    keys = _keys_of_ids(requests, collation)
+    if not keys:
         return requests
     collection = _existing_or_made(op, database, name, requests[0])
     if collection is None or collection.shard_key is not None:
@@ -111,8 +111,8 @@ def merge_together(
             if found is None:
                 return requests
             others = []
-            for request in requests:
-                record = found.get(_key_of(request.document, collation))
+            for request, key in zip(requests, keys, strict=True):
+                record = found.get(key)
                 if record is None:
                     others.append(request)
                 else:
@@ -131,15 +131,15 @@ def merge_together(
     return left
 
 
-def _are_found_by_id(requests: list[MergeRequest], collation: Collation | None) -> bool:
-    """Whether there are several results, which are found by different `_id`s alone, and written as they are."""
+def _keys_of_ids(requests: list[MergeRequest], collation: Collation | None) -> list[bytes]:
+    """The KeyStrings of the `_id`s by which several results are found that are written as they are; none if some are
+    found by other fields, or two by the same `_id`."""
     if len(requests) == 1 or requests[0].when_matched == "pipeline":
-        return False
-    ids = ValueSet(collation)
-    for request in requests:
-        if [name for name, _ in fields(request.match)] != ["_id"] or not ids.add(get_value(request.document, "_id")):
-            return False
-    return True
+        return []
+    if any([name for name, _ in fields(request.match)] != ["_id"] for request in requests):
+        return []
+    keys = [_key_of(request.document, collation) for request in requests]
+    return keys if len(set(keys)) == len(keys) else []
 
 
 def _existing_or_made(op: OperationContext, database: str, name: str, request: MergeRequest) -> Collection | None:
