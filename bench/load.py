@@ -31,7 +31,7 @@ _REPLY_BODY = 16 + 4 + 1  # Header, flag bits, kind of the first section.
 _OK = (b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x10ok\0\x01\0\0\0")  # As a double and as an int32: servers differ.
 _CHECK_EVERY = 500
 _PLACEHOLDER = 0x5AC3_1F27  # A number whose bytes occur nowhere else in a request.
-_REPLY_TIMEOUT_S = 60.0  # A server that does not reply within this time counts as failed.
+_REPLY_TIMEOUT_S = 300.0  # A server that does not reply within this time counts as failed.
 _COMMAND_TIMEOUT_S = 180.0  # The time for single commands, which may take long: a million updates, an index build.
 _PING_EVERY_S = 0.002
 

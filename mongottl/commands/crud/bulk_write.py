@@ -8,14 +8,17 @@ from typing import Annotated, Any, Final, NamedTuple
 from mongottl.catalog.namespace import check_new_collection_name, split_namespace
 from mongottl.commands.access import cluster_needs, namespace_needs, needing, write_needs
 from mongottl.commands.collection_uuid import check_uuid_of
-from mongottl.commands.crud.delete import deleted_by, run_delete
+from mongottl.commands.crud.delete import deleted_by, filter_of_delete, run_delete, run_deletes
 from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
-from mongottl.commands.crud.update import result_of, run_update
+from mongottl.commands.crud.update import filter_of_update, result_of, run_update, run_updates
 from mongottl.commands.crud.write_batch import (
+    MOST_TOGETHER,
     WriteErrors,
     check_batch,
     collection_for_insert,
     ends_command,
+    keys_of_group,
+    may_be_together,
     number_statements,
     with_retried,
 )
@@ -64,6 +67,7 @@ from mongottl.exec.results.cursors import ClientCursor, ListPages
 from mongottl.exec.results.reading import first_reply
 from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
+from mongottl.exec.write.modifying import UpdateResult
 from mongottl.oplog.statements import Executed
 from mongottl.security.privileges import INSERT, REMOVE, UPDATE, Need
 
@@ -268,7 +272,8 @@ def _run(
 ) -> Reply:
     outcome = Outcome(op, request.errors_only)
     home = op.database
-    index = 0
+    may_group = may_be_together(op, write)
+    index = grouped = 0
     while index < len(operations):
         operation = operations[index]
         op.database, name = namespaces[operation.namespace_index]
@@ -289,15 +294,23 @@ def _run(
             index = end
         else:
             begin_statements(op, index, index + 1)
+            together = 0
             try:
                 check_uuid_of(op, _NAMESPACE.command, uuids[operation.namespace_index], name)
-                if len(operations) > 1:
-                    op.begin_statement(request.operations[index], request.let)
-                executed = None if write is None else write.begin(index)
-                if isinstance(operation, UpdateOperation):
-                    _update(op, name, operation, index, request.let, outcome, executed)
-                else:
-                    _delete(op, name, operation, index, request.let, outcome, executed)
+                if may_group and index >= grouped:
+                    end = _end_of_group(operations, index)
+                    keys = _keys_of_group(op, name, operations[index:end], request.operations[index:end])
+                    grouped = index + len(keys)
+                    if keys:
+                        together = _run_group(op, request, name, operations, index, keys, outcome)
+                if together == 0:
+                    if len(operations) > 1:
+                        op.begin_statement(request.operations[index], request.let)
+                    executed = None if write is None else write.begin(index)
+                    if isinstance(operation, UpdateOperation):
+                        _update(op, name, operation, index, request.let, outcome, executed)
+                    else:
+                        _delete(op, name, operation, index, request.let, outcome, executed)
             except CommandError as error:
                 if ends_command(op, error):
                     raise
@@ -305,7 +318,7 @@ def _run(
                 if isinstance(operation, UpdateOperation):
                     counts["nModified"] = 0
                 outcome.failed(index, outcome.failures.add(index, error), counts)
-            index += 1
+            index += max(together, 1)
         if outcome.errors and request.ordered:
             break
         op.check_interrupt()
@@ -328,6 +341,55 @@ def _end_of_inserts(operations: list[Operation], start: int) -> int:
         size += len(operation.document)
         end += 1
     return end
+
+
+def _end_of_group(operations: list[Operation], start: int) -> int:
+    """The end of the updates, or of the deletes, in one collection that begin at `start`, at most MOST_TOGETHER."""
+    first = operations[start]
+    end = start + 1
+    while end < len(operations) and end - start < MOST_TOGETHER:
+        operation = operations[end]
+        if type(operation) is not type(first) or operation.namespace_index != first.namespace_index:
+            break
+        end += 1
+    return end
+
+
+def _keys_of_group(op: OperationContext, name: str, group: list[Operation], sent: list[bytes]) -> list[bytes]:
+    """`keys_of_group` of these updates or deletes. A pipeline is executed alone, since `$$CLUSTER_TIME` is that of each
+    operation."""
+    filters: list[bytes | None] = []
+    for operation in group:
+        if isinstance(operation, UpdateOperation):
+            is_pipeline = isinstance(operation.modifications, list)
+            filters.append(None if is_pipeline else filter_of_update(_update_statement(operation)))
+        elif isinstance(operation, DeleteOperation):
+            filters.append(filter_of_delete(_delete_statement(operation)))
+    return keys_of_group(op, name, filters, sent)
+
+
+def _run_group(
+    op: OperationContext,
+    request: BulkWriteRequest,
+    name: str,
+    operations: list[Operation],
+    first: int,
+    keys: list[bytes],
+    outcome: Outcome,
+) -> int:
+    """Executes as many operations from `first` on together as have `keys`; how many, perhaps none."""
+    group = operations[first : first + len(keys)]
+    if isinstance(group[0], DeleteOperation):
+        counts = run_deletes(op, name, keys, first)
+        for place, deleted in enumerate(counts):
+            _note_deleted(outcome, first + place, deleted)
+        return len(counts)
+    statements = [_update_statement(operation) for operation in group if isinstance(operation, UpdateOperation)]
+    sent = request.operations[first : first + len(keys)]
+    results = run_updates(op, name, statements, sent, request.let, first, keys)
+    for place, result in enumerate(results):
+        _note_updated(outcome, first + place, result)
+    return len(results)
 
 
 def _insert(
@@ -376,7 +438,12 @@ def _update(
     outcome: Outcome,
     executed: Executed | None,
 ) -> None:
-    statement = UpdateStatement(
+    statement = _update_statement(operation)
+    _note_updated(outcome, index, run_update(op, name, statement, let) if executed is None else result_of(executed))
+
+
+def _update_statement(operation: UpdateOperation) -> UpdateStatement:
+    return UpdateStatement(
         query=operation.filter,
         update=operation.modifications,
         upsert=operation.upsert,
@@ -387,7 +454,9 @@ def _update(
         constants=operation.constants,
         sort=operation.sort,
     )
-    result = run_update(op, name, statement, let) if executed is None else result_of(executed)
+
+
+def _note_updated(outcome: Outcome, index: int, result: UpdateResult) -> None:
     counts: dict[str, Value] = {"n": result.matched, "nModified": result.modified}
     outcome.modified += result.modified
     if result.upserted_id is MISSING:
@@ -407,7 +476,14 @@ def _delete(
     outcome: Outcome,
     executed: Executed | None,
 ) -> None:
-    statement = DeleteStatement(operation.filter, 0 if operation.multi else 1, operation.hint, operation.collation)
-    deleted = run_delete(op, name, statement, let) if executed is None else deleted_by(executed)
+    statement = _delete_statement(operation)
+    _note_deleted(outcome, index, run_delete(op, name, statement, let) if executed is None else deleted_by(executed))
+
+
+def _delete_statement(operation: DeleteOperation) -> DeleteStatement:
+    return DeleteStatement(operation.filter, 0 if operation.multi else 1, operation.hint, operation.collation)
+
+
+def _note_deleted(outcome: Outcome, index: int, deleted: int) -> None:
     outcome.deleted += deleted
     outcome.succeeded(index, {"n": deleted})

@@ -5,11 +5,15 @@ from typing import Final
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
+    MOST_TOGETHER,
     WriteErrors,
     check_batch,
     collection_if_any,
+    collection_of_group,
     ends_command,
     is_prompt_write,
+    keys_of_group,
+    may_be_together,
     number_statements,
     refused_by_uuid,
     with_retried,
@@ -27,6 +31,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
+from mongottl.exec.write.by_id import delete_by_ids
 from mongottl.exec.write.modifying import (
     Selection,
     delete_many,
@@ -113,9 +118,8 @@ def _delete(
 
 def _delete_by_id(op: OperationContext, collection: Collection, statement: DeleteStatement) -> dict[str, Value] | None:
     """The reply to one delete by {_id: value} through the express path; None if that cannot execute it."""
-    if statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
-        return None
-    key = express_key(collection, statement.query)
+    filter = filter_of_delete(statement)
+    key = None if filter is None else express_key(collection, filter)
     if key is None:
         return None
     record = express_record(op, collection, key)
@@ -135,7 +139,9 @@ def _run_deletes(
     errors = WriteErrors(op)
     deleted = 0
     gate = op.cost.gate
-    for index, statement in enumerate(statements):
+    may_group = may_be_together(op, write)
+    index = grouped = 0
+    while index < len(statements):
         if index:
             op.give_way()
         try:
@@ -143,20 +149,33 @@ def _run_deletes(
                 op.check_interrupt()
             if gate is not None:
                 gate.admit(index)
-            if len(statements) > 1:
-                op.begin_statement(request.statements[index], request.let)
-                begin_statements(op, index, index + 1)
-            executed = None if write is None else write.begin(index)
-            if executed is not None:
-                deleted += deleted_by(executed)
-            else:
-                deleted += run_delete(op, request.collection, statement, request.let)
+            results: list[int] = []
+            if may_group and index >= grouped:
+                end = index + MOST_TOGETHER
+                filters = [filter_of_delete(statement) for statement in statements[index:end]]
+                keys = keys_of_group(op, request.collection, filters, request.statements[index:end])
+                grouped = index + len(keys)
+                if keys:
+                    results = run_deletes(op, request.collection, keys, index)
+            if not results:
+                if len(statements) > 1:
+                    op.begin_statement(request.statements[index], request.let)
+                    begin_statements(op, index, index + 1)
+                executed = None if write is None else write.begin(index)
+                if executed is not None:
+                    results = [deleted_by(executed)]
+                else:
+                    results = [run_delete(op, request.collection, statements[index], request.let)]
         except CommandError as error:
             if ends_command(op, error):
                 raise
             errors.add(index, error)
             if request.ordered:
                 break
+            index += 1
+            continue
+        deleted += sum(results)
+        index += len(results)
     return with_retried(write, errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)}))
 
 
@@ -165,6 +184,24 @@ def deleted_by(executed: Executed) -> int:
     if executed.kind != DELETED:
         raise other_write("a delete")
     return 1
+
+
+def filter_of_delete(statement: DeleteStatement) -> bytes | None:
+    """The filter of a statement that may be executed together with others, if it names an `_id`; else None."""
+    if statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+        return None
+    return statement.query
+
+
+def run_deletes(op: OperationContext, name: str, keys: list[bytes], first: int) -> list[int]:
+    """Executes the statements that have `keys` (`keys_of_group`) together; how many documents each has deleted, or
+    nothing if they have to be executed alone. first: the position of the first one in its batch."""
+    collection = collection_of_group(op, name)
+    if collection is None:
+        return []
+    results = [int(was_there) for was_there in delete_by_ids(op, collection, keys, first)]
+    op.count_statements("delete", len(results))
+    return results
 
 
 def run_delete(op: OperationContext, name: str, statement: DeleteStatement, let: bytes) -> int:

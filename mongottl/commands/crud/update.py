@@ -1,16 +1,21 @@
 """update: see `write_batch`."""
 
+from functools import partial
 from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
+    MOST_TOGETHER,
     WriteErrors,
     check_batch,
     collection_for_write,
     collection_if_any,
+    collection_of_group,
     ends_command,
     is_prompt_write,
+    keys_of_group,
+    may_be_together,
     number_statements,
     parsed_statements,
     refused_by_uuid,
@@ -25,12 +30,13 @@ from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import find_field_at, get_value, is_empty
-from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.express import express_key, express_record
 from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
+from mongottl.exec.write.by_id import UpdateById, update_by_ids
 from mongottl.exec.write.modifying import (
     Selection,
     UpdateResult,
@@ -160,7 +166,9 @@ def _run_updates(
     upserted: list[Value] = []
     matched = modified = 0
     gate = op.cost.gate
-    for index, statement in enumerate(statements):
+    may_group = may_be_together(op, write)
+    index = grouped = 0
+    while index < len(statements):
         if index:
             op.give_way()
         try:
@@ -168,25 +176,38 @@ def _run_updates(
                 op.check_interrupt()
             if gate is not None:
                 gate.admit(index)
-            if len(statements) > 1:
-                op.begin_statement(request.statements[index], request.let)
-                begin_statements(op, index, index + 1)
-            executed = None if write is None else write.begin(index)
-            if executed is not None:
-                result = result_of(executed)
-            else:
-                result = run_update(op, request.collection, statement, request.let)
+            results: list[UpdateResult] = []
+            if may_group and index >= grouped:
+                end = index + MOST_TOGETHER
+                group = statements[index:end]
+                sent = request.statements[index:end]
+                keys = keys_of_group(op, request.collection, [filter_of_update(one) for one in group], sent)
+                grouped = index + len(keys)
+                if keys:
+                    results = run_updates(op, request.collection, group, sent, request.let, index, keys)
+            if not results:
+                if len(statements) > 1:
+                    op.begin_statement(request.statements[index], request.let)
+                    begin_statements(op, index, index + 1)
+                executed = None if write is None else write.begin(index)
+                if executed is not None:
+                    results = [result_of(executed)]
+                else:
+                    results = [run_update(op, request.collection, statements[index], request.let)]
         except CommandError as error:
             if ends_command(op, error):
                 raise
             errors.add(index, error)
             if request.ordered:
                 break
+            index += 1
             continue
-        matched += result.matched
-        modified += result.modified
-        if result.upserted_id is not MISSING:
-            upserted.append({"index": index, "_id": result.upserted_id})
+        for result in results:
+            matched += result.matched
+            modified += result.modified
+            if result.upserted_id is not MISSING:
+                upserted.append({"index": index, "_id": result.upserted_id})
+            index += 1
     reply: dict[str, Value] = {"n": matched, "nModified": modified}
     if upserted:
         reply["upserted"] = upserted
@@ -204,6 +225,56 @@ def result_of(executed: Executed) -> UpdateResult:
     elif executed.kind == UPDATED:
         result.modified = 1
     return result
+
+
+def filter_of_update(statement: UpdateStatement) -> bytes | None:
+    """The filter of a statement that may be executed together with others, if it names an `_id`; else None."""
+    if statement.multi or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
+        return None
+    return statement.query if is_empty(statement.sort) else None
+
+
+def run_updates(
+    op: OperationContext,
+    name: str,
+    statements: list[UpdateStatement],
+    sent: list[bytes],
+    let: bytes,
+    first: int,
+    keys: list[bytes],
+) -> list[UpdateResult]:
+    """Executes as many of these statements together as have `keys` (`keys_of_group`), or those before the first that
+    has to be executed alone; their results, perhaps none.
+
+    first: the position of the first one in its batch. sent: the statements as they were sent.
+    """
+    collection = collection_of_group(op, name)
+    if collection is None:
+        return []
+    updates: list[UpdateById] = []
+    try:
+        for place, key in enumerate(keys):
+            op.begin_statement(sent[place], let)
+            update = op.compute(partial(_parsed_by_id, op, collection, statements[place], let, key))
+            if update.driver.needs_positional or op.scripts is not None:
+                return []
+            updates.append(update)
+    except CommandError as error:
+        if is_interruption(error):
+            raise
+        return []
+    results = update_by_ids(op, collection, updates, first)
+    op.count_statements("update", len(results))
+    return results
+
+
+def _parsed_by_id(
+    op: OperationContext, collection: Collection, statement: UpdateStatement, let: bytes, key: bytes
+) -> UpdateById:
+    context = context_for(op, collection, let)
+    driver = parse_update_statement(op, collection.name, statement, context)
+    match = parse_match(statement.query, context)
+    return UpdateById(key, match, driver, context, bool(statement.upsert))
 
 
 def run_update(op: OperationContext, name: str, statement: UpdateStatement, let: bytes) -> UpdateResult:

@@ -109,7 +109,8 @@ class RetryableWrite:
         self.may_be_late = True
         self._base: int = 0
         self._ids: list[int] | None = None
-        self._index: int = 0
+        # The positions of the statements that the next unit of work executes; of inserts only that of the first.
+        self._positions: list[int] = [0]
         self._inserts = False
         self._image_kind = NO_IMAGE
         # The entries of earlier attempts by their first statement, and these first statements.
@@ -130,7 +131,7 @@ class RetryableWrite:
 
     def begin_inserts(self, index: int) -> None:
         """The next unit of work executes inserts, beginning with the one at this position."""
-        self._index = index
+        self._positions = [index]
         self._inserts = True
 
     def begin(self, index: int, image_kind: int = NO_IMAGE) -> Executed | None:
@@ -138,10 +139,17 @@ class RetryableWrite:
 
         image_kind: which version of the document has to be remembered.
         """
-        self._index = index
+        self._positions = [index]
         self._inserts = False
         self._image_kind = image_kind
         return self.executed_before(index)
+
+    def begin_together(self, positions: list[int]) -> None:
+        """The next unit of work executes the updates, the upserts or the deletes at these positions, each of which
+        changes a document, in this order."""
+        self._positions = positions
+        self._inserts = False
+        self._image_kind = NO_IMAGE
 
     def executed_before(self, index: int) -> Executed | None:
         """What the statement at this position has done in an earlier attempt, noted as retried; None if nothing."""
@@ -184,26 +192,28 @@ class RetryableWrite:
         if change.kind == INSERT:
             self._note_inserts(change.rows)
             return
-        statement = self.id_of(self._index)
-        before = change.before[0]
-        if change.kind == DELETE:
-            self._note(Executed(statement, statement, DELETED), before, None)
-        else:
-            after = change.rows[0][0]
-            self._note(Executed(statement, statement, REFRESHED if before == after else UPDATED), before, after)
+        for place, position in enumerate(self._positions):
+            statement = self.id_of(position)
+            before = change.before[place]
+            if change.kind == DELETE:
+                self._note(Executed(statement, statement, DELETED), before, None)
+            else:
+                after = change.rows[place][0]
+                self._note(Executed(statement, statement, REFRESHED if before == after else UPDATED), before, after)
 
     def _note_inserts(self, rows: list[NewRecord]) -> None:
         count = len(rows)
+        first = self._positions[0]
         if not self._inserts:
-            document = rows[0][0]
-            executed = Executed(self.id_of(self._index), self.id_of(self._index), UPSERTED)
-            executed.upserted = encode_fields([("_id", get_value(document, "_id"))])
-            self._note(executed, None, document)
+            for place, position in enumerate(self._positions):
+                document = rows[place][0]
+                executed = Executed(self.id_of(position), self.id_of(position), UPSERTED)
+                executed.upserted = encode_fields([("_id", get_value(document, "_id"))])
+                self._note(executed, None, document)
         elif self._ids is None:
-            first = self._base + self._index
-            self._note(Executed(first, first + count - 1, INSERTED), None, None)
+            self._note(Executed(self._base + first, self._base + first + count - 1, INSERTED), None, None)
         else:
-            for index in range(self._index, self._index + count):
+            for index in range(first, first + count):
                 self._note(Executed(self._ids[index], self._ids[index], INSERTED), None, None)
 
     def note_commit(self) -> None:

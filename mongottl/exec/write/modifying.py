@@ -399,14 +399,17 @@ def store_together(
     driver: UpdateDriver,
     result: UpdateResult,
     ahead: KeysAhead | None,
+    positions: list[int] | None = None,
 ) -> bool:
     """Stores updated documents in one unit of work, and counts them; False if that fails for one of them.
 
     records: as they were read. updated: of each the document, and whether it is another one. driver: one that has made
-    them, for the oplog. ahead: makes the keys of long documents, if given. WriteConflict.
+    them, for the oplog. ahead: makes the keys of long documents, if given. positions: those of the statements of a
+    batch that update one record each. WriteConflict.
     """
     refresh = op.service.config.refresh_on_noop
     changes: list[tuple[Record, bytes]] = []
+    written: list[int] = []
     modified = 0
     try:
         if ahead is not None and _some_are_long(records, updated):
@@ -414,11 +417,16 @@ def store_together(
                 ahead.make_for_update(collection, record[1], document)
         unit = op.recovery_unit.write(collection)
         _check_after_leaving(op, collection, records)
-        for record, (document, changed) in zip(records, updated, strict=True):
+        for place, (document, changed) in enumerate(updated):
+            record = records[place]
             if changed or (refresh and record[2] != unit.now_s):
                 changes.append((record, document))
+                if positions is not None:
+                    written.append(positions[place])
             if changed:
                 modified += 1
+        if unit.retryable_write is not None and positions is not None:
+            unit.retryable_write.begin_together(written)
         update_records(op, unit, changes, driver)
     except CommandError as error:
         if is_interruption(error):
@@ -514,16 +522,29 @@ def upsert(
     op: OperationContext, collection: Collection, driver: UpdateDriver, match: MatchExpression, context: ParseContext
 ) -> UpdateResult:
     """Inserts the new document of an update with `upsert: true` that matched nothing."""
-    document = new_document_for_upsert(driver, match, context)
+    document = document_of_upsert(op, collection, driver, match, context)
     _check_after_leaving(op, collection, [])
+    insert_document(op, collection, document)
+    op.service.metrics.documents["inserted"] += 1
+    return result_of_upsert(document)
+
+
+def document_of_upsert(
+    op: OperationContext, collection: Collection, driver: UpdateDriver, match: MatchExpression, context: ParseContext
+) -> bytes:
+    """The new document of an update with `upsert: true`."""
+    document = new_document_for_upsert(driver, match, context)
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
         document = with_new_id(op, document)
     else:
         check_new_id(op, document, int(type_code), int(pos))
     check_size(op, collection, document)
-    insert_document(op, collection, document)
-    op.service.metrics.documents["inserted"] += 1
+    return document
+
+
+def result_of_upsert(document: bytes) -> UpdateResult:
+    """document: the one that was inserted."""
     result = UpdateResult()
     result.matched = 1
     result.upserted_id = get_value(document, "_id")

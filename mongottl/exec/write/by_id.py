@@ -1,0 +1,197 @@
+"""Updates and deletes of single documents by their `_id`s that follow one another in a batch, executed together.
+
+    {_id: 1}  {_id: 2}  {_id: 3}  …  ──► one look into the index on `_id` ──► a unit of work for those that are updated,
+                                                                              another for those that are inserted
+
+Each unit of work has its commit: where the engine waits for a disk or for another machine, that is most of what a small
+write takes. The statements name different `_id`s, so none of them changes what another one finds. What cannot be
+written so is left to the caller, who executes it one by one, with the errors and the retries of single statements.
+"""
+
+from mongottl.catalog.collection import Collection
+from mongottl.errors import CommandError, is_interruption
+from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.unit.write_unit import living_now
+from mongottl.exec.write.keys_ahead import KeysAhead
+from mongottl.exec.write.modifying import (
+    UpdateResult,
+    document_of_upsert,
+    result_of_upsert,
+    store_together,
+    updated_document,
+)
+from mongottl.exec.write.writes import delete_batch, insert_batch
+from mongottl.query.context import ParseContext
+from mongottl.query.match import MatchExpression
+from mongottl.query.update import UpdateDriver
+from mongottl.storage.errors import DuplicateKey, WriteConflict
+from mongottl.storage.stores import Record
+
+# The most bytes of documents that are found to be written together.
+_MOST_BYTES = 16 << 20
+
+
+class UpdateById:
+    """One update. key: the key of the `_id` that it names in the index on `_id`. upsert: whether it inserts a document
+    if there is none."""
+
+    def __init__(
+        self, key: bytes, match: MatchExpression, driver: UpdateDriver, context: ParseContext, upsert: bool
+    ) -> None:
+        self.key = key
+        self.match = match
+        self.driver = driver
+        self.context = context
+        self.upsert = upsert
+
+
+class _Run:
+    """Updates that one unit of work writes. positions: their places among all. records: those that they have found;
+    none for upserts that insert."""
+
+    def __init__(self, driver: UpdateDriver, is_insert: bool) -> None:
+        self.driver = driver
+        self.is_insert = is_insert
+        self.positions: list[int] = []
+        self.records: list[Record] = []
+
+    def takes(self, driver: UpdateDriver, is_insert: bool) -> bool:
+        """Whether an update belongs to this run: the oplog describes all of a unit in one way (`oplog.change`)."""
+        if is_insert or self.is_insert:
+            return is_insert and self.is_insert
+        return driver.kind == self.driver.kind and driver.touched_paths == self.driver.touched_paths
+
+
+def takes_together(collection: Collection) -> bool:
+    """Whether statements that name documents of this collection by `_id` can be executed together."""
+    if collection.id_index is None or collection.is_partitioned or collection.shard_key is not None:
+        return False
+    if collection.time_series is not None or collection.options.capped:
+        return False  # an insert into a capped collection deletes what another statement may name
+    return collection.validator is None or not collection.validator.is_long
+
+
+def update_by_ids(
+    op: OperationContext, collection: Collection, updates: list[UpdateById], first: int
+) -> list[UpdateResult]:
+    """Executes the updates before the first that cannot be written together with its neighbours; their results.
+
+    updates: with different keys, and drivers without positional operators. first: the position of the first one in its
+    batch.
+    """
+    results = [UpdateResult() for _ in updates]
+    start = 0
+    try:
+        found = _living(op, collection, [update.key for update in updates])
+        if found is None:
+            return []
+        for run in _runs(updates, found):
+            start = run.positions[0]
+            write = _insert if run.is_insert else _update
+            if not write(op, collection, updates, run, first, results):
+                return results[:start]
+    except CommandError as error:
+        if start == 0 and is_interruption(error):
+            raise
+        return results[:start]
+    except (DuplicateKey, WriteConflict):
+        return results[:start]
+    return results
+
+
+def _living(op: OperationContext, collection: Collection, keys: list[bytes]) -> dict[bytes, Record] | None:
+    """The records with these keys of the index on `_id` that are not expired, by their keys; None if they are too large
+    to be written together, or one of them is just being written: a transaction may replace a document by another."""
+    index = collection.id_index
+    assert index is not None
+    unit = op.recovery_unit
+    key_of_id = {record_id: key for key, record_id in unit.index(index).find_exact(keys)}
+    stored, looked_up = unit.records(collection).find_records(list(key_of_id), _MOST_BYTES)
+    if looked_up < len(key_of_id) or len(stored) < len(key_of_id):
+        return None
+    return {key_of_id[record[0]]: record for record in living_now(op.service, collection, stored)}
+
+
+def _runs(updates: list[UpdateById], found: dict[bytes, Record]) -> list[_Run]:
+    """The units of work of these updates, in their order; without those that find nothing and insert nothing."""
+    runs: list[_Run] = []
+    for position, update in enumerate(updates):
+        record = found.get(update.key)
+        if record is None and not update.upsert:
+            continue
+        if not runs or not runs[-1].takes(update.driver, record is None):
+            runs.append(_Run(update.driver, record is None))
+        run = runs[-1]
+        run.positions.append(position)
+        if record is not None:
+            run.records.append(record)
+    return runs
+
+
+def _update(
+    op: OperationContext,
+    collection: Collection,
+    updates: list[UpdateById],
+    run: _Run,
+    first: int,
+    results: list[UpdateResult],
+) -> bool:
+    """Updates the records of a run, and notes the results; False if that fails for one of them. WriteConflict."""
+    updated = [
+        updated_document(None, record, updates[position].driver)
+        for position, record in zip(run.positions, run.records, strict=True)
+    ]
+    places = [first + position for position in run.positions]
+    with KeysAhead() as ahead:
+        if not store_together(op, collection, run.records, updated, run.driver, UpdateResult(), ahead, places):
+            return False
+    for position, (_, modified) in zip(run.positions, updated, strict=True):
+        results[position].matched = 1
+        results[position].modified = 1 if modified else 0
+    return True
+
+
+def _insert(
+    op: OperationContext,
+    collection: Collection,
+    updates: list[UpdateById],
+    run: _Run,
+    first: int,
+    results: list[UpdateResult],
+) -> bool:
+    """Inserts the documents of a run of upserts, and notes the results. DuplicateKey, WriteConflict."""
+    documents: list[bytes] = []
+    for position in run.positions:
+        update = updates[position]
+        documents.append(document_of_upsert(op, collection, update.driver, update.match, update.context))
+    write = op.recovery_unit.retryable_write
+    if write is not None:
+        write.begin_together([first + position for position in run.positions])
+    insert_batch(op, collection, documents)
+    op.service.metrics.documents["inserted"] += len(documents)
+    for position, document in zip(run.positions, documents, strict=True):
+        results[position] = result_of_upsert(document)
+    return True
+
+
+def delete_by_ids(op: OperationContext, collection: Collection, keys: list[bytes], first: int) -> list[bool]:
+    """Deletes the documents with these different keys of the index on `_id`; of each whether there was one. Empty if
+    they cannot be deleted together. first: the position of the first delete in its batch."""
+    try:
+        found = _living(op, collection, keys)
+        if found is None:
+            return []
+        positions = [position for position, key in enumerate(keys) if key in found]
+        if positions:
+            write = op.recovery_unit.retryable_write
+            if write is not None:
+                write.begin_together([first + position for position in positions])
+            delete_batch(op, collection, [found[keys[position]] for position in positions])
+            op.service.metrics.documents["deleted"] += len(positions)
+    except CommandError as error:
+        if is_interruption(error):
+            raise
+        return []
+    except WriteConflict:
+        return []
+    return [key in found for key in keys]
