@@ -101,6 +101,10 @@ def fixtures(dialect: str) -> list[Document]:
 # What can be changed of the documents of a collection.
 _INC: Final = {"$inc": {"mark": 1}}
 _ALL: Final = {"q": {}, "u": _INC, "multi": True}
+_UPSERTS: Final = [
+    {"q": {"_id": number}, "u": {"$set": {"u": number}}, "upsert": True}
+    for number in (CLAIMED - 1, *range(NEW_AND_CLAIMED - 1, NEW_AND_CLAIMED + 3), CLAIMED + 1)
+]
 _NEW: Final = [{"_id": number, "u": number} for number in range(NEW_AND_CLAIMED - 1, NEW_AND_CLAIMED + 3)]
 
 
@@ -199,6 +203,13 @@ CASES: Final[dict[str, Case]] = {
     "insert, unordered": Case({"insert": "c", "documents": _NEW, "ordered": False}, waits=True),
     "insert, retryable": Case({"insert": "c", "documents": _NEW, "lsid": LSID, "txnNumber": Int64(1)}, waits=True),
     "update of one": Case({"update": "c", "updates": [{"q": {"_id": CLAIMED}, "u": _INC}]}, waits=True),
+    "updates by _id": Case(
+        {"update": "c", "updates": [{"q": {"_id": number}, "u": _INC} for number in range(CLAIMED + 3)]}, waits=True
+    ),
+    "upserts by _id": Case({"update": "c", "updates": _UPSERTS, "ordered": False}, waits=True),
+    "upserts by _id, retryable": Case(
+        {"update": "c", "updates": _UPSERTS, "lsid": LSID, "txnNumber": Int64(1)}, waits=True
+    ),
     "update of several": Case({"update": "c", "updates": [_ALL]}),
     "update of several, which waits": Case({"update": "c", "updates": [_ALL]}, waits=True),
     "update by an index": Case(
@@ -220,6 +231,9 @@ CASES: Final[dict[str, Case]] = {
     "delete of several": Case({"delete": "c", "deletes": [{"q": {"n": {"$lt": 5}}, "limit": 0}]}),
     "delete of several, which waits": Case({"delete": "c", "deletes": [{"q": {}, "limit": 0}]}, waits=True),
     "delete of one": Case({"delete": "c", "deletes": [{"q": {"u": CLAIMED}, "limit": 1}]}, waits=True),
+    "deletes by _id": Case(
+        {"delete": "c", "deletes": [{"q": {"_id": number}, "limit": 1} for number in range(CLAIMED + 3)]}, waits=True
+    ),
     "findAndModify": Case({"findAndModify": "c", "query": {"u": CLAIMED}, "update": _INC}, waits=True),
     "findAndModify, sorted": Case(
         {"findAndModify": "c", "query": {"n": {"$gt": 0}}, "sort": {"u": -1}, "update": _INC}

@@ -51,11 +51,13 @@ def retrier(counts: RetriedCounts) -> Client:
     number = 0
     while True:
         number += 1
-        place = counts.random.randrange(RETRIED_COUNTERS)
+        places = counts.random.sample(range(RETRIED_COUNTERS), counts.random.randint(1, RETRIED_COUNTERS))
         increment: Document = {"$inc": {"n": 1}}
-        command: Document = {"update": RETRIED, "updates": [{"q": {"_id": place}, "u": increment}]}
+        statements: list[Document] = [{"q": {"_id": place}, "u": increment} for place in places]
+        command: Document = {"update": RETRIED, "updates": statements}
         if counts.random.random() < 0.4:
-            command = {"findAndModify": RETRIED, "query": {"_id": place}, "update": increment, "new": True}
+            del places[1:]
+            command = {"findAndModify": RETRIED, "query": {"_id": places[0]}, "update": increment, "new": True}
         command |= {"lsid": lsid, "txnNumber": Int64(number)}
         while True:
             counts.tries += 1
@@ -65,8 +67,9 @@ def retrier(counts: RetriedCounts) -> Client:
             errors = [] if reply is None else reply.get("writeErrors") or [reply]
             assert all(error.get("code") in (*AGAIN_CODES, REPLACED) for error in errors), reply
             counts.retries += 1
-        assert reply.get("n", 1) == 1, reply
-        counts.acknowledged[place] += 1
+        assert reply.get("n", 1) == len(places), reply
+        for place in places:
+            counts.acknowledged[place] += 1
 
 
 def capper(stage: Stage) -> Client:

@@ -4,7 +4,8 @@ Each session of a run looks for functions in the run's schema before it looks in
 
     clock_timestamp         the run's time, in a file, which moves when the simulation says so; leases end by it
     set_config              nobody waits long for a lock: who has it does not go on meanwhile
-    pg_terminate_backend    returns when the session has ended
+    pg_terminate_backend    returns when the session has ended, and where `/proc` shows processes also its process, so
+                            that its socket is closed: else how soon its node sees that would be another time in each run
     pg_notify               does nothing: when a node hears of a change, the simulation decides (`hear`)
 
 PostgreSQL carries out one exchange at a time: `await_answer` blocks until all answers to it are in the socket.
@@ -46,7 +47,8 @@ CREATE FUNCTION {0}.pg_terminate_backend(pid int) RETURNS bool LANGUAGE plpgsql 
     BEGIN
         FOR n IN 1..50000 LOOP
             PERFORM pg_stat_clear_snapshot();
-            EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_get_activity(pid));
+            EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_get_activity(pid))
+                AND (pg_stat_file('/proc/' || pid, true)).isdir IS NULL;
             PERFORM pg_sleep(0.0005);
         END LOOP;
         RETURN sent;
@@ -76,7 +78,7 @@ class SimulatedStore:
     def await_end(self, backends: list[int]) -> None:
         """Waits until sessions have ended whose clients are gone, with their transactions."""
         query = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s)"
-        while self._own.execute(query, [backends]).fetchone() != (0,):
+        while self._own.execute(query, [backends]).fetchone() != (0,) or any(map(_is_process, backends)):
             select.select([], [], [], 0.0005)
 
     def remove(self) -> None:
@@ -85,6 +87,10 @@ class SimulatedStore:
         self._own.close()
         os.close(self._clock_fd)
         os.unlink(self._clock)
+
+
+def _is_process(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
 
 
 def _database_of_process(uri: str) -> str:

@@ -165,6 +165,10 @@ def _take(index: ExpiryIndex) -> Statement:
 _TAKE: Final = {index: _take(index) for index in ExpiryIndex}
 
 
+def _id_of(record: Record) -> int:
+    return record[0]
+
+
 class PostgresRecordStore(RecordStore):
     """counters: the committed ones. ids: of new records. place: that of its rows, where tables are distributed."""
 
@@ -233,12 +237,13 @@ class PostgresRecordStore(RecordStore):
         if not old:
             return
         unit = self._access.require()
+        stored = sorted(new, key=_id_of)
         rows = unit.ask(
             _UPDATE_MANY,
             *self._expected(old),
-            int8_array([record[2] for record in new]),
-            int4_array([record[3] for record in new]),
-            bytea_array([record[1] for record in new]),
+            int8_array([record[2] for record in stored]),
+            int4_array([record[3] for record in stored]),
+            bytea_array([record[1] for record in stored]),
         )
         if rows[0][0] != len(old):
             raise unit.fail("a record has changed or is gone")
@@ -277,7 +282,12 @@ class PostgresRecordStore(RecordStore):
         return self._store, int8(record[0]), int8(record[2]), int4(record[3]), _compared(record[1])
 
     def _expected(self, records: list[Record]) -> tuple[bytes, ...]:
-        """The first parameters of a statement that changes records only as they are given."""
+        """The first parameters of a statement that changes records only as they are given.
+
+        In the order of their ids, in which all lock them: else two that each had locked what the other one needs would
+        wait until PostgreSQL finds that out, and one of them would have to begin anew.
+        """
+        records = sorted(records, key=_id_of)
         documents: list[bytes | None] = [_compared(record[1]) for record in records]
         return (
             self._store,

@@ -248,6 +248,7 @@ class PostgresSortedData(SortedDataInterface):
         return parts[0]
 
     def insert(self, entries: list[KeyEntry]) -> None:
+        """In the order of their keys, in which all lock them (`PostgresRecordStore`)."""
         unit = self._access.require()
         if len(entries) == 1:
             self.insert_one(*entries[0])
@@ -261,12 +262,13 @@ class PostgresSortedData(SortedDataInterface):
             if self.unique and entries[first][1] != record_id:
                 self._refuse_from(entries, position, entries[first][1])
         wanted = [entries[position] for position in by_key.values()]
-        rows = [divided(key) for key, _ in wanted]
+        sent = sorted(wanted)
+        rows = [divided(key) for key, _ in sent]
         values = (
             self._store,
             bytea_array([row[0] for row in rows]),
             bytea_array([row[1] for row in rows]),
-            int8_array([entry[1] for entry in wanted]),
+            int8_array([entry[1] for entry in sent]),
             bytea_array([row[2] for row in rows]),
         )
         if not (self.unique and unit.asks_for_keys):
@@ -279,7 +281,7 @@ class PostgresSortedData(SortedDataInterface):
         for key, record_id in wanted:
             if held[key] != record_id:
                 fresh = set(inserted)
-                mine = [entry for entry, row in zip(wanted, rows, strict=True) if (row[0], row[1]) in fresh]
+                mine = [entry for entry, row in zip(sent, rows, strict=True) if (row[0], row[1]) in fresh]
                 if mine:
                     self.remove(mine)
                 raise DuplicateKey(key, held[key], by_key[key])
@@ -290,7 +292,9 @@ class PostgresSortedData(SortedDataInterface):
         if max(map(len, keys)) >= HEAD_BYTES or len(set(keys if self.unique else entries)) < len(entries):
             return False
         unit = self._access.require()
-        values = (self._store, bytea_array(keys), int8_array([record_id for _, record_id in entries]))
+        sent = sorted(entries)
+        keys = [key for key, _ in sent]
+        values = (self._store, bytea_array(keys), int8_array([record_id for _, record_id in sent]))
         if self.unique and unit.asks_for_keys:
             return unit.attempt(self._statements.insert_short, *values)
         unit.write(self._statements.insert_short, *values)
@@ -328,6 +332,7 @@ class PostgresSortedData(SortedDataInterface):
         if len(entries) == 1:
             self.remove_one(*entries[0])
         elif entries:
+            entries = sorted(entries)
             rows = [divided(key) for key, _ in entries]
             self._access.require().write(
                 self._statements.remove,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import bson
@@ -18,7 +19,7 @@ import psycopg
 import pymongo
 import pytest
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 
 import mongottl
 from mongottl.storage.nodes import RENEW_S
@@ -30,6 +31,7 @@ from tests.drivers.wire_client import WireClient
 from tests.environment import without_settings
 from tests.on_store import PREFIX, takes_several_servers, with_schema
 from tests.oplog_replay import replay
+from tests.postgres import OwnCluster
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.skipif(bool(postgres.missing()), reason=postgres.missing()), takes_several_servers]
@@ -334,6 +336,51 @@ def test_upserts_and_merges_of_the_same_documents_are_all_done(clients: tuple[Cl
         list(pool.map(copy, clients * 3))
     assert one.shop.copied.count_documents({}) == 15
     assert set(two.shop.list_collection_names()) == {"sources", "counters", "merged", "copied"}
+
+
+def test_batches_of_the_same_documents_in_any_order_do_not_lock_each_other_out() -> None:
+    """Whoever writes several records or keys in one unit of work locks them in the same order as all others."""
+    numbers = range(40)
+    rounds = 15
+    with contextlib.ExitStack() as stack:
+        cluster = OwnCluster()
+        stack.callback(cluster.remove)
+        clients: list[Client] = []
+        for _ in range(2):
+            server = stack.enter_context(mongottl.start_server(store=cluster.store, topology="sharded"))
+            clients.append(stack.enter_context(Client(server.uri)))
+        clients[0].shop.counters.create_index("n")
+        clients[0].shop.counters.create_index([("m", -1)])
+
+        def write(worker: int) -> None:
+            random = Random(worker)
+            shop = clients[worker % 2].shop
+            change = {"$inc": {"n": 1, "m": 1}}
+            for _ in range(rounds):
+                order = random.sample(numbers, len(numbers))
+                shop.counters.bulk_write([pymongo.UpdateOne({"_id": number}, change, upsert=True) for number in order])
+                shop.counters.update_many({"n": {"$gte": 0}}, {"$inc": {"k": 1}}, hint="n_1")
+                shop.counters.update_many({"m": {"$gte": 0}}, {"$inc": {"k": 1}}, hint="m_-1")
+                with contextlib.suppress(BulkWriteError):
+                    shop.inserted.insert_many([{"_id": number} for number in order], ordered=False)
+                shop.inserted.bulk_write([pymongo.DeleteOne({"_id": number}) for number in reversed(order)])
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(write, range(4)))
+        counters = list(clients[0].shop.counters.find())
+        assert [(counter["n"], counter["m"]) for counter in counters] == [(4 * rounds, 4 * rounds)] * len(numbers)
+        assert deadlocks(cluster.store) == 0
+
+
+def deadlocks(store: str) -> int:
+    """How many PostgreSQL has found. What its other processes have counted is known when they have ended."""
+    with psycopg.connect(store, autocommit=True) as connection:
+        others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        connection.execute(f"SELECT pg_terminate_backend(pid, 60_000) {others}")  # type: ignore[arg-type]
+        connection.execute("SELECT pg_stat_clear_snapshot()")
+        row = connection.execute("SELECT sum(deadlocks) FROM pg_stat_database").fetchone()
+        assert row is not None
+        return int(row[0])
 
 
 def test_ttl_and_options_are_those_of_all(clients: tuple[Client, Client]) -> None:

@@ -36,14 +36,15 @@ def test_any_failures_fit_a_reply() -> None:
     assert len(encode(errors.add_to({"n": 0}))) < 16 * 1024 * 1024
 
 
-def test_others_may_run_between_the_statements_of_a_batch() -> None:
+@pytest.mark.parametrize(("also", "times"), [({}, 2), ({"n": 0}, 249)], ids=["together", "one by one"])
+def test_others_may_run_between_the_statements_of_a_batch(also: Document, times: int) -> None:
     running = Running()
-    running.insert(*({"_id": i} for i in range(50)))
-    updates = [{"q": {"_id": i}, "u": {"$set": {"a": 1}}} for i in range(50)]
-    deletes = [{"q": {"_id": i}, "limit": 1} for i in range(50)]
-    assert sum(1 for _ in running.steps({"update": "c", "updates": updates})) >= 49
-    assert running.ids(filter={"a": 1}) == list(range(50))
-    assert sum(1 for _ in running.steps({"delete": "c", "deletes": deletes})) >= 49
+    running.insert(*({"_id": i, "n": 0} for i in range(250)))
+    updates = [{"q": {"_id": i, **also}, "u": {"$set": {"a": 1}}} for i in range(250)]
+    deletes = [{"q": {"_id": i, **also}, "limit": 1} for i in range(250)]
+    assert sum(1 for _ in running.steps({"update": "c", "updates": updates})) >= times
+    assert running.ids(filter={"a": 1}) == list(range(250))
+    assert sum(1 for _ in running.steps({"delete": "c", "deletes": deletes})) >= times
     assert running.ids() == []
 
 

@@ -305,7 +305,7 @@ class TestClock:
     def test_bulk_write_dates_by_the_write(self, server: Running) -> None:
         operations: list[Document] = [{"insert": 0, "document": {"_id": number}} for number in (1, 2)]
         operations += [
-            {"update": 0, "filter": {"_id": 1}, "updateMods": {"$set": {"x": 1}}},
+            {"update": 0, "filter": {"_id": 1, "x": None}, "updateMods": {"$set": {"x": 1}}},
             {"update": 0, "filter": {"_id": 3}, "updateMods": {"$set": {"x": 1}}, "upsert": True},
         ]
         steps = server.steps({"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "test.c"}]}, "admin")
