@@ -4,8 +4,8 @@ Each session of a run looks for functions in the run's schema before it looks in
 
     clock_timestamp         the run's time, in a file, which moves when the simulation says so; leases end by it
     set_config              nobody waits long for a lock: who has it does not go on meanwhile
-    pg_terminate_backend    returns when the session has ended, and where `/proc` shows processes also its process, so
-                            that its socket is closed: else how soon its node sees that would be another time in each run
+    pg_terminate_backend    returns when the session has ended, and where `/proc` shows processes also its process: then
+                            its socket is closed, which its node would else see sooner or later in each run
     pg_notify               does nothing: when a node hears of a change, the simulation decides (`hear`)
 
 PostgreSQL carries out one exchange at a time: `await_answer` blocks until all answers to it are in the socket.
