@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 import random
 
+from bson import encode
+
 from bench.documents import Encoder, id_of, make_document
 from bench.load import Connection, constant_request, op_msg, patched_request
 from bench.measure import Result
@@ -101,6 +103,25 @@ def update_one_by_id_pymongo(ctx: Context) -> Result:
         return 1
 
     return ctx.run_calls("update-one-by-id-pymongo", call)
+
+
+@workload(
+    "update-batch",
+    "4 connections: batches of 1000 updates by `_id`, each with $inc",
+    fixture=load_points,
+    needs_socket=True,
+)
+def update_batch(ctx: Context) -> Result:
+    count, random_numbers = ctx.scaled(POINTS), random.Random(_SEED)
+
+    def request() -> bytearray:
+        numbers = random_numbers.sample(range(count), _BATCH)
+        statements = [encode({"q": {"_id": id_of(number)}, "u": {"$inc": {"visits": 1}}}) for number in numbers]
+        return op_msg({"update": _POINTS_COLLECTION, "ordered": True, "$db": DATABASE}, "updates", statements)
+
+    return ctx.run_load(
+        "update-batch", _INSERT_CONNECTIONS, request, lambda reply: reply["nModified"] == _BATCH, "update", _BATCH
+    )
 
 
 @workload("insert-one-64", "64 connections: insert one document", needs_socket=True, goals=(Goal("cpu_us", 80),))
