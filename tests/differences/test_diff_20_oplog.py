@@ -1,4 +1,4 @@
-"""The documents that a statement writes at once share an entry of the oplog
+"""Documents that are written at once share an entry of the oplog
 
 and a cluster time. MongoDB gives each document that an insert stores an entry and a time of its own (manual, "Replica
 Set Oplog"). It also logs what `$out` writes into its temporary collection, and fields that a pipeline moves. It keeps
@@ -7,6 +7,7 @@ images for change streams in `config.system.preimages` ("Change Streams with Doc
 
 from typing import Any
 
+import pymongo
 from pymongo.database import Database
 
 
@@ -22,6 +23,15 @@ def test_the_documents_of_a_batch_share_an_entry(database: Database[dict[str, An
     database.c.insert_many([{}, {}])
     latest = next(database.client.local["oplog.rs"].find().sort("$natural", -1).limit(1))
     assert [operation["op"] for operation in latest["o"]["applyOps"]] == ["i", "i"]
+
+
+def test_updates_by_id_of_a_batch_share_an_entry_and_others_do_not(database: Database[dict[str, Any]]) -> None:
+    database.c.insert_many([{"_id": 1}, {"_id": 2}])
+    for filters in ([{"_id": 1}, {"_id": 2}], [{"_id": 1, "n": 1}, {"_id": 2, "n": 1}]):
+        database.c.bulk_write([pymongo.UpdateOne(filter, {"$inc": {"n": 1}}) for filter in filters])
+    entries = list(database.client.local["oplog.rs"].find().sort("$natural", -1).limit(3))
+    assert [entry["op"] for entry in entries] == ["u", "u", "c"]
+    assert [operation["op"] for operation in entries[2]["o"]["applyOps"]] == ["u", "u"]
 
 
 def test_the_statements_of_a_transaction_have_entries_of_their_own(database: Database[dict[str, Any]]) -> None:
