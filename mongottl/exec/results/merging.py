@@ -4,8 +4,9 @@ A batch of results is written together where they are found by `_id`: those that
 in another. What cannot be written so is written one by one, with the errors of single documents.
 """
 
+from collections.abc import Callable
 from functools import cmp_to_key
-from typing import Final
+from typing import Final, TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
@@ -17,6 +18,7 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.write.by_id import living_by_ids, takes_together
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, store_together, updated_document
 from mongottl.exec.write.waiting import await_transaction
 from mongottl.exec.write.writes import (
@@ -37,9 +39,9 @@ from mongottl.storage.errors import CatalogChanged, ClaimedByTransaction, Duplic
 from mongottl.storage.stores import Record
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
+T = TypeVar("T")
+
 _MAX_CONFLICTS: Final = 100
-# The most bytes of documents that are found to be written together.
-_TOGETHER_BYTES: Final = 16 << 20
 
 
 def check_merge(
@@ -97,7 +99,7 @@ def merge_together(
     if not keys:
         return requests
     collection = _existing_or_made(op, database, name, requests[0])
-    if collection is None or collection.shard_key is not None:
+    if collection is None or not takes_together(collection):
         return requests
     if not collection.has_unique_ids or not same_collation(collection.collation, collation):
         return requests
@@ -105,30 +107,39 @@ def merge_together(
     records: list[Record] = []
     others: list[MergeRequest] = requests
     mode = requests[0].when_matched
+    if mode != "fail":
+        found = _carried_out(lambda: living_by_ids(op, collection, keys))
+        if found is None:
+            return requests
+        others = []
+        for request, key in zip(requests, keys, strict=True):
+            record = found.get(key)
+            if record is None:
+                others.append(request)
+            else:
+                matched.append(request)
+                records.append(record)
+    left: list[MergeRequest] = []
+    is_kept = not matched or mode == "keepExisting"
+    if not is_kept and not _carried_out(lambda: _update_all(op, collection, matched, records, collation)):
+        left = matched
+    is_discarded = not others or (mode != "fail" and requests[0].when_not_matched == "discard")
+    if not is_discarded and not _carried_out(lambda: _insert_all(op, collection, others)):
+        left = requests if left else others
+    return left
+
+
+def _carried_out(step: Callable[[], T]) -> T | None:
+    """What a step of writing a batch returns; None if it fails for one of the documents, which are then written one by
+    one."""
     try:
-        if mode != "fail":
-            found = _matching_all(op, collection, requests, collation)
-            if found is None:
-                return requests
-            others = []
-            for request, key in zip(requests, keys, strict=True):
-                record = found.get(key)
-                if record is None:
-                    others.append(request)
-                else:
-                    matched.append(request)
-                    records.append(record)
+        return step()
     except CommandError as error:
         if is_interruption(error):
             raise
-        return requests
-    left: list[MergeRequest] = []
-    if mode != "keepExisting" and matched and not _update_all(op, collection, matched, records, collation):
-        left = matched
-    is_discarded = mode != "fail" and requests[0].when_not_matched == "discard"
-    if others and not is_discarded and not _insert_all(op, collection, others):
-        left = requests if left else others
-    return left
+    except (DuplicateKey, WriteConflict):
+        pass
+    return None
 
 
 def _keys_of_ids(requests: list[MergeRequest], collation: Collation | None) -> list[bytes]:
@@ -147,15 +158,12 @@ def _existing_or_made(op: OperationContext, database: str, name: str, request: M
     collection = op.catalog.lookup(database, name)
     if collection is not None or request.when_not_matched != "insert":
         return collection
-    try:
-        with Undivided():
-            return _target(op, database, name)
-    except CommandError as error:
-        if is_interruption(error):
-            raise
-        return None
-    except WriteConflict:
-        return None
+    return _carried_out(lambda: _made(op, database, name))
+
+
+def _made(op: OperationContext, database: str, name: str) -> Collection:
+    with Undivided():
+        return _target(op, database, name)
 
 
 def _target(op: OperationContext, database: str, name: str) -> Collection:
@@ -171,28 +179,6 @@ def _key_of(document: bytes, collation: Collation | None) -> bytes:
     return encode_value(get_value(document, "_id"), False, collation)
 
 
-def _matching_all(
-    op: OperationContext, collection: Collection, requests: list[MergeRequest], collation: Collation | None
-) -> dict[bytes, Record] | None:
-    """The records with the `_id`s of the results that are not expired, by the KeyStrings of these. None if they are
-    too large."""
-    ids: list[Value] = [get_value(request.document, "_id") for request in requests]
-    condition = encode({"_id": encode({"$in": ids})})
-    selection = Selection(
-        collection, parse_match(condition, ParseContext(op.now_ms, collation=collation)), None, MISSING
-    )
-    stage = selection.open(op)
-    found: dict[bytes, Record] = {}
-    size = 0
-    while (batch := stage.next_batch(op)) is not None:
-        for record in selection.current(op, stage, batch):
-            size += len(record[1])
-            found[_key_of(record[1], collation)] = record
-        if size > _TOGETHER_BYTES:
-            return None
-    return found
-
-
 def _update_all(
     op: OperationContext,
     collection: Collection,
@@ -202,34 +188,21 @@ def _update_all(
 ) -> bool:
     """Updates the records that results match in one unit of work; False if that fails for one of them."""
     context = _update_context(op, collection.namespace, requests[0], collation)
-    try:
-        drivers = [
-            _replacement(op, request, record, context) for request, record in zip(requests, records, strict=True)
-        ]
-        updated = [updated_document(None, record, driver) for record, driver in zip(records, drivers, strict=True)]
-        return store_together(op, collection, records, updated, drivers[0], UpdateResult(), None)
-    except CommandError as error:
-        if is_interruption(error):
-            raise
-        return False
-    except WriteConflict:
-        return False
+    drivers = [_replacement(op, request, record, context) for request, record in zip(requests, records, strict=True)]
+    updated = [updated_document(None, record, driver) for record, driver in zip(records, drivers, strict=True)]
+    return store_together(op, collection, records, updated, drivers[0], UpdateResult(), None)
 
 
 def _insert_all(op: OperationContext, collection: Collection, requests: list[MergeRequest]) -> bool:
-    """Inserts results in one unit of work; False if that fails for one of them."""
+    """Inserts results in one unit of work; False if they are not to be inserted. CommandError, DuplicateKey,
+    WriteConflict if that fails for one of them."""
     if requests[0].when_not_matched != "insert":
         return False
-    try:
-        documents = [_inserted(op, request) for request in requests]
-        prepared = prepare_documents(op, collection, documents)
-        for document in prepared:
-            check_size(op, collection, document)
-        insert_batch(op, collection, prepared)
-    except (CommandError, DuplicateKey, WriteConflict) as error:
-        if isinstance(error, CommandError) and is_interruption(error):
-            raise
-        return False
+    documents = [_inserted(op, request) for request in requests]
+    prepared = prepare_documents(op, collection, documents)
+    for document in prepared:
+        check_size(op, collection, document)
+    insert_batch(op, collection, prepared)
     op.service.metrics.documents["inserted"] += len(requests)
     return True
 

@@ -82,7 +82,7 @@ def update_by_ids(
     results = [UpdateResult() for _ in updates]
     start = 0
     try:
-        found = _living(op, collection, [update.key for update in updates])
+        found = living_by_ids(op, collection, [update.key for update in updates])
         if found is None:
             return []
         for run in _runs(updates, found):
@@ -99,7 +99,7 @@ def update_by_ids(
     return results
 
 
-def _living(op: OperationContext, collection: Collection, keys: list[bytes]) -> dict[bytes, Record] | None:
+def living_by_ids(op: OperationContext, collection: Collection, keys: list[bytes]) -> dict[bytes, Record] | None:
     """The records with these keys of the index on `_id` that are not expired, by their keys; None if they are too large
     to be written together, or one of them is just being written: a transaction may replace a document by another."""
     index = collection.id_index
@@ -178,7 +178,7 @@ def delete_by_ids(op: OperationContext, collection: Collection, keys: list[bytes
     """Deletes the documents with these different keys of the index on `_id`; of each whether there was one. Empty if
     they cannot be deleted together. first: the position of the first delete in its batch."""
     try:
-        found = _living(op, collection, keys)
+        found = living_by_ids(op, collection, keys)
         if found is None:
             return []
         positions = [position for position, key in enumerate(keys) if key in found]

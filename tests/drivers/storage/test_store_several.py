@@ -376,7 +376,7 @@ def deadlocks(store: str) -> int:
     """How many PostgreSQL has found. What its other processes have counted is known when they have ended."""
     with psycopg.connect(store, autocommit=True) as connection:
         others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-        connection.execute(f"SELECT pg_terminate_backend(pid, 60_000) {others}")  # type: ignore[arg-type]
+        connection.execute(f"SELECT pg_terminate_backend(pid, 60_000) {others}")
         connection.execute("SELECT pg_stat_clear_snapshot()")
         row = connection.execute("SELECT sum(deadlocks) FROM pg_stat_database").fetchone()
         assert row is not None

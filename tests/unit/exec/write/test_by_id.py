@@ -171,7 +171,7 @@ def units_of(server: Running, command: Document, reply: Document, database: str 
 def test_documents_that_are_found_are_one_unit_of_work_and_new_ones_another() -> None:
     server = Running()
     server.insert(*[{"_id": number, "n": 0} for number in range(50)])
-    command = {"update": "c", "updates": updates_of(range(80))}
+    command: Document = {"update": "c", "updates": updates_of(range(80))}
     assert units_of(server, command, {"n": 50, "nModified": 49}) == 1
     command = {"update": "c", "updates": updates_of(range(80), upsert=True)}
     assert units_of(server, command, {"n": 80, "nModified": 49}) == 2
@@ -200,7 +200,7 @@ def test_documents_that_are_found_are_one_unit_of_work_and_new_ones_another() ->
         # The second one needs what the first one does, or finds by something else, or is of another kind.
         ([{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}] * 2, 2),
         ([{"q": {"_id": 1}, "u": {"$set": {"n": 5}}}, {"q": {"n": 5}, "u": {"$set": {"n": 6}}}], 2),
-        ([{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}, {"q": {}, "u": {"$inc": {"n": 1}}, "multi": True}], 2),
+        ([{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}, {"q": {"_id": 3}, "u": {"$inc": {"n": 1}}, "multi": True}], 2),
         # Two of the same kind, of which one cannot be written; those of another kind can, together.
         (
             [
