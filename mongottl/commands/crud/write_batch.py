@@ -133,8 +133,8 @@ def collection_of_group(op: OperationContext, name: str) -> Collection | None:
 
 
 def keys_of_group(op: OperationContext, name: str, filters: list[bytes | None], sent: list[bytes]) -> list[bytes]:
-    """The keys of the `_id`s that are named by the first statements of a batch, or what is left of it, as far as these
-    can be executed together; none if fewer than two can.
+    """The keys of the `_id`s that leading statements name, up to the first that cannot be executed together with those
+    before it; none if fewer than two can.
 
     filters: those of single statements, None for others. sent: the statements as they were sent, or a part of them.
     """
