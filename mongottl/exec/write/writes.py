@@ -37,7 +37,7 @@ from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_
 from mongottl.exec.write.validation import InvalidDocument, all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
 from mongottl.storage.errors import ClaimedByTransaction, DuplicateKey, MustBeAlone, WriteConflict
-from mongottl.storage.stores import NewRecord, Record, SortedDataInterface
+from mongottl.storage.stores import KeyEntry, NewRecord, Record, SortedDataInterface
 from mongottl.ttl.policy import meaningful_ttl_s
 from mongottl.versions import DOLLAR_FIELDS, SYNTAX
 
@@ -513,47 +513,66 @@ def update_records(
         old.append(record)
         new.append((record[0], document, now_s, ttl_s))
         rows.append((document, now_s, ttl_s))
-    size = 0
     with unit:
         unit.records.update_records(old, new)
         for index in collection.writable_indexes:
-            for record, document in changes:
-                size += len(document)
-                if size >= LONG_DOCUMENT_BYTES:
-                    size = 0
-                    check_interrupt()
-                if document != record[1] and index.covers_record(record[0]):
-                    try:
-                        _move_keys(unit, index, record, document)
-                    except _ExpiredDuplicate:
-                        raise WriteConflict("an expired document is in the way") from None
+            _move_all_keys(unit, index, changes)
         unit.record_updated([record[1] for record in old], rows, driver)
         unit.commit()
 
 
-def _move_keys(
-    unit: WriteUnit,
-    index: CollectionIndex,
-    old: Record,
-    document: bytes,
-) -> None:
+def _move_all_keys(unit: WriteUnit, index: CollectionIndex, changes: list[tuple[Record, bytes]]) -> None:
+    """`_move_keys` of several records. All at once, unless one may need a key that another one frees: that is for their
+    order to say."""
+    is_unique = index.descriptor.unique or index.descriptor.prepare_unique
+    gone: list[KeyEntry] = []
+    fresh: list[KeyEntry] = []
+    size = 0
+    for record, document in changes:
+        size += len(document)
+        if size >= LONG_DOCUMENT_BYTES:
+            size = 0
+            check_interrupt()
+        if document == record[1] or not index.covers_record(record[0]):
+            continue
+        if is_unique:
+            try:
+                _move_keys(unit, index, record, document)
+            except _ExpiredDuplicate:
+                raise WriteConflict("an expired document is in the way") from None
+        else:
+            removed, added = _moved_keys(unit, index, record, document)
+            gone += [(key, record[0]) for key in removed]
+            fresh += [(key, record[0]) for key in added]
+    if gone:
+        unit.index(index).remove(gone)
+    if fresh:
+        unit.index(index).insert(fresh)
+
+
+def _move_keys(unit: WriteUnit, index: CollectionIndex, old: Record, document: bytes) -> None:
     """Removes the index entries that only the old document has, and inserts those that only the new one has."""
-    data = unit.index(index)
+    gone, fresh = _moved_keys(unit, index, old, document)
+    if gone:
+        unit.index(index).remove([(key, old[0]) for key in gone])
+    if fresh:
+        _insert_or_explain(unit, index, document, fresh, old[0])
+
+
+def _moved_keys(
+    unit: WriteUnit, index: CollectionIndex, old: Record, document: bytes
+) -> tuple[list[bytes], list[bytes]]:
+    """The keys that only the old document has, and those that only the new one has."""
     if index.has_same_keys(old[1], document):
-        return
+        return [], []
     before = index.keys_of(old[1])
     after = index.keys_of(document)
     if index.became_multikey():
         unit.record_multikey_change(index)
     if before == after:
-        return
+        return [], []
     known = set(before)
-    gone = known.difference(after)
-    if gone:
-        data.remove([(key, old[0]) for key in gone])
-    fresh = [key for key in after if key not in known]
-    if fresh:
-        _insert_or_explain(unit, index, document, fresh, old[0])
+    return list(known.difference(after)), [key for key in after if key not in known]
 
 
 def delete_batch(op: OperationContext, collection: Collection, records: list[Record], overtaken: int = 0) -> None:
