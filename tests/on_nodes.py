@@ -160,7 +160,8 @@ def serve_by_nodes(count: int) -> None:
         uri: str = self.__dict__["uri"]
         if _Nodes.are_named and id(self) in _Nodes.balancers:
             uri = uri.replace(_host(self), f"127.0.0.1:{_Nodes.balancers[id(self)][0]}")
-            return f"{uri}{'&' if '?' in uri else '?'}loadBalanced=true&maxIdleTimeMS=0.001"
+            uri = f"{uri}{'&' if '?' in uri else '?'}loadBalanced=true"
+            return uri if "maxIdleTimeMS" in uri else f"{uri}&maxIdleTimeMS=0.001"
         others = _Nodes.others.get(id(self), []) if _Nodes.are_named else []
         return uri.replace(_host(self), ",".join(map(_host, (self, *others))))
 

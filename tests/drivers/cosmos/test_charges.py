@@ -17,6 +17,9 @@ from pymongo.database import Database
 
 import mongottl
 from tests.drivers.cosmos.facts.facts import sized
+from tests.on_nodes import own_units
+
+pytestmark = own_units
 
 Client = pymongo.MongoClient[dict[str, Any]]
 Vehicles = Collection[dict[str, Any]]

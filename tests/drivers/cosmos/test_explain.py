@@ -17,7 +17,7 @@ from pymongo.collection import Collection
 
 import mongottl
 from tests.drivers.wire_client import WireClient
-from tests.on_nodes import own_account
+from tests.on_nodes import own_account, own_units
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
@@ -44,6 +44,7 @@ def stage_of(collection: Collection[Documents], filter: Documents, **options: An
     return stage
 
 
+@own_units
 def test_a_query(orders: Collection[Documents]) -> None:
     reply = orders.find({"a": 3, "z": {"$exists": False}}).explain()
     assert list(reply) == [

@@ -103,6 +103,7 @@ def bring_time(session: ClientSession, now: Timestamp) -> Timestamp:
     return time
 
 
+@own_times
 def test_a_time_that_another_client_brings_is_reached() -> None:
     """The session of one client may read what another has learned from elsewhere: mongod writes a no-op then."""
     with mongottl.start_server() as server, Client(server.uri) as client, client.start_session() as session:
