@@ -5,7 +5,7 @@ and begins far in the future, so that a restart, which begins at the machine's t
 
 With MONGOTTL_TEST_STORE the server keeps its data in a schema of the store instead of a folder. With
 MONGOTTL_TEST_NODES=3 besides, there are three nodes, and each request goes to the next one, but for what drivers keep
-at one: cursors and transactions.
+at one: cursors and transactions. With MONGOTTL_TEST_BALANCER=haproxy the connections to them go through HAProxy.
 """
 
 import re
@@ -24,6 +24,7 @@ from mongottl.wire.connection import ClientWireConnection
 from mongottl.wire.encode import encode_request
 from mongottl.wire.messages import NeedData, OpMsg
 from tests import on_nodes, on_store
+from tests.balancer import by_haproxy
 from tests.golden.notation import CODEC, Placeholder, parse, render, shape
 from tests.replies import without_times
 from tests.waiting import PATIENCE_S
@@ -96,6 +97,8 @@ class Runner:
         self._now_s: float = START_S
         self._stack = ExitStack()
         self._servers: list[mongottl.RunningServer] = []
+        # Where connections to them are made.
+        self._ports: list[int] = []
         self._clients: dict[int, _Client] = {}
         # The node of the last request, and the nodes of cursors and transactions.
         self._node = -1
@@ -183,7 +186,8 @@ class Runner:
 
     def _client(self, node: int) -> _Client:
         if node not in self._clients:
-            self._clients[node] = _Client(self._started()[node].port)
+            self._started()
+            self._clients[node] = _Client(self._ports[node])
         return self._clients[node]
 
     def _started(self) -> list[mongottl.RunningServer]:
@@ -195,6 +199,9 @@ class Runner:
         for _ in range(on_nodes.wanted()):
             server = mongottl.start_server(**{**self._place, **self._settings})
             self._servers.append(self._stack.enter_context(server))
+        self._ports = [server.port for server in self._servers]
+        if on_nodes.is_balanced():
+            self._ports = [self._stack.enter_context(by_haproxy(self._ports, "roundrobin"))] * len(self._servers)
         if not self._settings.get("enable_test_commands", True):
             return  # then the clock is the machine's
         # To a whole second, whatever instant the clock was frozen at.
