@@ -46,6 +46,11 @@ def one_node(why: str) -> pytest.MarkDecorator:
     return mark
 
 
+def no_balancer(why: str) -> list[pytest.MarkDecorator]:
+    """For tests that speak to one node in the place of HAProxy, but to all that a URI names. why: what keeps it out."""
+    return [one_node(why)] if is_balanced() else []
+
+
 # For tests that send commands themselves where drivers keep to a node.
 own_cursors: Final = one_node("a cursor is its node's, and a getMore that no driver sends may reach another one")
 own_fail_points: Final = one_node("a fail point is set on one node")

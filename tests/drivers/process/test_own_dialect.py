@@ -24,15 +24,14 @@ from mongottl.errors import DuplicateKeyError as DuplicateKey
 from mongottl.errors import WriteError as RefusedWrite
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.service.service import ServiceContext
-from tests.on_nodes import is_balanced, nodes_of, one_node
+from tests.on_nodes import no_balancer, nodes_of
 from tests.on_store import needs_one_machine
 
 if TYPE_CHECKING:
     from mongottl.query.match import MatchExpression
     from mongottl.query.sort import SortPattern
 
-# Not with nodes that the URI names: to these drivers send `isMaster`.
-pytestmark = one_node("drivers send hello to a balancer, and the dialect has none") if is_balanced() else []
+pytestmark = no_balancer("drivers send it hello, which the dialect does not have")
 
 Client = pymongo.MongoClient[dict[str, Any]]
 _NAME = "small"

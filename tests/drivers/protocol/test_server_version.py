@@ -14,6 +14,9 @@ from mongottl.cli import main
 from mongottl.config import COSMOS_VERSIONS, NEWEST_PATCHES, WIRE_VERSIONS
 from tests.drivers.refusals import refusal
 from tests.drivers.web.requests import ask, basic
+from tests.on_nodes import no_balancer
+
+pytestmark = no_balancer("mongos knows of balancers since 5.0")
 
 Documents = dict[str, Any]
 Client = pymongo.MongoClient[Documents]
