@@ -164,7 +164,7 @@ def test_default_is_changed_by_dropping_and_creating(
 
 def test_retryable_writes_are_refused(cosmos: mongottl.RunningServer) -> None:
     """As by an account without the capability; the server's own URI switches them off."""
-    assert cosmos.uri.endswith("/?retryWrites=false")
+    assert "/?retryWrites=false" in cosmos.uri
     with Client(cosmos.uri, retryWrites=True) as client:
         with pytest.raises(OperationFailure) as caught:
             client.shop.things.insert_one({})

@@ -12,6 +12,7 @@ import pytest
 
 import mongottl
 from tests.drivers.wire_client import WireClient
+from tests.on_nodes import own_fail_points
 
 Document = dict[str, Any]
 ASK: Document = {"getLastError": 1, "w": 1, "wtimeout": 0}
@@ -70,6 +71,7 @@ def test_get_last_error_after_a_successful_command(client: WireClient, request_:
     assert last(client) == {**told, "err": None}
 
 
+@own_fail_points
 def test_errors_of_commands(client: WireClient, cosmos: mongottl.RunningServer) -> None:
     client.command({"find": "c", "sort": {"a": "up"}})
     assert last(client)["code"] == 15974

@@ -16,6 +16,7 @@ from tests.drivers.answers import TableClient, check
 from tests.drivers.cosmos.facts.account import Account
 from tests.drivers.cosmos.facts.facts import GUID, VERSIONS, Fact, refused
 from tests.drivers.cosmos.facts.records import OTHERS, RECORDS
+from tests.on_nodes import no_balancer
 
 KEY = "c2VjcmV0+key/with=signs=="
 # Of Azure's emulator.
@@ -97,6 +98,7 @@ def test_54_and_105_commands_before_the_login() -> None:
         client.close()
 
 
+@no_balancer("drivers send it hello")
 def test_drivers_log_in_where_there_is_no_hello() -> None:
     """They begin with isMaster; one that is told `helloOk` would go on with hello."""
     with (

@@ -28,7 +28,7 @@ from pymongo.write_concern import WriteConcern
 import mongottl
 from mongottl.config import ServerConfig
 from tests.drivers.refusals import refusal
-from tests.on_nodes import alone, of_replica_set, own_cursors
+from tests.on_nodes import alone, no_balancer, of_replica_set, own_cursors
 from tests.waiting import until
 
 WAYS = {
@@ -336,6 +336,7 @@ def test_unknown_users_are_refused(server: mongottl.RunningServer, mechanism: st
     assert caught.value.code == code
 
 
+@no_balancer("a client is told of a balancer or of a replica set")
 def test_another_replica_set_is_not_found(server: mongottl.RunningServer) -> None:
     with (
         pymongo.MongoClient[dict[str, Any]](server.uri, replicaSet="other", serverSelectionTimeoutMS=300) as other,
