@@ -61,6 +61,12 @@ class Server:
     def command(self, command: Document, database: str = "vectors") -> Document:
         return self._client.command(command, database)
 
+    def read(self, command: Document) -> Document:
+        """The reply to a command that succeeds."""
+        reply = self.command(command)
+        assert reply["ok"] == 1, reply
+        return reply
+
     def set_purging(self, purging: bool) -> None:
         """Whether expired documents are deleted."""
         for uri in node_uris(self._running):
@@ -73,10 +79,10 @@ class Server:
     def shows(self) -> bool:
         """Whether document 1 is there, on which all kinds of reading must agree."""
         only: Document = {"_id": 1}
-        by_id = self.command({"find": "documents", "filter": only})["cursor"]["firstBatch"]
-        scanned = self.command({"find": "documents", "filter": {"$expr": {"$eq": ["$_id", 1]}}})["cursor"]["firstBatch"]
-        counted = self.command({"count": "documents", "query": only})["n"]
-        distinct = self.command({"distinct": "documents", "key": "_id", "query": only})["values"]
+        by_id = self.read({"find": "documents", "filter": only})["cursor"]["firstBatch"]
+        scanned = self.read({"find": "documents", "filter": {"$expr": {"$eq": ["$_id", 1]}}})["cursor"]["firstBatch"]
+        counted = self.read({"count": "documents", "query": only})["n"]
+        distinct = self.read({"distinct": "documents", "key": "_id", "query": only})["values"]
         found = [len(by_id), len(scanned), counted, len(distinct)]
         assert found in ([0] * 4, [1] * 4)
         return found == [1] * 4
