@@ -79,6 +79,11 @@ class ParseContext:
     def metadata(self, metadata: MetadataUse) -> None:
         self._metadata = metadata
 
+    @property
+    def reads_metadata(self) -> bool:
+        """Whether the parsed text reads metadata."""
+        return self._metadata is not None and len(self._metadata.requested) > 0
+
     def inheriting(self, outer: "ParseContext") -> "ParseContext":
         """This context, with the scripts and the version of MongoDB of the one around it."""
         self.open_scripts = outer.open_scripts

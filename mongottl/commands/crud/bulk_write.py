@@ -299,7 +299,7 @@ def _run(
                 check_uuid_of(op, _NAMESPACE.command, uuids[operation.namespace_index], name)
                 if may_group and index >= grouped:
                     end = _end_of_group(operations, index)
-                    keys = _keys_of_group(op, name, operations[index:end], request.operations[index:end])
+                    keys = _keys_of_group(op, request, name, operations, index, end)
                     grouped = index + len(keys)
                     if keys:
                         together = _run_group(op, request, name, operations, index, keys, outcome)
@@ -355,17 +355,19 @@ def _end_of_group(operations: list[Operation], start: int) -> int:
     return end
 
 
-def _keys_of_group(op: OperationContext, name: str, group: list[Operation], sent: list[bytes]) -> list[bytes]:
-    """`keys_of_group` of these updates or deletes. A pipeline is executed alone, since `$$CLUSTER_TIME` is that of each
+def _keys_of_group(
+    op: OperationContext, request: BulkWriteRequest, name: str, operations: list[Operation], first: int, end: int
+) -> list[bytes]:
+    """`keys_of_group` of the updates or deletes from `first` to `end`. A pipeline is executed alone, since `$$CLUSTER_TIME` is that of each
     operation."""
     filters: list[bytes | None] = []
-    for operation in group:
+    for operation in operations[first:end]:
         if isinstance(operation, UpdateOperation):
             is_pipeline = isinstance(operation.modifications, list)
             filters.append(None if is_pipeline else filter_of_update(_update_statement(operation)))
         elif isinstance(operation, DeleteOperation):
-            filters.append(filter_of_delete(_delete_statement(operation)))
-    return keys_of_group(op, name, filters, sent)
+            filters.append(filter_of_delete(_delete_statement(operation), request.let))
+    return keys_of_group(op, name, filters, request.operations[first:end])
 
 
 def _run_group(

@@ -25,7 +25,7 @@ from mongottl.commands.request import RequestParser, made, parser_for
 from mongottl.document.build import EMPTY_DOCUMENT
 from mongottl.document.numbers import to_double
 from mongottl.document.types import INT32, MISSING, Int64, Value
-from mongottl.document.walk import find_field_at
+from mongottl.document.walk import find_field_at, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record
@@ -108,7 +108,7 @@ def _delete(
         return refused
     collection = collection_if_any(op, request.collection)
     if collection is not None and len(statements) == 1 and (write is None or not write.is_retry):
-        reply = _delete_by_id(op, collection, statements[0])
+        reply = _delete_by_id(op, collection, statements[0], request.let)
         if reply is not None:
             op.count_statements("delete")
             return reply
@@ -116,9 +116,11 @@ def _delete(
     return _run_deletes(op, request, statements, write)
 
 
-def _delete_by_id(op: OperationContext, collection: Collection, statement: DeleteStatement) -> dict[str, Value] | None:
+def _delete_by_id(
+    op: OperationContext, collection: Collection, statement: DeleteStatement, let: bytes
+) -> dict[str, Value] | None:
     """The reply to one delete by {_id: value} through the express path; None if that cannot execute it."""
-    filter = filter_of_delete(statement)
+    filter = filter_of_delete(statement, let)
     key = None if filter is None else express_key(collection, filter)
     if key is None:
         return None
@@ -152,7 +154,7 @@ def _run_deletes(
             results: list[int] = []
             if may_group and index >= grouped:
                 end = index + MOST_TOGETHER
-                filters = [filter_of_delete(statement) for statement in statements[index:end]]
+                filters = [filter_of_delete(statement, request.let) for statement in statements[index:end]]
                 keys = keys_of_group(op, request.collection, filters, request.statements[index:end])
                 grouped = index + len(keys)
                 if keys:
@@ -186,11 +188,12 @@ def deleted_by(executed: Executed) -> int:
     return 1
 
 
-def filter_of_delete(statement: DeleteStatement) -> bytes | None:
-    """The filter of a statement that may be executed together with others, if it names an `_id`; else None."""
+def filter_of_delete(statement: DeleteStatement, let: bytes) -> bytes | None:
+    """The filter of a statement that may be executed by the `_id` that it names, together with others; None for a
+    statement that may not. Nor may one with variables: each has a value, or an error, although `_id` needs none."""
     if statement.limit != 1 or statement.hint is not MISSING or statement.collation != EMPTY_DOCUMENT:
         return None
-    return statement.query
+    return statement.query if is_empty(let) else None
 
 
 def run_deletes(op: OperationContext, name: str, keys: list[bytes], first: int) -> list[int]:

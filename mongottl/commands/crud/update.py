@@ -144,8 +144,9 @@ def _update_by_id(
         return None
     result = UpdateResult()
     try:
-        driver = parse_update_statement(op, collection.name, statement, context_for(op, collection, let))
-        if driver.needs_positional or op.scripts is not None:
+        context = context_for(op, collection, let)
+        driver = parse_update_statement(op, collection.name, statement, context)
+        if driver.needs_positional or op.scripts is not None or context.reads_metadata:
             return None
         apply_update(op, collection, None, record, driver, result)
     except CommandError as error:
@@ -256,7 +257,7 @@ def run_updates(
         for place, key in enumerate(keys):
             op.begin_statement(sent[place], let)
             update = op.compute(partial(_parsed_by_id, op, collection, statements[place], let, key))
-            if update.driver.needs_positional or op.scripts is not None:
+            if update.driver.needs_positional or op.scripts is not None or update.context.reads_metadata:
                 return []
             updates.append(update)
     except CommandError as error:

@@ -118,10 +118,10 @@ def is_prompt_write(op: OperationContext, statements: list[bytes]) -> bool:
 
 def may_be_together(op: OperationContext, write: RetryableWrite | None) -> bool:
     """Whether statements by `_id` may be executed together (`exec.write.by_id`): not in a transaction, by a retry, or
-    where each is paid for or profiled for itself."""
+    where each is paid for, profiled or made to fail for itself."""
     if op.cost is not FREE or op.profile.written is not None or op.session.in_transaction:
         return False
-    return write is None or not write.is_retry
+    return write is None or not (write.is_retry or op.service.fail_points.watches_statements)
 
 
 def collection_of_group(op: OperationContext, name: str) -> Collection | None:

@@ -254,6 +254,11 @@ class FailPoints:
             self.entered += 1
             active.fail()
 
+    @property
+    def watches_statements(self) -> bool:
+        """Whether `transactional_write` counts the statements of retryable writes, each of which it may make fail."""
+        return self._transactional_write is not None
+
     def transactional_write(self) -> FailTransactionalWrite | None:
         """How the statement of a retryable write that is about to be committed is to fail, or None."""
         active = self._transactional_write

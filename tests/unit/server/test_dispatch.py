@@ -539,6 +539,18 @@ def test_a_connection_that_is_closed_after_the_whole_command(setup: Setup) -> No
     assert setup.run({"count": "c"})["n"] == 1
 
 
+@pytest.mark.parametrize("mode", [{"times": 1}, {"skip": 1}])
+def test_a_fail_point_counts_the_statements_of_a_batch(setup: Setup, mode: dict[str, int]) -> None:
+    """Also those that would be executed together."""
+    setup.run({"insert": "c", "documents": [{"_id": 1}, {"_id": 2}, {"_id": 3}]})
+    given = bson.encode({"failBeforeCommitExceptionCode": 2, "closeConnection": False})
+    setup.service.fail_points.configure("onPrimaryTransactionalWrite", bson.encode(mode), given)
+    updates = [{"q": {"_id": i}, "u": {"$set": {"n": 1}}} for i in (1, 2, 3)]
+    reply = setup.run({"update": "c", "updates": updates, **RETRYABLE})
+    (error,) = reply["writeErrors"]
+    assert (reply["n"], error["index"]) == ((0, 0) if "times" in mode else (1, 1))
+
+
 def test_the_fields_of_failcommand(setup: Setup) -> None:
     """Names that MongoDB does not know are ignored, as it does; those that only it knows are refused."""
     for name in ("namespace", "threadName", "failLocalClients", "errorExtraInfo"):

@@ -244,3 +244,21 @@ def test_the_error_of_a_statement_ends_an_ordered_batch_alone() -> None:
     reply = server.run({"update": "c", "updates": statements, "ordered": False})
     (error,) = reply["writeErrors"]
     assert (reply["n"], error["index"]) == (4, 1)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_error_of_what_a_statement_by_id_does_not_need(count: int) -> None:
+    """Variables have their values, and metadata is asked for, however the document is found."""
+    server = Running()
+    server.insert(*[{"_id": number} for number in range(count)])
+    deletes = [{"q": {"_id": number}, "limit": 1} for number in range(count)]
+    operations = [{"delete": 0, "filter": {"_id": number}} for number in range(count)]
+    sort_key = [{"$set": {"n": {"$meta": "sortKey"}}}]
+    updates = [{"q": {"_id": number}, "u": sort_key} for number in range(count)]
+    (error,) = server.run({"delete": "c", "deletes": deletes, "let": {"x": "$a"}})["writeErrors"]
+    assert error["code"] == 4890500
+    command = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "test.c"}], "let": {"x": "$a"}}
+    assert server.run(command, "admin")["nErrors"] == 1
+    (error,) = server.run({"update": "c", "updates": updates})["writeErrors"]
+    assert error["code"] == ErrorCode.BadValue
+    assert server.ids() == list(range(count))
