@@ -358,8 +358,8 @@ def _end_of_group(operations: list[Operation], start: int) -> int:
 def _keys_of_group(
     op: OperationContext, request: BulkWriteRequest, name: str, operations: list[Operation], first: int, end: int
 ) -> list[bytes]:
-    """`keys_of_group` of the updates or deletes from `first` to `end`. A pipeline is executed alone, since `$$CLUSTER_TIME` is that of each
-    operation."""
+    """`keys_of_group` of the updates or deletes from `first` to `end`. A pipeline is executed alone, since
+    `$$CLUSTER_TIME` is that of each operation."""
     filters: list[bytes | None] = []
     for operation in operations[first:end]:
         if isinstance(operation, UpdateOperation):

@@ -154,7 +154,7 @@ def _run_deletes(
             results: list[int] = []
             if may_group and index >= grouped:
                 end = index + MOST_TOGETHER
-                filters = [filter_of_delete(statement, request.let) for statement in statements[index:end]]
+                filters = (filter_of_delete(statement, request.let) for statement in statements[index:end])
                 keys = keys_of_group(op, request.collection, filters, request.statements[index:end])
                 grouped = index + len(keys)
                 if keys:

@@ -182,7 +182,7 @@ def _run_updates(
                 end = index + MOST_TOGETHER
                 group = statements[index:end]
                 sent = request.statements[index:end]
-                keys = keys_of_group(op, request.collection, [filter_of_update(one) for one in group], sent)
+                keys = keys_of_group(op, request.collection, (filter_of_update(one) for one in group), sent)
                 grouped = index + len(keys)
                 if keys:
                     results = run_updates(op, request.collection, group, sent, request.let, index, keys)

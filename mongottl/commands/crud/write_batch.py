@@ -4,6 +4,7 @@ The reply counts the results (`n`, `nModified`, `upserted`) and lists the failed
 `ordered` (the default) the first failure ends the batch.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from mypy_extensions import i64
@@ -132,7 +133,7 @@ def collection_of_group(op: OperationContext, name: str) -> Collection | None:
     return collection if collection is not None and takes_together(collection) else None
 
 
-def keys_of_group(op: OperationContext, name: str, filters: list[bytes | None], sent: list[bytes]) -> list[bytes]:
+def keys_of_group(op: OperationContext, name: str, filters: Iterable[bytes | None], sent: list[bytes]) -> list[bytes]:
     """The keys of the `_id`s that leading statements name, up to the first that cannot be executed together with those
     before it; none if fewer than two can.
 

@@ -24,7 +24,7 @@ from mongottl.exec.write.writes import delete_batch, insert_batch
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression
 from mongottl.query.update import UpdateDriver
-from mongottl.storage.errors import DuplicateKey, WriteConflict
+from mongottl.storage.errors import DamagedRecord, DuplicateKey, WriteConflict
 from mongottl.storage.stores import Record
 
 # The most bytes of documents that are found to be written together.
@@ -79,24 +79,60 @@ def update_by_ids(
     updates: with different keys, and drivers without positional operators. first: the position of the first one in its
     batch.
     """
+    keys = [update.key for update in updates]
+    found = _found(op, collection, keys)
+    if found is None:
+        return []
     results = [UpdateResult() for _ in updates]
+    executed = _execute(op, collection, updates, found, first, results)
+    _note_lookups(op, collection, keys[:executed], found)
+    return results[:executed]
+
+
+def _found(op: OperationContext, collection: Collection, keys: list[bytes]) -> dict[bytes, Record] | None:
+    """`living_by_ids`; None also where it fails, but for an interruption."""
+    try:
+        return living_by_ids(op, collection, keys)
+    except CommandError as error:
+        if is_interruption(error):
+            raise
+    except DamagedRecord:
+        pass  # those before it can be executed
+    return None
+
+
+def _note_lookups(op: OperationContext, collection: Collection, keys: list[bytes], found: dict[bytes, Record]) -> None:
+    """Counts what has been looked up for statements that were executed: for the log and for `$indexStats`."""
+    assert collection.id_index is not None
+    collection.id_index.accesses += len(keys)
+    op.profile.lookups_by_id += len(keys)
+    op.profile.found_by_id += sum([key in found for key in keys])
+
+
+def _execute(
+    op: OperationContext,
+    collection: Collection,
+    updates: list[UpdateById],
+    found: dict[bytes, Record],
+    first: int,
+    results: list[UpdateResult],
+) -> int:
+    """Executes the updates before the first that cannot be written together with its neighbours, and notes the
+    results; how many. found: the records that they have found."""
     start = 0
     try:
-        found = living_by_ids(op, collection, [update.key for update in updates])
-        if found is None:
-            return []
         for run in _runs(updates, found):
             start = run.positions[0]
             write = _insert if run.is_insert else _update
             if not write(op, collection, updates, run, first, results):
-                return results[:start]
+                return start
     except CommandError as error:
         if start == 0 and is_interruption(error):
             raise
-        return results[:start]
-    except (DuplicateKey, WriteConflict):
-        return results[:start]
-    return results
+        return start
+    except (DuplicateKey, WriteConflict, DamagedRecord):
+        return start
+    return len(updates)
 
 
 def living_by_ids(op: OperationContext, collection: Collection, keys: list[bytes]) -> dict[bytes, Record] | None:
@@ -177,11 +213,11 @@ def _insert(
 def delete_by_ids(op: OperationContext, collection: Collection, keys: list[bytes], first: int) -> list[bool]:
     """Deletes the documents with these different keys of the index on `_id`; of each whether there was one. Empty if
     they cannot be deleted together. first: the position of the first delete in its batch."""
+    found = _found(op, collection, keys)
+    if found is None:
+        return []
+    positions = [position for position, key in enumerate(keys) if key in found]
     try:
-        found = living_by_ids(op, collection, keys)
-        if found is None:
-            return []
-        positions = [position for position, key in enumerate(keys) if key in found]
         if positions:
             write = op.recovery_unit.retryable_write
             if write is not None:
@@ -194,4 +230,5 @@ def delete_by_ids(op: OperationContext, collection: Collection, keys: list[bytes
         return []
     except WriteConflict:
         return []
+    _note_lookups(op, collection, keys, found)
     return [key in found for key in keys]

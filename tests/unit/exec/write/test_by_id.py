@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mongottl.errors import ErrorCode
+from mongottl.exec.operation.context import OperationContext
 from tests.running import Document, Running
 
 # Some are equal, some of them only under a collation.
@@ -262,3 +263,23 @@ def test_an_error_of_what_a_statement_by_id_does_not_need(count: int) -> None:
     (error,) = server.run({"update": "c", "updates": updates})["writeErrors"]
     assert error["code"] == ErrorCode.BadValue
     assert server.ids() == list(range(count))
+
+
+class Noting(Running):
+    """Keeps the latest operation."""
+
+    def op(self, database: str = "test") -> OperationContext:
+        self.latest = super().op(database)
+        return self.latest
+
+
+def test_what_is_looked_up_is_counted_for_each_statement() -> None:
+    """For the log of slow operations, and for `$indexStats`."""
+    server = Noting()
+    server.insert(*[{"_id": number} for number in range(3)])
+    server.run({"update": "c", "updates": updates_of(range(1, 6))})
+    assert (server.latest.profile.lookups_by_id, server.latest.profile.found_by_id) == (5, 2)
+    server.run({"delete": "c", "deletes": [{"q": {"_id": number}, "limit": 1} for number in range(4)]})
+    assert (server.latest.profile.lookups_by_id, server.latest.profile.found_by_id) == (4, 3)
+    (stats,) = server.listed({"aggregate": "c", "pipeline": [{"$indexStats": {}}], "cursor": {}})
+    assert stats["accesses"]["ops"] == 9
