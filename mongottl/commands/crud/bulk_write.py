@@ -300,9 +300,10 @@ def _run(
                 if may_group and index >= grouped:
                     end = _end_of_group(operations, index)
                     keys = _keys_of_group(op, request, name, operations, index, end)
-                    grouped = index + len(keys)
                     if keys:
                         together = _run_group(op, request, name, operations, index, keys, outcome)
+                    if together == 0:
+                        grouped = index + len(keys)
                 if together == 0:
                     if len(operations) > 1:
                         op.begin_statement(request.operations[index], request.let)
@@ -382,13 +383,13 @@ def _run_group(
     """Executes as many operations from `first` on together as have `keys`; how many, perhaps none."""
     group = operations[first : first + len(keys)]
     if isinstance(group[0], DeleteOperation):
-        counts = run_deletes(op, name, keys, first)
+        counts = run_deletes(op, name, keys, first, request.ordered)
         for place, deleted in enumerate(counts):
             _note_deleted(outcome, first + place, deleted)
         return len(counts)
     statements = [_update_statement(operation) for operation in group if isinstance(operation, UpdateOperation)]
     sent = request.operations[first : first + len(keys)]
-    results = run_updates(op, name, statements, sent, request.let, first, keys)
+    results = run_updates(op, name, statements, sent, request.let, first, keys, request.ordered)
     for place, result in enumerate(results):
         _note_updated(outcome, first + place, result)
     return len(results)

@@ -156,9 +156,10 @@ def _run_deletes(
                 end = index + MOST_TOGETHER
                 filters = (filter_of_delete(statement, request.let) for statement in statements[index:end])
                 keys = keys_of_group(op, request.collection, filters, request.statements[index:end])
-                grouped = index + len(keys)
                 if keys:
-                    results = run_deletes(op, request.collection, keys, index)
+                    results = run_deletes(op, request.collection, keys, index, request.ordered)
+                if not results:
+                    grouped = index + len(keys)
             if not results:
                 if len(statements) > 1:
                     op.begin_statement(request.statements[index], request.let)
@@ -196,13 +197,14 @@ def filter_of_delete(statement: DeleteStatement, let: bytes) -> bytes | None:
     return statement.query if is_empty(let) else None
 
 
-def run_deletes(op: OperationContext, name: str, keys: list[bytes], first: int) -> list[int]:
-    """Executes the statements that have `keys` (`keys_of_group`) together; how many documents each has deleted, or
-    nothing if they have to be executed alone. first: the position of the first one in its batch."""
+def run_deletes(op: OperationContext, name: str, keys: list[bytes], first: int, ordered: bool) -> list[int]:
+    """Executes the statements that have `keys` (`keys_of_group`) together, or the first of them; how many documents
+    each has deleted, or nothing if they have to be executed alone. first: the position of the first one in its batch,
+    ordered: of this."""
     collection = collection_of_group(op, name)
     if collection is None:
         return []
-    results = [int(was_there) for was_there in delete_by_ids(op, collection, keys, first)]
+    results = [int(was_there) for was_there in delete_by_ids(op, collection, keys, first, ordered)]
     op.count_statements("delete", len(results))
     return results
 

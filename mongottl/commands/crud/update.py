@@ -183,9 +183,11 @@ def _run_updates(
                 group = statements[index:end]
                 sent = request.statements[index:end]
                 keys = keys_of_group(op, request.collection, (filter_of_update(one) for one in group), sent)
-                grouped = index + len(keys)
                 if keys:
-                    results = run_updates(op, request.collection, group, sent, request.let, index, keys)
+                    ordered = request.ordered
+                    results = run_updates(op, request.collection, group, sent, request.let, index, keys, ordered)
+                if not results:
+                    grouped = index + len(keys)
             if not results:
                 if len(statements) > 1:
                     op.begin_statement(request.statements[index], request.let)
@@ -243,11 +245,12 @@ def run_updates(
     let: bytes,
     first: int,
     keys: list[bytes],
+    ordered: bool,
 ) -> list[UpdateResult]:
     """Executes as many of these statements together as have `keys` (`keys_of_group`), or those before the first that
     has to be executed alone; their results, perhaps none.
 
-    first: the position of the first one in its batch. sent: the statements as they were sent.
+    first: the position of the first one in its batch, ordered: of this. sent: the statements as they were sent.
     """
     collection = collection_of_group(op, name)
     if collection is None:
@@ -264,7 +267,7 @@ def run_updates(
         if is_interruption(error):
             raise
         return []
-    results = update_by_ids(op, collection, updates, first)
+    results = update_by_ids(op, collection, updates, first, ordered)
     op.count_statements("update", len(results))
     return results
 

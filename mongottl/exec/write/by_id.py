@@ -55,6 +55,13 @@ class _Run:
         self.positions: list[int] = []
         self.records: list[Record] = []
 
+    def beginning(self, count: int) -> "_Run":
+        """The first updates of a run that updates."""
+        run = _Run(self.driver, False)
+        run.positions = self.positions[:count]
+        run.records = self.records[:count]
+        return run
+
     def takes(self, driver: UpdateDriver, is_insert: bool) -> bool:
         """Whether an update belongs to this run: the oplog describes all of a unit in one way (`oplog.change`)."""
         if is_insert or self.is_insert:
@@ -72,21 +79,32 @@ def takes_together(collection: Collection) -> bool:
 
 
 def update_by_ids(
-    op: OperationContext, collection: Collection, updates: list[UpdateById], first: int
+    op: OperationContext, collection: Collection, updates: list[UpdateById], first: int, ordered: bool
 ) -> list[UpdateResult]:
     """Executes the updates before the first that cannot be written together with its neighbours; their results.
 
     updates: with different keys, and drivers without positional operators. first: the position of the first one in its
-    batch.
+    batch. ordered: whether each is to see what others had done when the ones before it were executed
+    (`_may_be_overtaken`).
     """
     keys = [update.key for update in updates]
     found = _found(op, collection, keys)
     if found is None:
         return []
     results = [UpdateResult() for _ in updates]
-    executed = _execute(op, collection, updates, found, first, results)
+    looks_again = ordered and _may_be_overtaken(op)
+    executed = _execute(op, collection, updates, found, first, results, looks_again)
     _note_lookups(op, collection, keys[:executed], found)
     return results[:executed]
+
+
+def _may_be_overtaken(op: OperationContext) -> bool:
+    """Whether others may change documents between the look for all and the commit of some.
+
+    What is written is compared then. But a statement that writes nothing, since it has found nothing or changes
+    nothing, would not know of a change that somebody made before an earlier statement: so it looks again.
+    """
+    return op.service.engine.suspends or op.was_left
 
 
 def _found(op: OperationContext, collection: Collection, keys: list[bytes]) -> dict[bytes, Record] | None:
@@ -116,23 +134,56 @@ def _execute(
     found: dict[bytes, Record],
     first: int,
     results: list[UpdateResult],
+    looks_again: bool,
 ) -> int:
     """Executes the updates before the first that cannot be written together with its neighbours, and notes the
-    results; how many. found: the records that they have found."""
+    results; how many. found: the records that they have found. looks_again: whether the first one that writes nothing
+    after others that do ends the group."""
     start = 0
+    has_written = False
+    runs, end = _runs(updates, found, looks_again)
     try:
-        for run in _runs(updates, found):
+        for run in runs:
             start = run.positions[0]
-            write = _insert if run.is_insert else _update
-            if not write(op, collection, updates, run, first, results):
+            if run.is_insert:
+                _insert(op, collection, updates, run, first, results)
+                has_written = True
+                continue
+            updated = [
+                updated_document(None, record, updates[position].driver)
+                for position, record in zip(run.positions, run.records, strict=True)
+            ]
+            idle = _first_idle(op, run.records, updated, has_written) if looks_again else -1
+            if idle >= 0:
+                end = run.positions[idle]
+                run = run.beginning(idle)
+                updated = updated[:idle]
+            if updated and not _update(op, collection, run, updated, first, results):
                 return start
+            if idle >= 0:
+                break
+            has_written = has_written or any(modified for _, modified in updated)
     except CommandError as error:
         if start == 0 and is_interruption(error):
             raise
         return start
     except (DuplicateKey, WriteConflict, DamagedRecord):
         return start
-    return len(updates)
+    return end
+
+
+def _first_idle(
+    op: OperationContext, records: list[Record], updated: list[tuple[bytes, bool]], has_written: bool
+) -> int:
+    """The place of the first record that is not written after others that are; -1 if there is none."""
+    refresh = op.service.config.refresh_on_noop
+    now_s = op.service.now_s()
+    for place, record in enumerate(records):
+        if updated[place][1] or (refresh and record[2] != now_s):
+            has_written = True
+        elif has_written:
+            return place
+    return -1
 
 
 def living_by_ids(op: OperationContext, collection: Collection, keys: list[bytes]) -> dict[bytes, Record] | None:
@@ -148,12 +199,15 @@ def living_by_ids(op: OperationContext, collection: Collection, keys: list[bytes
     return {key_of_id[record[0]]: record for record in living_now(op.service, collection, stored)}
 
 
-def _runs(updates: list[UpdateById], found: dict[bytes, Record]) -> list[_Run]:
-    """The units of work of these updates, in their order; without those that find nothing and insert nothing."""
+def _runs(updates: list[UpdateById], found: dict[bytes, Record], looks_again: bool) -> tuple[list[_Run], int]:
+    """The units of work of these updates, in their order, without those that find nothing and insert nothing; and the
+    end of the updates that these units execute: see `_execute`."""
     runs: list[_Run] = []
     for position, update in enumerate(updates):
         record = found.get(update.key)
         if record is None and not update.upsert:
+            if runs and looks_again:
+                return runs, position
             continue
         if not runs or not runs[-1].takes(update.driver, record is None):
             runs.append(_Run(update.driver, record is None))
@@ -161,22 +215,20 @@ def _runs(updates: list[UpdateById], found: dict[bytes, Record]) -> list[_Run]:
         run.positions.append(position)
         if record is not None:
             run.records.append(record)
-    return runs
+    return runs, len(updates)
 
 
 def _update(
     op: OperationContext,
     collection: Collection,
-    updates: list[UpdateById],
     run: _Run,
+    updated: list[tuple[bytes, bool]],
     first: int,
     results: list[UpdateResult],
 ) -> bool:
-    """Updates the records of a run, and notes the results; False if that fails for one of them. WriteConflict."""
-    updated = [
-        updated_document(None, record, updates[position].driver)
-        for position, record in zip(run.positions, run.records, strict=True)
-    ]
+    """Updates the records of a run, and notes the results; False if that fails for one of them. WriteConflict.
+
+    updated: of each record the document, and whether it is another one."""
     places = [first + position for position in run.positions]
     with KeysAhead() as ahead:
         if not store_together(op, collection, run.records, updated, run.driver, UpdateResult(), ahead, places):
@@ -194,7 +246,7 @@ def _insert(
     run: _Run,
     first: int,
     results: list[UpdateResult],
-) -> bool:
+) -> None:
     """Inserts the documents of a run of upserts, and notes the results. DuplicateKey, WriteConflict."""
     documents: list[bytes] = []
     for position in run.positions:
@@ -207,15 +259,19 @@ def _insert(
     op.service.metrics.documents["inserted"] += len(documents)
     for position, document in zip(run.positions, documents, strict=True):
         results[position] = result_of_upsert(document)
-    return True
 
 
-def delete_by_ids(op: OperationContext, collection: Collection, keys: list[bytes], first: int) -> list[bool]:
-    """Deletes the documents with these different keys of the index on `_id`; of each whether there was one. Empty if
-    they cannot be deleted together. first: the position of the first delete in its batch."""
+def delete_by_ids(
+    op: OperationContext, collection: Collection, keys: list[bytes], first: int, ordered: bool
+) -> list[bool]:
+    """Deletes the documents with these different keys of the index on `_id`, or with those before one that has to look
+    again; of each whether there was one. Empty if they cannot be deleted together. first, ordered: see
+    `update_by_ids`."""
     found = _found(op, collection, keys)
     if found is None:
         return []
+    if ordered and _may_be_overtaken(op):
+        keys = _before_idle(keys, found)
     positions = [position for position, key in enumerate(keys) if key in found]
     try:
         if positions:
@@ -232,3 +288,14 @@ def delete_by_ids(op: OperationContext, collection: Collection, keys: list[bytes
         return []
     _note_lookups(op, collection, keys, found)
     return [key in found for key in keys]
+
+
+def _before_idle(keys: list[bytes], found: dict[bytes, Record]) -> list[bytes]:
+    """The keys before the first that has found nothing after others that have."""
+    has_written = False
+    for place, key in enumerate(keys):
+        if key in found:
+            has_written = True
+        elif has_written:
+            return keys[:place]
+    return keys

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from mongottl.errors import ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from tests.running import Document, Running
+from tests.steps import run_to_end, steps_of
+from tests.unit.exec.operation.test_interleaving import Waiting
 
 # Some are equal, some of them only under a collation.
 ids = st.one_of(st.integers(0, 3), st.sampled_from([1.0, 2.5, "a", "A", "b", None, [1], bson.ObjectId(b"x" * 12)]))
@@ -283,3 +285,55 @@ def test_what_is_looked_up_is_counted_for_each_statement() -> None:
     assert (server.latest.profile.lookups_by_id, server.latest.profile.found_by_id) == (4, 3)
     (stats,) = server.listed({"aggregate": "c", "pipeline": [{"$indexStats": {}}], "cursor": {}})
     assert stats["accesses"]["ops"] == 9
+
+
+NAMED_1 = {"q": {"_id": 1}, "u": {"$set": {"n": 1}}}
+ORDERED: list[tuple[Document, Document, Document]] = [
+    # The second statement would change nothing, but for what the other one does first.
+    ({"update": "c", "updates": [*updates_of(range(2, 3)), NAMED_1]}, {"_id": 1}, {"n": 1}),
+    ({"update": "c", "updates": [*updates_of(range(2, 3)), *updates_of(range(9, 10))]}, {"_id": 9}, {"n": 9}),
+    (
+        {"delete": "c", "deletes": [{"q": {"_id": 2}, "limit": 1}, {"q": {"_id": 9}, "limit": 1}]},
+        {"_id": 9},
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "named", "expected"), ORDERED)
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_a_statement_of_an_ordered_batch_sees_what_was_done_before_an_earlier_one(
+    command: Document, named: Document, expected: Document, is_bulk: bool
+) -> None:
+    """Another client changes what the second statement names while the first is not executed yet, at each place where
+    the command waits for its engine."""
+    if is_bulk:
+        operations: list[Document] = []
+        for statement in command.get("updates", []):
+            operations.append({"update": 0, "filter": statement["q"], "updateMods": statement["u"]})
+        for statement in command.get("deletes", []):
+            operations.append({"delete": 0, "filter": statement["q"]})
+        command = {"bulkWrite": 1, "ops": operations, "nsInfo": [{"ns": "test.c"}], "$db": "admin"}
+    is_over = False
+    place = 0
+    while not is_over:
+        server = Waiting({"insert": "c", "documents": [{"_id": number, "n": number} for number in range(3)]})
+        server.leaves_evaluations = True
+        server.suspension.rate = 1.0
+        steps = steps_of(server.begun(command))
+        try:
+            for _ in range(place + 1):
+                next(steps)
+        except StopIteration:
+            is_over = True
+        if not is_over:
+            first = {"find": "c", "filter": {"_id": 2}}
+            change = {"update": "c", "updates": [{"q": named, "u": {"$set": {"n": 0}}, "upsert": True}]}
+            server.run(change)
+            is_first_left = server.listed(first) == [{"_id": 2, "n": 2}]
+            run_to_end(steps)
+            server.suspension.rate = 0.0
+            found = server.listed({"find": "c", "filter": named})
+            assert not is_first_left or found == ([{**named, **expected}] if expected else []), place
+        place += 1
+    assert place > 3
