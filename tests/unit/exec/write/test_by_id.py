@@ -275,7 +275,7 @@ class Noting(Running):
         return self.latest
 
 
-def test_what_is_looked_up_is_counted_for_each_statement() -> None:
+def test_lookups_are_counted_for_each_statement() -> None:
     """For the log of slow operations, and for `$indexStats`."""
     server = Noting()
     server.insert(*[{"_id": number} for number in range(3)])
