@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -248,14 +249,23 @@ def test_the_reason_why_no_worker_starts_is_logged_once(start: Starter, store: s
     assert away.returncode == 1 and away.stderr.count("Cannot start") == 1, away.stderr
 
 
+def two_free_ports() -> int:
+    """A port that nobody listens at, nor at the next one."""
+    while True:
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError, OverflowError):
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            second.bind(("127.0.0.1", port + 1))
+            return port
+
+
 @takes_several_servers
 def test_each_worker_has_a_page(start: Starter) -> None:
     pytest.importorskip("h11")
     pytest.importorskip("prometheus_client")
     import urllib.request
 
-    with mongottl.start_server(web_port=0) as other:
-        free = int(str(other.web_url).rstrip("/").rpartition(":")[2])
+    free = two_free_ports()
     process = start("--workers", "2", "--web-port", str(free))
     for port in (free, free + 1):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
