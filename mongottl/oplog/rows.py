@@ -124,6 +124,7 @@ class OplogRows:
 
     def number_at(self, at: tuple[int, int]) -> int:
         """The number of the first entry at or after a cluster time; `end` if there is none."""
+        end = self.end  # first: an engine may wait there, and what is written meanwhile may be at or after that time
         for segment in self._segments:
             if (segment.last_s, segment.last_i) >= at:
                 low = segment.base
@@ -136,7 +137,7 @@ class OplogRows:
                     else:
                         high = middle
                 return low
-        return self.end
+        return end
 
     def statements_from(self, number: int) -> Iterator[tuple[Statements, int, Timestamp]]:
         """What the entries from this number on say of retryable writes, with their wall time and cluster time."""
