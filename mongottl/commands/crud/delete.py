@@ -7,6 +7,7 @@ from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
     MOST_TOGETHER,
     WriteErrors,
+    begin_alone,
     check_batch,
     collection_if_any,
     collection_of_group,
@@ -29,7 +30,6 @@ from mongottl.document.walk import find_field_at, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.express import express_key, express_record
-from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.write.by_id import delete_by_ids
 from mongottl.exec.write.modifying import (
@@ -161,10 +161,7 @@ def _run_deletes(
                 if not results:
                     grouped = index + len(keys)
             if not results:
-                if len(statements) > 1:
-                    op.begin_statement(request.statements[index], request.let)
-                    begin_statements(op, index, index + 1)
-                executed = None if write is None else write.begin(index)
+                executed = begin_alone(op, request, write, index)
                 if executed is not None:
                     results = [deleted_by(executed)]
                 else:

@@ -8,6 +8,7 @@ from mongottl.commands.access import needing, write_needs
 from mongottl.commands.crud.write_batch import (
     MOST_TOGETHER,
     WriteErrors,
+    begin_alone,
     check_batch,
     collection_for_write,
     collection_if_any,
@@ -34,7 +35,6 @@ from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_inter
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.write_options import write_options
 from mongottl.exec.plan.express import express_key, express_record
-from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite, other_write
 from mongottl.exec.write.by_id import UpdateById, update_by_ids
 from mongottl.exec.write.modifying import (
@@ -189,10 +189,7 @@ def _run_updates(
                 if not results:
                     grouped = index + len(keys)
             if not results:
-                if len(statements) > 1:
-                    op.begin_statement(request.statements[index], request.let)
-                    begin_statements(op, index, index + 1)
-                executed = None if write is None else write.begin(index)
+                executed = begin_alone(op, request, write, index)
                 if executed is not None:
                     results = [result_of(executed)]
                 else:

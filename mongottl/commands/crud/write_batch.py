@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_new_collection_name
 from mongottl.commands.collection_uuid import mismatch_in_batch
+from mongottl.commands.crud.write_requests import StatementsRequest
 from mongottl.commands.request import RequestParser, made
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
@@ -24,8 +25,10 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.operation.cost import FREE
 from mongottl.exec.operation.statement_errors import StatementErrors
 from mongottl.exec.plan.express import express_key
+from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.write.by_id import takes_together
+from mongottl.oplog.statements import Executed
 
 # Bytes of error messages and details in one reply, which the last one may exceed; and maximum bytes of one of them.
 MAX_ERROR_BYTES: Final = 1024 * 1024
@@ -123,6 +126,16 @@ def may_be_together(op: OperationContext, write: RetryableWrite | None) -> bool:
     if op.cost is not FREE or op.profile.written is not None or op.session.in_transaction:
         return False
     return write is None or not (write.is_retry or op.service.fail_points.watches_statements)
+
+
+def begin_alone(
+    op: OperationContext, request: StatementsRequest, write: RetryableWrite | None, index: int
+) -> Executed | None:
+    """Begins a statement that is executed by itself: what an earlier attempt has done already, None if nothing."""
+    if len(request.statements) > 1:
+        op.begin_statement(request.statements[index], request.let)
+        begin_statements(op, index, index + 1)
+    return None if write is None else write.begin(index)
 
 
 def collection_of_group(op: OperationContext, name: str) -> Collection | None:

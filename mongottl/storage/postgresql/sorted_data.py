@@ -332,7 +332,6 @@ class PostgresSortedData(SortedDataInterface):
         if len(entries) == 1:
             self.remove_one(*entries[0])
         elif entries:
-            entries = sorted(entries)
             rows = [divided(key) for key, _ in entries]
             self._access.require().write(
                 self._statements.remove,
