@@ -74,6 +74,17 @@ class LongList(list[Any]):
 
 
 @mypyc_attr(native_class=False)
+class HeavyList(LongList):
+    """A list whose elements have LONG parts each, about: it is freed in slices from two elements on."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        if len(self) > 1:
+            put_aside_heavy(self)
+
+
+@mypyc_attr(native_class=False)
 class LongSet(set[Any]):
     """A set that is freed in slices. It may not be part of a reference cycle."""
 

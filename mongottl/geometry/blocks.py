@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import s2rst
 
-from mongottl.document.freeing import LongList
+from mongottl.document.freeing import HeavyList, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts
 
@@ -165,7 +165,7 @@ def edge_blocks(chains: list[Chain], groups: list[int]) -> list[Block]:
             keys.append((group | cell_key(middle)) << _NUMBER_BITS | (offset + i))
         offset += len(chain) - 1
     keys = sort_in_parts(keys)
-    blocks: list[Block] = []
+    blocks: list[Block] = HeavyList()
     edges: list[int] = []
     group = -1
     for key in keys:
@@ -211,7 +211,7 @@ def point_blocks(points: list[s2rst.S2Point]) -> list[Block]:
     for i in range(len(points)):
         keys.append(cell_key(points[i]) << _NUMBER_BITS | i)
     keys = sort_in_parts(keys)
-    blocks: list[Block] = []
+    blocks: list[Block] = HeavyList()
     for start in range(0, len(keys), SIZES.block):
         some = [points[key & ((1 << _NUMBER_BITS) - 1)] for key in keys[start : start + SIZES.block]]
         bound = s2rst.Rect.empty()
@@ -228,7 +228,7 @@ def polygon_blocks(polygons: list[list[Chain]], bounds: list[s2rst.Rect]) -> lis
     for i in range(len(polygons)):
         keys.append(cell_key(polygons[i][0][0]) << _NUMBER_BITS | i)
     keys = sort_in_parts(keys)
-    blocks: list[Block] = []
+    blocks: list[Block] = HeavyList()
     some: list[Any] = []
     corners = 0
     bound = s2rst.Rect.empty()
@@ -274,7 +274,8 @@ class BlockTree:
     """
 
     def __init__(self, blocks: list[Block], has_areas: bool = False, inside_origin: int = 0) -> None:
-        self.blocks = blocks
+        # Those that it shares with another tree are freed with the last of both.
+        self.blocks: list[Block] = HeavyList(blocks)
         self._has_areas = has_areas
         self._inside_origin = inside_origin
         self._faces: list[_Node | None] = [None] * 6

@@ -10,6 +10,7 @@ import pytest
 
 from mongottl.document.freeing import (
     LONG,
+    HeavyList,
     LongList,
     LongSet,
     append_to,
@@ -133,8 +134,17 @@ def test_elements_with_many_parts() -> None:
     assert max(before - after for before, after in pairwise(alive)) == 1000
 
 
+def test_a_short_list_whose_elements_have_many_parts() -> None:
+    HeavyList(objects(LONG) for _ in range(20))
+    alive = [Counted.alive]
+    while free_some():
+        alive.append(Counted.alive)
+    assert alive[0] == 20 * LONG
+    assert max(before - after for before, after in pairwise(alive)) <= 2 * LONG
+
+
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="other implementations examine everything")
-@pytest.mark.parametrize("kind", [LongList, LongSet])
+@pytest.mark.parametrize("kind", [LongList, HeavyList, LongSet])
 def test_the_garbage_collector_does_not_examine_it(kind: type[LongList] | type[LongSet]) -> None:
     values = kind(objects(LONG))
     assert not gc.is_tracked(values)

@@ -9,6 +9,7 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.document.freeing import free_some
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.geometry.blocks import SIZES
 from mongottl.geometry.coverings import query_ranges, stored_cells
@@ -140,6 +141,22 @@ def test_no_step_of_making_a_large_shape_takes_long(name: str) -> None:
 def test_no_step_of_a_question_about_a_large_shape_takes_long(name: str, work: str) -> None:
     shape = made(name)
     assert longest_stall_s(lambda: WORK[work](shape)) < STALL_S
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_the_blocks_of_a_large_shape_are_freed_in_slices(name: str) -> None:
+    shape = shape_of(geojson(bson.encode(GEOMETRIES[name])))
+    blocks = shape.blocks()
+    count = len(blocks)
+    assert count > 10
+    del shape
+    while free_some():
+        pass  # of its corners
+    del blocks
+    slices = 0
+    while free_some():
+        slices += 1
+    assert slices >= count // 2
 
 
 @pytest.mark.parametrize("name", GEOMETRIES)
