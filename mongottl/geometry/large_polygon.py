@@ -6,7 +6,7 @@ from typing import Final
 
 import s2rst
 
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.geometry.blocks import SIZES, BlockTree, Chain, edge_blocks
 from mongottl.geometry.geojson import GeometryError, Ring
@@ -69,9 +69,9 @@ class LargePolygon(SpherePolygon):
 
 def large_polygon_of(rings: list[Ring], strict_winding: bool) -> LargePolygon:
     """See `sphere.polygon_of`."""
-    outlines: list[Chain] = []
-    loops: list[s2rst.Loop | None] = []
-    groups: list[int] = []
+    outlines: list[Chain] = list_for(len(rings))
+    loops: list[s2rst.Loop | None] = list_for(len(rings))
+    groups: list[int] = list_for(len(rings))
     inside_origin = 0
     large_holes = 0
     for number in range(len(rings)):
@@ -111,7 +111,6 @@ def large_polygon_of(rings: list[Ring], strict_winding: bool) -> LargePolygon:
         raise GeometryError(f"{NOT_VALID} {fault}")
     if any(count > 1 for count in common.with_outer):
         raise GeometryError(SHARED_CORNERS)
-    outlines, loops = freed_in_slices(outlines), freed_in_slices(loops)
     polygon = LargePolygon(outlines, loops, groups, tree)
     for i in range(1, len(outlines)):
         if not all(polygon.outer_has_within(corner) for corner in outlines[i]):
