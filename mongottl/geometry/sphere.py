@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import s2rst
 
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import HeavyList, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.geometry.blocks import (
     SIZES,
@@ -196,12 +196,16 @@ class LargeShape(SphereShape):
             else:
                 blocks = point_blocks(self.points)
                 blocks.extend(edge_blocks([line.points for line in self.lines], [0] * len(self.lines)))
-                small = [polygon for polygon in self.polygons if isinstance(polygon, SmallPolygon)]
-                blocks.extend(
-                    polygon_blocks([polygon.rings for polygon in small], [polygon.bound() for polygon in small])
-                )
-                for polygon in self._large:
-                    blocks.extend(polygon.tree.blocks)
+                rings: list[list[Chain]] = list_for(len(self.polygons))
+                bounds: list[s2rst.Rect] = list_for(len(self.polygons))
+                for polygon in self.polygons:
+                    if isinstance(polygon, SmallPolygon):
+                        give_way()
+                        rings.append(polygon.rings)
+                        bounds.append(polygon.bound())
+                blocks.extend(polygon_blocks(rings, bounds))
+                for large in self._large:
+                    blocks.extend(large.tree.blocks)
                 tree = BlockTree(blocks)
             self._tree = tree
         return tree
@@ -306,12 +310,15 @@ def shape_of(geometry: Geometry) -> SphereShape:
             [SphereLine([s2_point(position) for position in line]) for line in geometry.lines],
             [small_polygon_of(rings, geometry.strict_winding) for rings in geometry.polygons],
         )
+    polygons: list[SpherePolygon] = HeavyList()
+    for rings in geometry.polygons:
+        polygons.append(polygon_of(rings, geometry.strict_winding))
     return LargeShape(
         freed_in_slices([s2_point(position) for position in geometry.points]),
         freed_in_slices(
             [SphereLine(freed_in_slices([s2_point(position) for position in line])) for line in geometry.lines]
         ),
-        freed_in_slices([polygon_of(rings, geometry.strict_winding) for rings in geometry.polygons]),
+        polygons,
     )
 
 
