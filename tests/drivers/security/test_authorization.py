@@ -36,7 +36,7 @@ from mongottl.security.privileges import ACTIONS
 from tests.drivers.process.test_process import Process
 from tests.drivers.security.test_tls import Files
 from tests.drivers.wire_client import WireClient
-from tests.on_nodes import own_cursors, own_log, own_operations, own_sessions
+from tests.on_nodes import own_cursors, own_figures, own_log, own_operations, own_sessions
 from tests.running import Running
 
 Client = pymongo.MongoClient[dict[str, Any]]
@@ -189,6 +189,7 @@ def walk(client: Client, foreign_cursor: int) -> set[str]:
     return allowed
 
 
+@own_cursors
 def test_every_command_of_a_user_who_has_nothing(log_in: LogIn, foreign_cursor: int) -> None:
     assert walk(log_in(), foreign_cursor) == {*FOR_ANYBODY, *FOR_USERS}
 
@@ -696,6 +697,7 @@ def test_of_several_first_users_the_first_one_wins() -> None:
             assert [user["user"] for user in connected.admin.command("usersInfo", 1)["users"]] == [f"user{winner}"]
 
 
+@own_figures
 def test_strangers_have_no_sessions(anonymous: Client, root: Client, server: mongottl.RunningServer) -> None:
     """They could name the session of a user by its digest, and end its transaction, or make any number of sessions."""
     with root.start_session() as session, session.start_transaction():
