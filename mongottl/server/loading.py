@@ -62,8 +62,10 @@ class _Loading:
         nodes = self._service.engine.shared_nodes
 
         def kept() -> T:
-            if nodes is not None and not nodes.has_kept_place:
-                raise DumpError("the server has lost its place among those of its store meanwhile; start it again")
+            if nodes is not None:
+                nodes.keep_place()
+                if not nodes.has_kept_place:
+                    raise DumpError("the server has lost its place among those of its store meanwhile; start it again")
             return step()
 
         return carry_out(self._service.engine, kept)

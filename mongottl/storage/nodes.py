@@ -138,6 +138,12 @@ class StoreNodes(ABC):
         call."""
         raise NotImplementedError
 
+    @abstractmethod
+    def keep_place(self) -> None:
+        """Does what `attend` does without waiting, if the place has to be renewed. To be called between the steps of a
+        start that may take long, before it is attended to."""
+        raise NotImplementedError
+
     @property
     def is_unheard(self) -> bool:
         """Whether the store does not answer, and may have moved to another host."""

@@ -387,6 +387,14 @@ class PostgresNodes(StoreNodes):
         self._address = address
 
     def attend(self) -> None:
+        self._attend(RENEW_S)
+
+    def keep_place(self) -> None:
+        if self.lease_clock_s() >= self._until_s - LEASE_S + _MARGIN_S + RENEW_S:
+            self._attend(0.0)
+
+    def _attend(self, longest_s: float) -> None:
+        """longest_s: how long it waits for what others change."""
         self._look_after_lock()
         waiter = self._waiter
         self._asked_s = waiter.monotonic_s()
@@ -399,11 +407,11 @@ class PostgresNodes(StoreNodes):
             self._asked_s = 0.0
         connection = self._connection
         if not self.is_shared:
-            waiter.sleep(RENEW_S)
+            waiter.sleep(longest_s)
         else:
-            heard = None if connection is None else connection.hear(waiter.monotonic_s() + RENEW_S)
+            heard = None if connection is None else connection.hear(waiter.monotonic_s() + longest_s)
             if heard is None:
-                waiter.sleep(LOOK_EVERY_S)
+                waiter.sleep(min(LOOK_EVERY_S, longest_s))
             else:
                 self._deliver(heard)
 

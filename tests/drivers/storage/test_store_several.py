@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import itertools
 import signal
 import subprocess
 import threading
@@ -22,7 +23,8 @@ from bson.timestamp import Timestamp
 from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 
 import mongottl
-from mongottl.storage.nodes import RENEW_S
+from mongottl.clock import awake_or_not_s
+from mongottl.storage.nodes import LEASE_S, RENEW_S
 from tests import postgres
 from tests.children import ended_after
 from tests.drivers.process.test_process import COMMAND, Process
@@ -896,6 +898,28 @@ def test_files_are_loaded_while_another_server_changes_the_catalog(store: str, t
         finally:
             ended.set()
             changing.join()
+
+
+def test_files_are_loaded_for_longer_than_a_place_is_given(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is not attended to before it runs."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    for number in range(10):
+        (folder / f"c{number}.json").write_text('{"_id": 1}\n')
+    looks = itertools.count(1)
+
+    def passing_s() -> float:
+        return awake_or_not_s() + 0.5 * min(next(looks), 30)
+
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.awake_or_not_s", passing_s)
+    with (
+        mongottl.start_server(store=store, topology="sharded", load=str(tmp_path)) as server,
+        Client(server.uri) as client,
+    ):
+        assert next(looks) * 0.5 > 2 * LEASE_S
+        assert sorted(client.shop.list_collection_names()) == sorted(f"c{number}" for number in range(10))
 
 
 def test_nothing_is_loaded_by_a_server_that_is_taken_for_dead_meanwhile(store: str, tmp_path: Path) -> None:
