@@ -11,6 +11,7 @@ Codes and names are mongod's (its documented error codes). Codes above 9,999 are
 depends on no other part of the package.
 """
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 
@@ -307,14 +308,27 @@ class WriteError(CommandError):
 class DuplicateKeyError(WriteError):
     """A unique index has the key already. details: `keyPattern` and `keyValue`, where the dialect sends them.
 
-    key_value: the key as raw BSON, {path: value, …}; None where it does not matter.
+    key_value: the key as raw BSON, {path: value, …}; None where it does not matter. describe: the end of the message,
+    which `complete` adds, where the key is long.
     """
 
     def __init__(
-        self, code: int, message: str, details: dict[str, object] | None = None, key_value: bytes | None = None
+        self,
+        code: int,
+        message: str,
+        details: dict[str, object] | None = None,
+        key_value: bytes | None = None,
+        describe: Callable[[], str] | None = None,
     ) -> None:
         super().__init__(code, message, details)
         self.key_value = key_value
+        self._describe = describe
+
+    def complete(self) -> None:
+        describe = self._describe
+        if describe is not None:
+            self._describe = None
+            self.message += describe()
 
 
 class ProtocolError(MongottlError):

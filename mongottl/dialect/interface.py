@@ -22,10 +22,12 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.namespace import MONGODB_NAMING, Naming
 from mongottl.config import LATEST_VERSION, ServerConfig
+from mongottl.document.freeing import LONG_BYTES
+from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.document.render import render_document
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Value
 from mongottl.document.validate import MAX_DEPTH
-from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError, code_name
+from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError, code_name, is_interruption
 from mongottl.versions import CREATE_AGAIN, SYNTAX, Features, Version, features_of, unknown_command
 from mongottl.wire.messages import MAX_MESSAGE_SIZE
 
@@ -220,11 +222,11 @@ class Dialect:
         if collation is not None:
             details["collation"] = collation.spec
             where += f" collation: {render_document(collation.spec)}"
+        message = f"E11000 duplicate key error collection: {where} dup key: "
+        if len(key_value) < LONG_BYTES:
+            return DuplicateKeyError(ErrorCode.DuplicateKey, message + render_document(key_value), details, key_value)
         return DuplicateKeyError(
-            ErrorCode.DuplicateKey,
-            f"E11000 duplicate key error collection: {where} dup key: {render_document(key_value)}",
-            details,
-            key_value,
+            ErrorCode.DuplicateKey, message, details, key_value, lambda: _rendered_long_key(key_value)
         )
 
     def duplicate_output_key(self, error: DuplicateKeyError, target: str) -> DuplicateKeyError:
@@ -355,3 +357,17 @@ class Dialect:
         if reply_type is None:
             return reply
         return {"_t": reply_type, **reply}
+
+
+def _rendered_long_key(key_value: bytes) -> str:
+    """The key of a DuplicateKeyError as text; "" if the operation ends meanwhile, as it does where it next asks."""
+    begun = begin_evaluation()
+    try:
+        return render_document(key_value)
+    except CommandError as error:
+        if is_interruption(error):
+            return ""
+        raise
+    finally:
+        if begun:
+            end_evaluation()

@@ -7,7 +7,7 @@ writes values that expressions have computed, which mongod writes in another way
 from typing import Final
 
 from mongottl.document.build import encode_fields
-from mongottl.document.interrupt import give_way
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.types import (
     BinData,
     Date,
@@ -37,6 +37,7 @@ def render_value(value: Value) -> str:
     """One value as mongod prints it."""
     give_way()
     if isinstance(value, str):
+        give_way_after(len(value))
         return '"' + value + '"'
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -129,7 +130,9 @@ def _render_rare(value: Value) -> str:
 
 def _render_binary(value: BinData) -> str:
     """`UUID("…")` for a UUID of its whole length: also in texts of DuplicateKey, where most people meet it."""
+    give_way_after(16 * len(value.data))
     digits = value.data.hex()
+    give_way_after(16 * len(value.data))
     if value.subtype != _UUID_SUBTYPE or len(value.data) != _UUID_BYTES:
         return f"BinData({value.subtype}, {digits.upper()})"
     return f'UUID("{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")'

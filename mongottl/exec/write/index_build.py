@@ -253,6 +253,7 @@ def _add_batch(
     except CommandError as error:
         if is_interruption(error):
             raise
+        error.complete()
         kind = DuplicateKeyError if isinstance(error, DuplicateKeyError) else CommandError
         raise kind(error.code, _failed(collection, error.message), error.details) from None
 
