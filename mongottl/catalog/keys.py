@@ -23,9 +23,10 @@ from mypy_extensions import i64
 
 from mongottl.catalog.array_paths import SOMEWHERE
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.key_reader import BITS_PER_COMPONENT, MAX_WIDTH, double_type_bits, type_bits_of
 from mongottl.document.keystring import KeyStringBuilder, encode_raw, encode_value
-from mongottl.document.path import FieldPath
+from mongottl.document.path import FieldPath, find_outside_arrays
 from mongottl.document.types import ARRAY, DOCUMENT, DOUBLE, NULL, UNDEFINED, Undefined, Value
 from mongottl.document.walk import ElementCursor, decode_value, find_field_at
 from mongottl.errors import CommandError, ErrorCode
@@ -33,6 +34,9 @@ from mongottl.errors import CommandError, ErrorCode
 AMBIGUOUS_FIELD_NAME: Final = 16746
 # Keys that one document may have in one index: MongoDB's default for `indexMaxNumGeneratedKeysPerDocument`.
 MAX_KEYS: Final = 100_000
+# Bytes of these keys. What a document's values take is bounded by its own size, but each key of a compound index that
+# has one array has the values of the other paths, too: 100,000 keys with a text of 16 MB.
+MAX_KEYS_BYTES: Final[i64] = 256 * 1024 * 1024
 
 # The depth of a component whose value is known.
 _SETTLED: Final = -1
@@ -149,6 +153,7 @@ class BtreeKeyGenerator(KeyGenerator):
         self._no_positions = _Positions(len(paths))
         self._wanted: bytes | None = None
         self._values: list[Value] = []
+        self._bytes: i64 = 0  # of the keys found so far, of a document with arrays
 
     def keys_of(self, document: bytes) -> list[bytes]:
         self.begin()
@@ -187,11 +192,21 @@ class BtreeKeyGenerator(KeyGenerator):
         found: dict[bytes, bool] = {}
         cursor = ElementCursor(buf, array_at)
         while cursor.next():
+            give_way()
             found[encode_raw(buf, cursor.type_code, cursor.value, descending, self._collation)] = True
             check_count(len(found))
         return list(found) if found else [encode_value(Undefined(), descending)]
 
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:
+        values: list[Value] = []
+        for path in self._paths:
+            type_code, pos = find_outside_arrays(document, path)
+            if type_code == ARRAY:
+                return self._values_in_arrays(document, key)
+            values.append(None if type_code == 0 else decode_value(document, type_code, pos))
+        return values
+
+    def _values_in_arrays(self, document: bytes, key: bytes) -> list[Value]:
         self._wanted = key
         self._values = [None] * int(self._width)
         self._keys_through_arrays(document)
@@ -201,6 +216,7 @@ class BtreeKeyGenerator(KeyGenerator):
     def _keys_through_arrays(self, document: bytes) -> list[bytes]:
         found: dict[bytes, bool] = {}
         width = int(self._width)
+        self._bytes = 0
         self._expand(document, 0, _Components([0] * width, [0] * width, [0] * width), self._no_positions, found)
         return list(found)
 
@@ -315,20 +331,33 @@ class BtreeKeyGenerator(KeyGenerator):
         for i in range(len(types)):
             builder.append_raw(buf, types[i] or NULL, places[i], self._descending[i])
         key = builder.finish()
-        found[key] = True
-        check_count(len(found))
+        give_way()
+        give_way_after(len(key))
+        if key not in found:
+            found[key] = True
+            self._bytes += len(key)
+            check_count(len(found), self._bytes)
         if key == self._wanted:
             self._values = [
                 None if types[i] == 0 else decode_value(buf, types[i], places[i]) for i in range(len(types))
             ]
 
 
-def check_count(count: i64) -> None:
-    """CannotBuildIndexKeys (201) for more keys than a document may have; called before more of them are made."""
+def check_count(count: i64, size: i64 = 0) -> None:
+    """CannotBuildIndexKeys (201) for more keys than a document may have; called before more of them are made.
+
+    size: their bytes, where each may have much of the document.
+    """
     if count > MAX_KEYS:
         raise CommandError(
             ErrorCode.CannotBuildIndexKeys,
             f"Index key generation produced more than {MAX_KEYS} keys, which is the limit for a document",
+        )
+    if size > MAX_KEYS_BYTES:
+        raise CommandError(
+            ErrorCode.CannotBuildIndexKeys,
+            f"Index key generation produced keys of more than {int(MAX_KEYS_BYTES)} bytes, which is the limit for a"
+            " document",
         )
 
 

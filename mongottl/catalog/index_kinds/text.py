@@ -14,8 +14,10 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern, Pattern
-from mongottl.catalog.keys import KeyGenerator
+from mongottl.catalog.keys import MAX_KEYS, KeyGenerator, check_count
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.freeing import list_for, put_aside
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.keystring import KeyStringBuilder
 from mongottl.document.numbers import truncated
 from mongottl.document.path import FieldPath, find_outside_arrays
@@ -200,10 +202,20 @@ class TextKeyGenerator(KeyGenerator):
         self.begin()
         before = _components(document, self.before, self._before_descending)
         after = _components(document, self.after, self._after_descending)
-        scores = self.fields.scores(document)
+        scores = self.fields.scores(document, MAX_KEYS)
         if len(scores) > 1:
             self.note_array(TERM_FIELD)
-        return [self.term_prefix(before, term) + struct.pack(">d", score) + after for term, score in scores.items()]
+        keys: list[bytes] = list_for(len(scores))
+        size: i64 = 0
+        for term, score in scores.items():
+            key = self.term_prefix(before, term) + struct.pack(">d", score) + after
+            keys.append(key)
+            size += len(key)
+            check_count(len(keys), size)
+            give_way()
+            give_way_after(len(key))
+        put_aside(scores)
+        return keys
 
     def term_prefix(self, before: bytes, term: str) -> bytes:
         """The prefix of a term's keys, which its score follows. before: the encoded values of the paths before the
@@ -224,7 +236,7 @@ class TextKeyGenerator(KeyGenerator):
         before: list[Value] = [_value_at(document, path) for path in self.before]
         after: list[Value] = [_value_at(document, path) for path in self.after]
         encoded = _components(document, self.before, self._before_descending)
-        for term, score in self.fields.scores(document).items():
+        for term, score in self.fields.scores(document, MAX_KEYS).items():
             if key.startswith(self.term_prefix(encoded, term)):
                 return [*before, term, score, *after]
         return [*before, None, None, *after]

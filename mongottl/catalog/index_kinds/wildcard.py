@@ -26,6 +26,7 @@ from mongottl.catalog.index_kinds.wildcard_paths import (
 )
 from mongottl.catalog.keys import BtreeKeyGenerator, KeyGenerator, check_count
 from mongottl.document.collation import Collation
+from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.keystring import KeyStringBuilder, encode_key, encode_raw
 from mongottl.document.numbers import is_true
 from mongottl.document.path import FieldPath
@@ -141,6 +142,7 @@ class WildcardKeyGenerator(KeyGenerator):
         )
         self._compound = len(paths) > 1
         self._keys: dict[bytes, bool] = {}
+        self._bytes: i64 = 0  # of these
         self._before_key = b""
         self._after_key = b""
 
@@ -151,6 +153,7 @@ class WildcardKeyGenerator(KeyGenerator):
             self._after_key = _regular_key(self._after, document)
         found: dict[bytes, bool] = {}
         self._keys = found
+        self._bytes = 0
         self._walk(document, 0, "", self.held)
         if not found and self._compound:
             nothing = encode_key([MinKey(), MinKey()], [False, self._descending])
@@ -211,8 +214,13 @@ class WildcardKeyGenerator(KeyGenerator):
 
     def _finish(self, builder: KeyStringBuilder) -> None:
         builder.append_component(self._after_key)
-        self._keys[builder.finish()] = True
-        check_count(len(self._keys))
+        key = builder.finish()
+        give_way()
+        give_way_after(len(key))
+        if key not in self._keys:
+            self._keys[key] = True
+            self._bytes += len(key)
+            check_count(len(self._keys), self._bytes)
 
 
 def _regular(paths: list[FieldPath], descending: list[bool], collation: Collation | None) -> KeyGenerator | None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import i64
 
-from mongottl.document.freeing import put_aside
+from mongottl.document.freeing import list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, STRING
 from mongottl.document.utf8 import encode_text
@@ -28,6 +28,8 @@ from mongottl.query.fulltext.tokenizer import Tokenizer
 WILDCARD: Final = "$**"
 LANGUAGE_NOT_STRING: Final = 17261
 LANGUAGE_UNSUPPORTED: Final = 17262
+# Bytes of an element of an array that is an empty string, without its name.
+_LEAST_BYTES: Final = 7
 
 
 class IndexedText(NamedTuple):
@@ -54,15 +56,19 @@ class TextFields:
                 self._leading.add(".".join(parts[:depth]))
         self._tokenizer = Tokenizer(version)
 
-    def scores(self, document: bytes) -> dict[str, float]:
-        """The document's score for each of its terms."""
+    def scores(self, document: bytes, most: int) -> dict[str, float]:
+        """The document's score for each of its terms; of a document with more terms than `most`, for some more."""
         scores: dict[str, float] = {}
         for text, language, weight in self.texts(document):
+            if len(scores) > most:
+                break
             counts: dict[str, int] = {}
             total = 0
             for term in self._tokenizer.terms(text, language):
                 counts[term] = counts.get(term, 0) + 1
                 total += 1
+                if len(counts) > most:
+                    break
             for term, count in counts.items():
                 give_way()
                 frequency = 2.0 - 0.5 ** (count - 1)
@@ -74,7 +80,7 @@ class TextFields:
 
     def texts(self, document: bytes) -> list[IndexedText]:
         """The indexed strings. 17261 if the language is not a string, 17262 if it is unknown."""
-        found: list[IndexedText] = []
+        found: list[IndexedText] = list_for(len(document) // _LEAST_BYTES)
         self._walk(document, 0, "", self.default_language, found)
         return found
 
@@ -86,6 +92,7 @@ class TextFields:
             raise CommandError(LANGUAGE_NOT_STRING, "found language override field in document with non-string type")
         cursor = ElementCursor(buf, start)
         while cursor.next():
+            give_way()
             container_type = cursor.type_code
             if container_type != STRING and container_type != DOCUMENT and container_type != ARRAY:
                 continue
@@ -106,6 +113,7 @@ class TextFields:
         elif container_type == ARRAY:
             cursor = ElementCursor(buf, pos)
             while cursor.next():
+                give_way()
                 self._add_text(buf, cursor.type_code, cursor.value, path, language, found)
 
     def _language(self, name: str, inherited: Language) -> Language:
