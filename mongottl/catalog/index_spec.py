@@ -17,6 +17,7 @@ from mongottl.document.collation import Collation, same_collation
 from mongottl.document.compare import compare_numbers
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import is_nan, is_true, truncated, whole
+from mongottl.document.path import check_path_depth
 from mongottl.document.render import render_document, render_value
 from mongottl.document.types import Value, is_number, type_code_of, type_name
 from mongottl.document.walk import fields, is_empty
@@ -343,6 +344,7 @@ def _check_direction(path: str, direction: Value, version: int) -> None:
 
 
 def _check_path(path: str) -> None:
+    check_path_depth(path, ErrorCode.CannotCreateIndex)
     parts = path.split(".")
     for place, part in enumerate(parts):
         if part == "":

@@ -27,10 +27,12 @@ class FieldPath:
 
     parts: the components; part_bytes: the components as UTF-8, as `walk.find_field_at` takes them.
     indexes: for each component the array index that it may denote, or -1: "0" and "12" do, "01" and "-1" do not.
+    Overflow (15) for more than 200 components.
     """
 
     def __init__(self, dotted: str) -> None:
         give_way()
+        check_path_depth(dotted)
         self.dotted = dotted
         self.parts: list[str] = dotted.split(".")
         self.part_bytes: list[bytes] = [encode_text(part) for part in self.parts]
@@ -65,6 +67,7 @@ def check_field_path(dotted: str) -> None:
     starts with `$` (but `$id`, `$ref` and `$db` of DBRefs are allowed), 16411 for one with a null byte, Overflow (15)
     for more than 200 components.
     """
+    check_path_depth(dotted)
     if dotted == "":
         raise CommandError(40352, "FieldPath cannot be constructed with empty string")
     if dotted.endswith("."):
@@ -75,8 +78,13 @@ def check_field_path(dotted: str) -> None:
         check_dollar(part)
         if "\0" in part:
             raise CommandError(16411, "FieldPath field names may not contain '\\0'.")
+
+
+def check_path_depth(dotted: str, code: int = ErrorCode.Overflow) -> None:
+    """Overflow (15), or another code, for more than 200 components: no document has so many levels, and what follows
+    a path may call itself for each."""
     if dotted.count(".") >= MAX_DEPTH:
-        raise CommandError(ErrorCode.Overflow, f"FieldPath is too long: more than {MAX_DEPTH} components")
+        raise CommandError(code, f"FieldPath is too long: more than {MAX_DEPTH} components")
 
 
 def check_dollar(name: str) -> None:

@@ -20,7 +20,7 @@ from mongottl.document.freeing import list_for, put_aside
 from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.keystring import KeyStringBuilder
 from mongottl.document.numbers import truncated
-from mongottl.document.path import FieldPath, find_outside_arrays
+from mongottl.document.path import FieldPath, check_path_depth, find_outside_arrays
 from mongottl.document.types import (
     ARRAY,
     MISSING,
@@ -146,6 +146,7 @@ def _checked_weights(value: Value) -> dict[str, int]:
 def _check_weighted_path(path: str) -> None:
     if path == WILDCARD:
         return
+    check_path_depth(path, ErrorCode.CannotCreateIndex)
     for part in path.split("."):
         if part == "":
             raise _refused("weight cannot have an empty path component")

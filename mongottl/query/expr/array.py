@@ -10,6 +10,7 @@ from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
+from mongottl.document.path import check_path_depth
 from mongottl.document.render import render_result
 from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import MISSING, Missing, Value
@@ -314,6 +315,7 @@ class SortArrayExpression(Expression):
                 order = whole_int32(direction) if width(direction) else None
                 if order not in (1, -1):
                     raise CommandError(2942505, f"$sortArray needs 1 or -1 for the field {path}")
+                check_path_depth(path)
                 self.paths.append(path.split("."))
                 self.descending.append(order == -1)
         elif width(sort_by):

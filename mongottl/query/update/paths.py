@@ -1,5 +1,6 @@
 """Paths of updates."""
 
+from mongottl.document.path import check_path_depth
 from mongottl.errors import CommandError, ErrorCode
 
 
@@ -11,8 +12,10 @@ def is_filter_part(part: str) -> bool:
 def split_update_path(path: str) -> list[str]:
     """The components of a path of an update.
 
-    EmptyFieldName (56) for empty components; BadValue (2) for a second `$`, or a positional first component.
+    EmptyFieldName (56) for empty components; BadValue (2) for a second `$`, or a positional first component; Overflow
+    (15) for more components than a document has levels.
     """
+    check_path_depth(path)
     if path == "":
         raise CommandError(ErrorCode.EmptyFieldName, "An empty update path is not valid.")
     parts = path.split(".")

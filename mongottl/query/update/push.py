@@ -10,7 +10,7 @@ from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import KeyStringBuilder, encode_raw
 from mongottl.document.long_lists import part_of, with_more
 from mongottl.document.numbers import whole
-from mongottl.document.path import array_index
+from mongottl.document.path import array_index, check_path_depth
 from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import ARRAY, DOCUMENT, NULL, Value, is_number, type_name
 from mongottl.document.utf8 import encode_text
@@ -190,6 +190,7 @@ def parse_sort_clause(value: Value, collation: Collation | None) -> SortClause:
     for name, direction in fields(value):
         if name == "":
             raise _bad("The $sort field cannot be empty")
+        check_path_depth(name)
         parts = name.split(".")
         if "" in parts:
             raise _bad(f"The $sort field is a dotted field but has an empty part: {name}")
