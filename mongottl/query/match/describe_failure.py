@@ -18,6 +18,8 @@ from typing import Final
 
 from mongottl.document.build import encode_fields
 from mongottl.document.collation import Collation
+from mongottl.document.freeing import LongList
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Regex, Value, type_code_of, type_name
 from mongottl.document.walk import fields, get_value
@@ -51,8 +53,9 @@ def describe_failure(filter: bytes, document: bytes, now_ms: int, collation: Col
 
 
 def _clauses_of(filter: bytes) -> list[_Clause]:
-    clauses: list[_Clause] = []
+    clauses: list[_Clause] = LongList()
     for name, value in fields(filter):
+        give_way()
         if name == "$comment":
             continue
         if name.startswith("$"):
@@ -80,8 +83,9 @@ def _describe_all(clauses: list[_Clause], document: bytes, ctx: ParseContext, in
     """The details of the clauses that fail, in the form of `$and`; of a single clause, its own details."""
     if len(clauses) == 1:
         return _describe(clauses[0], document, ctx, inverted)
-    found: list[Value] = []
+    found: list[Value] = LongList()
     for index, clause in enumerate(clauses):
+        give_way()
         if parse_match(clause.specified_as, ctx).matches(document) == inverted:
             found.append(_indexed(index, _describe(clause, document, ctx, inverted)))
     return {"operatorName": "$and", "clausesSatisfied" if inverted else "clausesNotSatisfied": found}
@@ -118,8 +122,9 @@ def _describe_list(operator: str, operand: Value, document: bytes, ctx: ParseCon
     """`$and` and `$or` show the clauses that fail, `$nor` those that match."""
     assert isinstance(operand, list)
     wanted = inverted != (operator == "$nor")
-    found: list[Value] = []
+    found: list[Value] = LongList()
     for index, part in enumerate(operand):
+        give_way()
         assert isinstance(part, bytes)
         if parse_match(part, ctx).matches(document) == wanted:
             found.append(_indexed(index, _describe_all(_clauses_of(part), document, ctx, wanted)))
@@ -143,6 +148,7 @@ def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Detai
         return
     types: list[str] = []
     for value in values:
+        give_way()
         name = type_name(type_code_of(value))
         if name not in types:
             types.append(name)
@@ -178,7 +184,7 @@ def _add_reason(clause: _Clause, document: bytes, inverted: bool, details: Detai
 
 def reached_values(path: FieldPath, document: bytes, traverse_leaf: bool) -> list[Value]:
     """The values at a path, by the rules of `match.tree`; none if it is missing."""
-    found: list[Value] = []
+    found: list[Value] = LongList()
     _reach(path, 0, document, traverse_leaf, found)
     return found
 
@@ -194,13 +200,16 @@ def _reach(path: FieldPath, part: int, document: bytes, traverse_leaf: bool, fou
             _reach_within(path, part + 1, value, traverse_leaf, found)
         return
     if isinstance(value, list) and traverse_leaf:
-        found.extend(value)
+        for element in value:
+            give_way()
+            found.append(element)
     found.append(value)
 
 
 def _reach_within(path: FieldPath, part: int, array: list[Value], traverse_leaf: bool, found: list[Value]) -> None:
     wanted = int(path.indexes[part])
     for index, element in enumerate(array):
+        give_way()
         if isinstance(element, bytes):
             _reach(path, part, element, traverse_leaf, found)
         if index != wanted:

@@ -15,6 +15,7 @@ Source: MongoDB's "Schema Validation" pages and its articles on validation error
 from typing import Final
 
 from mongottl.document.build import encode_fields
+from mongottl.document.freeing import LongList, LongSet, freed_in_slices, list_for, put_aside
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import MISSING, Value, type_code_of, type_name
 from mongottl.document.utf8 import encode_text
@@ -127,8 +128,9 @@ def _add_array_failures(keywords: dict[str, Value], value: list[Value], found: l
     if isinstance(items, bytes):
         _add_first_item(items, value, 0, "items", "At least one item did not match the sub-schema", found)
     elif isinstance(items, list):
-        details: list[Value] = []
+        details: list[Value] = LongList()
         for index, schema in enumerate(items[: len(value)]):
+            give_way()
             assert isinstance(schema, bytes)
             if not _passes(schema, value[index]):
                 details.append({"itemIndex": index, "details": _failures(schema, value[index])})
@@ -144,7 +146,7 @@ def _add_additional_items(rest: Value, value: list[Value], start: int, found: li
                 "operatorName": "additionalItems",
                 "specifiedAs": encode_fields([("additionalItems", False)]),
                 "reason": "found additional items",
-                "additionalItems": value[start:],
+                "additionalItems": freed_in_slices(value[start:]),
             }
         )
     elif isinstance(rest, bytes):
@@ -165,8 +167,9 @@ def _add_first_item(
 
 
 def _first_duplicate(values: list[Value]) -> Value:
-    seen: set[bytes] = set()
+    seen: set[bytes] = LongSet()
     for value in values:
+        give_way()
         key = unordered_key(value)
         if key in seen:
             return value
@@ -203,21 +206,29 @@ def _add_object_failures(keywords: dict[str, Value], value: bytes, found: list[V
 
 def _missing_of(names: list[Value], value: bytes) -> list[Value]:
     present = _first_values(value)
-    return [name for name in names if isinstance(name, str) and name not in present]
+    missing: list[Value] = list_for(len(names))
+    for name in names:
+        give_way()
+        if isinstance(name, str) and name not in present:
+            missing.append(name)
+    put_aside(present)
+    return missing
 
 
 def _first_values(document: bytes) -> dict[str, Value]:
     """A document's fields by name; of duplicates the first."""
     found: dict[str, Value] = {}
     for name, value in fields(document):
+        give_way()
         found.setdefault(name, value)
     return found
 
 
 def _add_properties(properties: bytes, value: bytes, found: list[Value]) -> None:
-    failed: list[Value] = []
+    failed: list[Value] = LongList()
     present = _first_values(value)
     for name, schema in fields(properties):
+        give_way()
         property_value = present.get(name, MISSING)
         assert isinstance(schema, bytes)
         if property_value is MISSING or _passes(schema, property_value):
@@ -226,19 +237,21 @@ def _add_properties(properties: bytes, value: bytes, found: list[Value]) -> None
         _add_annotations(schema, entry)
         entry["details"] = _failures(schema, property_value)
         failed.append(entry)
+    put_aside(present)
     if failed:
         found.append({"operatorName": "properties", "propertiesNotSatisfied": failed})
 
 
 def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, Value]], found: list[Value]) -> None:
     """Adds the failures of `patternProperties` and `additionalProperties`."""
-    named: set[str] = set()
+    known: set[str] = LongSet()
     properties = keywords.get("properties", MISSING)
     if isinstance(properties, bytes):
-        named = {name for name, _ in fields(properties)}
+        for name, _ in fields(properties):
+            give_way()
+            known.add(name)
     patterns = keywords.get("patternProperties", MISSING)
-    failed: list[Value] = []
-    known: set[str] = set(named)
+    failed: list[Value] = LongList()
     if isinstance(patterns, bytes):
         for pattern, schema in fields(patterns):
             assert isinstance(schema, bytes)
@@ -256,9 +269,16 @@ def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, V
     if failed:
         found.append({"operatorName": "patternProperties", "details": failed})
     rest = keywords.get("additionalProperties", MISSING)
-    others = [(name, value) for name, value in present if name not in known]
+    others: list[tuple[str, Value]] = list_for(len(present))
+    for name, value in present:
+        give_way()
+        if name not in known:
+            others.append((name, value))
     if rest is False and others:
-        names: list[Value] = [name for name, _ in others]
+        names: list[Value] = list_for(len(others))
+        for name, _ in others:
+            give_way()
+            names.append(name)
         found.append(
             {
                 "operatorName": "additionalProperties",
@@ -282,9 +302,10 @@ def _add_other_properties(keywords: dict[str, Value], present: list[tuple[str, V
 
 
 def _add_dependencies(dependencies: bytes, value: bytes, found: list[Value]) -> None:
-    failed: list[Value] = []
+    failed: list[Value] = LongList()
     present = _first_values(value)
     for name, dependency in fields(dependencies):
+        give_way()
         if name not in present:
             continue
         if isinstance(dependency, list):
@@ -293,6 +314,7 @@ def _add_dependencies(dependencies: bytes, value: bytes, found: list[Value]) -> 
                 failed.append({"conditionalProperty": name, "missingProperties": missing})
         elif isinstance(dependency, bytes) and not _passes(dependency, value):
             failed.append({"conditionalProperty": name, "details": _failures(dependency, value)})
+    put_aside(present)
     if failed:
         found.append({"operatorName": "dependencies", "failingDependencies": failed})
 
@@ -302,9 +324,10 @@ def _add_combinations(keywords: dict[str, Value], value: Value, found: list[Valu
         schemas = keywords.get(name, MISSING)
         if not isinstance(schemas, list) or _passes(_specified(name, keywords), value):
             continue
-        matching: list[Value] = []
-        failed: list[Value] = []
+        matching: list[Value] = LongList()
+        failed: list[Value] = LongList()
         for index, schema in enumerate(schemas):
+            give_way()
             assert isinstance(schema, bytes)
             if _passes(schema, value):
                 matching.append(index)

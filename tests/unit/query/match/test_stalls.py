@@ -10,8 +10,10 @@ from typing import Any
 import bson
 import pytest
 
+from mongottl.document.build import encode
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression, parse_match
+from mongottl.query.match.describe_failure import describe_failure
 from mongottl.query.match.registry import match_operators, root_operators
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s, measured
 
@@ -133,6 +135,36 @@ def test_every_operator_has_examples_or_takes_constant_time() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_filter_stalls_others(name: str) -> None:
     assert longest_stall_s(computation(name)) <= STALL_S
+
+
+# Validators that refuse a document of `LONG`, and why the error says.
+REFUSED: dict[str, Any] = {
+    "a field of many": {"$jsonSchema": {"properties": {"wide": {"additionalProperties": False}}}},
+    "fields by pattern": {"$jsonSchema": {"properties": {"wide": {"patternProperties": {"9$": {"minimum": 5}}}}}},
+    "many fields": {
+        "$jsonSchema": {"properties": {"wide": {"properties": {field: {"enum": []} for field in FIELDS[:2_000]}}}}
+    },
+    "missing fields": {"$jsonSchema": {"required": [f"x{number}" for number in NUMBERS]}},
+    "equal elements": {"$jsonSchema": {"properties": {"ones": {"uniqueItems": True}}}},
+    "different elements, and two equal ones": {"$jsonSchema": {"properties": {"last": {"uniqueItems": True}}}},
+    "one of many schemas": {"$jsonSchema": {"anyOf": [{"required": ["x"]}] * 2_000}},
+    "dependencies": {"$jsonSchema": {"properties": {"wide": {"dependencies": {field: ["x"] for field in FIELDS}}}}},
+    "additional elements": {"$jsonSchema": {"properties": {"a": {"items": [{}], "additionalItems": False}}}},
+    "all elements": {"a": {"$gt": LENGTH}},
+    "all documents": {"docs.n": {"$lt": 0}},
+    "alternatives": {"$or": [{"one": -number} for number in NUMBERS[2:2_000]]},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_description_of_a_refused_document_stalls_others(name: str) -> None:
+    validator = bson.encode(REFUSED[name])
+    document = bson.encode({**LONG, "last": [*NUMBERS, 5], "ones": [1] * LENGTH})
+
+    def describe() -> object:
+        return encode(describe_failure(validator, document, 1_700_000_000_123))
+
+    assert longest_stall_s(describe) <= STALL_S
 
 
 ASKED: dict[str, Callable[[MatchExpression], object]] = {
