@@ -166,6 +166,10 @@ def _encoded(values: list[Value]) -> list[bytes]:
     return components
 
 
+def _bytes_of(keys: list[bytes]) -> int:
+    return sum(map(len, keys))
+
+
 def _extended(keys: list[bytes], components: list[bytes]) -> list[bytes]:
     """Each key with each component."""
     if len(components) == 1:
@@ -224,7 +228,7 @@ class PlaceKeyGenerator(KeyGenerator):
             return []
         keys: list[bytes] = [b""]
         for one in components:
-            check_count(len(keys) * len(one))
+            check_count(len(keys) * len(one), _bytes_of(keys) * len(one) + len(keys) * _bytes_of(one))
             keys = _extended(keys, one)
         return keys
 

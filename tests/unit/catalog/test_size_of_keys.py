@@ -18,6 +18,7 @@ from mongottl.query.fulltext.languages import ENGLISH
 
 TEXT = "x" * 1_000_000
 NUMBERS = list(range(2_000))
+POINTS = {"type": "MultiPoint", "coordinates": [[number / 100, 0] for number in NUMBERS]}
 PRODUCTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a text and an array": ({"a": 1, "b": 1}, {"a": TEXT, "b": NUMBERS}),
     "an array and a text": ({"b": 1, "a": 1}, {"a": TEXT, "b": NUMBERS}),
@@ -26,6 +27,8 @@ PRODUCTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "words and a text": ({"b": "text", "a": 1}, {"a": TEXT, "b": " ".join(f"word{number}" for number in NUMBERS)}),
     "a text and fields": ({"a": 1, "b.$**": 1}, {"a": TEXT, "b": {f"f{number}": number for number in NUMBERS}}),
     "fields and a text": ({"b.$**": 1, "a": 1}, {"a": TEXT, "b": {f"f{number}": number for number in NUMBERS}}),
+    "a text and points": ({"a": 1, "p": "2dsphere"}, {"a": TEXT, "p": POINTS}),
+    "points and a text": ({"p": "2d", "a": 1}, {"a": TEXT, "p": [[number / 100, 0] for number in NUMBERS]}),
 }
 
 
