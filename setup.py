@@ -34,6 +34,7 @@ COMPILED = (
     "mongottl/commands/concerns.py",
     "mongottl/commands/crud/delete.py",
     "mongottl/commands/crud/insert.py",
+    "mongottl/commands/crud/statement_batch.py",
     "mongottl/commands/crud/update.py",
     "mongottl/commands/crud/write_batch.py",
     "mongottl/commands/query_context.py",

@@ -13,6 +13,7 @@ ON_THE_WAY_OF_A_WRITE = (
     "commands/concerns.py",
     "commands/crud/delete.py",
     "commands/crud/insert.py",
+    "commands/crud/statement_batch.py",
     "commands/crud/update.py",
     "commands/crud/write_batch.py",
     "commands/query_context.py",

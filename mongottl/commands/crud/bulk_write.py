@@ -10,15 +10,13 @@ from mongottl.commands.access import cluster_needs, namespace_needs, needing, wr
 from mongottl.commands.collection_uuid import check_uuid_of
 from mongottl.commands.crud.delete import deleted_by, filter_of_delete, run_delete, run_deletes
 from mongottl.commands.crud.insert import INSERT_BYTES, INSERT_CHUNK, insert_chunk
+from mongottl.commands.crud.statement_batch import MOST_TOGETHER, keys_of_group, may_be_together
 from mongottl.commands.crud.update import filter_of_update, result_of, run_update, run_updates
 from mongottl.commands.crud.write_batch import (
-    MOST_TOGETHER,
     WriteErrors,
     check_batch,
     collection_for_insert,
     ends_command,
-    keys_of_group,
-    may_be_together,
     number_statements,
     with_retried,
 )

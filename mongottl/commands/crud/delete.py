@@ -4,17 +4,11 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
+from mongottl.commands.crud.statement_batch import StatementBatch, collection_of_group
 from mongottl.commands.crud.write_batch import (
-    MOST_TOGETHER,
-    WriteErrors,
-    begin_alone,
     check_batch,
     collection_if_any,
-    collection_of_group,
-    ends_command,
     is_prompt_write,
-    keys_of_group,
-    may_be_together,
     number_statements,
     refused_by_uuid,
     with_retried,
@@ -113,7 +107,10 @@ def _delete(
             op.count_statements("delete")
             return reply
     op.service.stacks.require()
-    return _run_deletes(op, request, statements, write)
+    batch = _DeleteBatch(op, request, statements, write)
+    batch.run()
+    deleted = batch.deleted
+    return with_retried(write, batch.errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)}))
 
 
 def _delete_by_id(
@@ -135,48 +132,33 @@ def _delete_by_id(
     return {"n": 1}
 
 
-def _run_deletes(
-    op: OperationContext, request: DeleteRequest, statements: list[DeleteStatement], write: RetryableWrite | None
-) -> Reply:
-    errors = WriteErrors(op)
-    deleted = 0
-    gate = op.cost.gate
-    may_group = may_be_together(op, write)
-    index = grouped = 0
-    while index < len(statements):
-        if index:
-            op.give_way()
-        try:
-            if index:
-                op.check_interrupt()
-            if gate is not None:
-                gate.admit(index)
-            results: list[int] = []
-            if may_group and index >= grouped:
-                end = index + MOST_TOGETHER
-                filters = (filter_of_delete(statement, request.let) for statement in statements[index:end])
-                keys = keys_of_group(op, request.collection, filters, request.statements[index:end])
-                if keys:
-                    results = run_deletes(op, request.collection, keys, index, request.ordered)
-                if not results:
-                    grouped = index + len(keys)
-            if not results:
-                executed = begin_alone(op, request, write, index)
-                if executed is not None:
-                    results = [deleted_by(executed)]
-                else:
-                    results = [run_delete(op, request.collection, statements[index], request.let)]
-        except CommandError as error:
-            if ends_command(op, error):
-                raise
-            errors.add(index, error)
-            if request.ordered:
-                break
-            index += 1
-            continue
-        deleted += sum(results)
-        index += len(results)
-    return with_retried(write, errors.add_to({"n": deleted if deleted < 2**31 else Int64(deleted)}))
+class _DeleteBatch(StatementBatch):
+    """deleted: how many documents."""
+
+    def __init__(
+        self,
+        op: OperationContext,
+        request: DeleteRequest,
+        statements: list[DeleteStatement],
+        write: RetryableWrite | None,
+    ) -> None:
+        super().__init__(op, request, write)
+        self._statements = statements
+        self.deleted = 0
+
+    def filters(self, first: int, end: int) -> list[bytes | None]:
+        return [filter_of_delete(statement, self.request.let) for statement in self._statements[first:end]]
+
+    def execute_together(self, first: int, keys: list[bytes]) -> int:
+        results = run_deletes(self.op, self.request.collection, keys, first, self.request.ordered)
+        self.deleted += sum(results)
+        return len(results)
+
+    def execute(self, index: int) -> None:
+        self.deleted += run_delete(self.op, self.request.collection, self._statements[index], self.request.let)
+
+    def note_executed(self, index: int, executed: Executed) -> None:
+        self.deleted += deleted_by(executed)
 
 
 def deleted_by(executed: Executed) -> int:

@@ -5,18 +5,14 @@ from typing import Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.commands.access import needing, write_needs
+from mongottl.commands.crud.statement_batch import StatementBatch, collection_of_group
 from mongottl.commands.crud.write_batch import (
-    MOST_TOGETHER,
     WriteErrors,
-    begin_alone,
     check_batch,
     collection_for_write,
     collection_if_any,
-    collection_of_group,
     ends_command,
     is_prompt_write,
-    keys_of_group,
-    may_be_together,
     number_statements,
     parsed_statements,
     refused_by_uuid,
@@ -127,7 +123,12 @@ def _update(
             op.count_statements("update")
             return reply
     op.service.stacks.require()
-    return _run_updates(op, request, statements, write)
+    batch = _UpdateBatch(op, request, statements, write)
+    batch.run()
+    counts: dict[str, Value] = {"n": batch.matched, "nModified": batch.modified}
+    if batch.upserted:
+        counts["upserted"] = batch.upserted
+    return with_retried(write, batch.errors.add_to(counts))
 
 
 def _update_by_id(
@@ -160,58 +161,46 @@ def _update_by_id(
     return {"n": result.matched, "nModified": result.modified}
 
 
-def _run_updates(
-    op: OperationContext, request: UpdateRequest, statements: list[UpdateStatement], write: RetryableWrite | None
-) -> Reply:
-    errors = WriteErrors(op)
-    upserted: list[Value] = []
-    matched = modified = 0
-    gate = op.cost.gate
-    may_group = may_be_together(op, write)
-    index = grouped = 0
-    while index < len(statements):
-        if index:
-            op.give_way()
-        try:
-            if index:
-                op.check_interrupt()
-            if gate is not None:
-                gate.admit(index)
-            results: list[UpdateResult] = []
-            if may_group and index >= grouped:
-                end = index + MOST_TOGETHER
-                group = statements[index:end]
-                sent = request.statements[index:end]
-                keys = keys_of_group(op, request.collection, (filter_of_update(one) for one in group), sent)
-                if keys:
-                    ordered = request.ordered
-                    results = run_updates(op, request.collection, group, sent, request.let, index, keys, ordered)
-                if not results:
-                    grouped = index + len(keys)
-            if not results:
-                executed = begin_alone(op, request, write, index)
-                if executed is not None:
-                    results = [result_of(executed)]
-                else:
-                    results = [run_update(op, request.collection, statements[index], request.let)]
-        except CommandError as error:
-            if ends_command(op, error):
-                raise
-            errors.add(index, error)
-            if request.ordered:
-                break
-            index += 1
-            continue
-        for result in results:
-            matched += result.matched
-            modified += result.modified
-            if result.upserted_id is not MISSING:
-                upserted.append({"index": index, "_id": result.upserted_id})
-            index += 1
-    reply: dict[str, Value] = {"n": matched, "nModified": modified}
-    if upserted:
-        reply["upserted"] = upserted
-    return with_retried(write, errors.add_to(reply))
+class _UpdateBatch(StatementBatch):
+    """matched, modified: how many documents. upserted: the entries of the reply."""
+
+    def __init__(
+        self,
+        op: OperationContext,
+        request: UpdateRequest,
+        statements: list[UpdateStatement],
+        write: RetryableWrite | None,
+    ) -> None:
+        super().__init__(op, request, write)
+        self._statements = statements
+        self.matched = 0
+        self.modified = 0
+        self.upserted: list[Value] = []
+
+    def filters(self, first: int, end: int) -> list[bytes | None]:
+        return [filter_of_update(statement) for statement in self._statements[first:end]]
+
+    def execute_together(self, first: int, keys: list[bytes]) -> int:
+        end = first + len(keys)
+        statements, sent = self._statements[first:end], self.request.statements[first:end]
+        results = run_updates(
+            self.op, self.request.collection, statements, sent, self.request.let, first, keys, self.request.ordered
+        )
+        for place, result in enumerate(results):
+            self._note(first + place, result)
+        return len(results)
+
+    def execute(self, index: int) -> None:
+        self._note(index, run_update(self.op, self.request.collection, self._statements[index], self.request.let))
+
+    def note_executed(self, index: int, executed: Executed) -> None:
+        self._note(index, result_of(executed))
+
+    def _note(self, index: int, result: UpdateResult) -> None:
+        self.matched += result.matched
+        self.modified += result.modified
+        if result.upserted_id is not MISSING:
+            self.upserted.append({"index": index, "_id": result.upserted_id})
 
 
 def result_of(executed: Executed) -> UpdateResult:

@@ -4,7 +4,6 @@ The reply counts the results (`n`, `nModified`, `upserted`) and lists the failed
 `ordered` (the default) the first failure ends the batch.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from mypy_extensions import i64
@@ -12,7 +11,6 @@ from mypy_extensions import i64
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import check_new_collection_name
 from mongottl.commands.collection_uuid import mismatch_in_batch
-from mongottl.commands.crud.write_requests import StatementsRequest
 from mongottl.commands.request import RequestParser, made
 from mongottl.document.bson_field import wrong_type
 from mongottl.document.build import encode
@@ -22,22 +20,14 @@ from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import find_field_at, skip_value
 from mongottl.errors import CommandError, ErrorCode, WriteError, is_interruption
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.operation.cost import FREE
 from mongottl.exec.operation.statement_errors import StatementErrors
-from mongottl.exec.plan.express import express_key
-from mongottl.exec.results.statement_runs import begin_statements
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
-from mongottl.exec.write.by_id import takes_together
-from mongottl.oplog.statements import Executed
 
 # Bytes of error messages and details in one reply, which the last one may exceed; and maximum bytes of one of them.
 MAX_ERROR_BYTES: Final = 1024 * 1024
 MAX_ONE_ERROR_BYTES: Final = 10 * 1024 * 1024
 # Characters that are kept of a truncated message.
 _BEGINNING: Final = 1024
-# How many statements by `_id` are executed together, and of how many bytes.
-MOST_TOGETHER: Final = 100
-MOST_BYTES_TOGETHER: Final = 1024 * 1024
 
 
 class WriteErrors(StatementErrors):
@@ -118,52 +108,6 @@ def is_prompt_write(op: OperationContext, statements: list[bytes]) -> bool:
         return False
     id_type: i64 = statement[filter_at + 4]
     return id_type != DOCUMENT and statement[skip_value(statement, id_type, filter_at + 9)] == 0
-
-
-def may_be_together(op: OperationContext, write: RetryableWrite | None) -> bool:
-    """Whether statements by `_id` may be executed together (`exec.write.by_id`): not in a transaction, by a retry, or
-    where each is paid for, profiled or made to fail for itself."""
-    if op.cost is not FREE or op.profile.written is not None or op.session.in_transaction:
-        return False
-    return write is None or not (write.is_retry or op.service.fail_points.watches_statements)
-
-
-def begin_alone(
-    op: OperationContext, request: StatementsRequest, write: RetryableWrite | None, index: int
-) -> Executed | None:
-    """Begins a statement that is executed by itself: what an earlier attempt has done already, None if nothing."""
-    if len(request.statements) > 1:
-        op.begin_statement(request.statements[index], request.let)
-        begin_statements(op, index, index + 1)
-    return None if write is None else write.begin(index)
-
-
-def collection_of_group(op: OperationContext, name: str) -> Collection | None:
-    """The collection, if statements by `_id` on it can be executed together."""
-    if op.database == "config" or op.database == "local":
-        return None
-    collection = op.catalog.lookup(op.database, name, time_series=True)
-    return collection if collection is not None and takes_together(collection) else None
-
-
-def keys_of_group(op: OperationContext, name: str, filters: Iterable[bytes | None], sent: list[bytes]) -> list[bytes]:
-    """The keys of the `_id`s that leading statements name, up to the first that cannot be executed together with those
-    before it; none if fewer than two can.
-
-    filters: those of single statements, None for others. sent: the statements as they were sent, or a part of them.
-    """
-    collection = collection_of_group(op, name)
-    keys: dict[bytes, None] = {}
-    size = 0
-    if collection is None:
-        return []
-    for filter, statement in zip(filters, sent, strict=True):
-        key = None if filter is None else express_key(collection, filter)
-        size += len(statement)
-        if key is None or key in keys or size > MOST_BYTES_TOGETHER:
-            break
-        keys[key] = None
-    return list(keys) if len(keys) > 1 else []
 
 
 def check_batch(op: OperationContext, size: int) -> None:

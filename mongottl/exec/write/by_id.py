@@ -8,6 +8,8 @@ write takes. The statements name different `_id`s, so none of them changes what 
 written so is left to the caller, who executes it one by one, with the errors and the retries of single statements.
 """
 
+from collections.abc import Iterable
+
 from mongottl.catalog.collection import Collection
 from mongottl.errors import CommandError, is_interruption
 from mongottl.exec.operation.context import OperationContext
@@ -91,11 +93,10 @@ def update_by_ids(
     found = _found(op, collection, keys)
     if found is None:
         return []
-    results = [UpdateResult() for _ in updates]
-    looks_again = ordered and _may_be_overtaken(op)
-    executed = _execute(op, collection, updates, found, first, results, looks_again)
+    group = _Group(op, collection, updates, found, first)
+    executed = group.execute(ordered and _may_be_overtaken(op))
     _note_lookups(op, collection, keys[:executed], found)
-    return results[:executed]
+    return group.results[:executed]
 
 
 def _may_be_overtaken(op: OperationContext) -> bool:
@@ -127,59 +128,10 @@ def _note_lookups(op: OperationContext, collection: Collection, keys: list[bytes
     op.profile.found_by_id += sum([key in found for key in keys])
 
 
-def _execute(
-    op: OperationContext,
-    collection: Collection,
-    updates: list[UpdateById],
-    found: dict[bytes, Record],
-    first: int,
-    results: list[UpdateResult],
-    looks_again: bool,
-) -> int:
-    """Executes the updates before the first that cannot be written together with its neighbours, and notes the
-    results; how many. found: the records that they have found. looks_again: whether the first one that writes nothing
-    after others that do ends the group."""
-    start = 0
-    has_written = False
-    runs, end = _runs(updates, found, looks_again)
-    try:
-        for run in runs:
-            start = run.positions[0]
-            if run.is_insert:
-                _insert(op, collection, updates, run, first, results)
-                has_written = True
-                continue
-            updated = [
-                updated_document(None, record, updates[position].driver)
-                for position, record in zip(run.positions, run.records, strict=True)
-            ]
-            idle = _first_idle(op, run.records, updated, has_written) if looks_again else -1
-            if idle >= 0:
-                end = run.positions[idle]
-                run = run.beginning(idle)
-                updated = updated[:idle]
-            if updated and not _update(op, collection, run, updated, first, results):
-                return start
-            if idle >= 0:
-                break
-            has_written = has_written or any(modified for _, modified in updated)
-    except CommandError as error:
-        if start == 0 and is_interruption(error):
-            raise
-        return start
-    except (DuplicateKey, WriteConflict, DamagedRecord):
-        return start
-    return end
-
-
-def _first_idle(
-    op: OperationContext, records: list[Record], updated: list[tuple[bytes, bool]], has_written: bool
-) -> int:
-    """The place of the first record that is not written after others that are; -1 if there is none."""
-    refresh = op.service.config.refresh_on_noop
-    now_s = op.service.now_s()
-    for place, record in enumerate(records):
-        if updated[place][1] or (refresh and record[2] != now_s):
+def _first_idle(writes: Iterable[bool], has_written: bool) -> int:
+    """The place of the first statement that writes nothing after others that do; -1 if there is none."""
+    for place, is_write in enumerate(writes):
+        if is_write:
             has_written = True
         elif has_written:
             return place
@@ -199,66 +151,116 @@ def living_by_ids(op: OperationContext, collection: Collection, keys: list[bytes
     return {key_of_id[record[0]]: record for record in living_now(op.service, collection, stored)}
 
 
-def _runs(updates: list[UpdateById], found: dict[bytes, Record], looks_again: bool) -> tuple[list[_Run], int]:
-    """The units of work of these updates, in their order, without those that find nothing and insert nothing; and the
-    end of the updates that these units execute: see `_execute`."""
-    runs: list[_Run] = []
-    for position, update in enumerate(updates):
-        record = found.get(update.key)
-        if record is None and not update.upsert:
-            if runs and looks_again:
-                return runs, position
-            continue
-        if not runs or not runs[-1].takes(update.driver, record is None):
-            runs.append(_Run(update.driver, record is None))
-        run = runs[-1]
-        run.positions.append(position)
-        if record is not None:
-            run.records.append(record)
-    return runs, len(updates)
+class _Group:
+    """Updates that are being executed. found: the records that they have found, by key. first: the position of the
+    first one in its batch. results: of each one, once it is executed."""
 
+    def __init__(
+        self,
+        op: OperationContext,
+        collection: Collection,
+        updates: list[UpdateById],
+        found: dict[bytes, Record],
+        first: int,
+    ) -> None:
+        self._op = op
+        self._collection = collection
+        self._updates = updates
+        self._found = found
+        self._first = first
+        self.results = [UpdateResult() for _ in updates]
 
-def _update(
-    op: OperationContext,
-    collection: Collection,
-    run: _Run,
-    updated: list[tuple[bytes, bool]],
-    first: int,
-    results: list[UpdateResult],
-) -> bool:
-    """Updates the records of a run, and notes the results; False if that fails for one of them. WriteConflict.
+    def execute(self, looks_again: bool) -> int:
+        """Executes the updates before the first that cannot be written together with its neighbours; how many.
 
-    updated: of each record the document, and whether it is another one."""
-    places = [first + position for position in run.positions]
-    with KeysAhead() as ahead:
-        if not store_together(op, collection, run.records, updated, run.driver, UpdateResult(), ahead, places):
-            return False
-    for position, (_, modified) in zip(run.positions, updated, strict=True):
-        results[position].matched = 1
-        results[position].modified = 1 if modified else 0
-    return True
+        looks_again: whether the first one that writes nothing after others that do ends the group.
+        """
+        start = 0
+        has_written = False
+        runs, end = self._runs(looks_again)
+        try:
+            for run in runs:
+                start = run.positions[0]
+                if run.is_insert:
+                    self._insert(run)
+                    has_written = True
+                    continue
+                updated = [
+                    updated_document(None, record, self._updates[position].driver)
+                    for position, record in zip(run.positions, run.records, strict=True)
+                ]
+                idle = _first_idle(self._writes(run.records, updated), has_written) if looks_again else -1
+                if idle >= 0:
+                    end = run.positions[idle]
+                    run = run.beginning(idle)
+                    updated = updated[:idle]
+                if updated and not self._update(run, updated):
+                    return start
+                if idle >= 0:
+                    break
+                has_written = has_written or any(modified for _, modified in updated)
+        except CommandError as error:
+            if start == 0 and is_interruption(error):
+                raise
+            return start
+        except (DuplicateKey, WriteConflict, DamagedRecord):
+            return start
+        return end
 
+    def _runs(self, looks_again: bool) -> tuple[list[_Run], int]:
+        """The units of work of these updates, in their order, without those that find nothing and insert nothing; and
+        the end of the updates that these units execute: see `execute`."""
+        runs: list[_Run] = []
+        for position, update in enumerate(self._updates):
+            record = self._found.get(update.key)
+            if record is None and not update.upsert:
+                if runs and looks_again:
+                    return runs, position
+                continue
+            if not runs or not runs[-1].takes(update.driver, record is None):
+                runs.append(_Run(update.driver, record is None))
+            run = runs[-1]
+            run.positions.append(position)
+            if record is not None:
+                run.records.append(record)
+        return runs, len(self._updates)
 
-def _insert(
-    op: OperationContext,
-    collection: Collection,
-    updates: list[UpdateById],
-    run: _Run,
-    first: int,
-    results: list[UpdateResult],
-) -> None:
-    """Inserts the documents of a run of upserts, and notes the results. DuplicateKey, WriteConflict."""
-    documents: list[bytes] = []
-    for position in run.positions:
-        update = updates[position]
-        documents.append(document_of_upsert(op, collection, update.driver, update.match, update.context))
-    write = op.recovery_unit.retryable_write
-    if write is not None:
-        write.begin_together([first + position for position in run.positions])
-    insert_batch(op, collection, documents)
-    op.service.metrics.documents["inserted"] += len(documents)
-    for position, document in zip(run.positions, documents, strict=True):
-        results[position] = result_of_upsert(document)
+    def _writes(self, records: list[Record], updated: list[tuple[bytes, bool]]) -> list[bool]:
+        """Whether each of the records is written: also one that does not change, if its `_ts` is renewed."""
+        refresh = self._op.service.config.refresh_on_noop
+        now_s = self._op.service.now_s()
+        return [
+            modified or (refresh and record[2] != now_s) for record, (_, modified) in zip(records, updated, strict=True)
+        ]
+
+    def _update(self, run: _Run, updated: list[tuple[bytes, bool]]) -> bool:
+        """Updates the records of a run, and notes the results; False if that fails for one of them. WriteConflict.
+
+        updated: of each record the document, and whether it is another one."""
+        op, collection = self._op, self._collection
+        places = [self._first + position for position in run.positions]
+        with KeysAhead() as ahead:
+            if not store_together(op, collection, run.records, updated, run.driver, UpdateResult(), ahead, places):
+                return False
+        for position, (_, modified) in zip(run.positions, updated, strict=True):
+            self.results[position].matched = 1
+            self.results[position].modified = 1 if modified else 0
+        return True
+
+    def _insert(self, run: _Run) -> None:
+        """Inserts the documents of a run of upserts, and notes the results. DuplicateKey, WriteConflict."""
+        op, collection = self._op, self._collection
+        documents: list[bytes] = []
+        for position in run.positions:
+            update = self._updates[position]
+            documents.append(document_of_upsert(op, collection, update.driver, update.match, update.context))
+        write = op.recovery_unit.retryable_write
+        if write is not None:
+            write.begin_together([self._first + position for position in run.positions])
+        insert_batch(op, collection, documents)
+        op.service.metrics.documents["inserted"] += len(documents)
+        for position, document in zip(run.positions, documents, strict=True):
+            self.results[position] = result_of_upsert(document)
 
 
 def delete_by_ids(
@@ -271,7 +273,8 @@ def delete_by_ids(
     if found is None:
         return []
     if ordered and _may_be_overtaken(op):
-        keys = _before_idle(keys, found)
+        idle = _first_idle([key in found for key in keys], False)
+        keys = keys if idle < 0 else keys[:idle]
     positions = [position for position, key in enumerate(keys) if key in found]
     try:
         if positions:
@@ -288,14 +291,3 @@ def delete_by_ids(
         return []
     _note_lookups(op, collection, keys, found)
     return [key in found for key in keys]
-
-
-def _before_idle(keys: list[bytes], found: dict[bytes, Record]) -> list[bytes]:
-    """The keys before the first that has found nothing after others that have."""
-    has_written = False
-    for place, key in enumerate(keys):
-        if key in found:
-            has_written = True
-        elif has_written:
-            return keys[:place]
-    return keys
