@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 from mongottl.document.freeing import (
+    HEAVY,
     LONG,
     HeavyList,
     LongList,
@@ -135,12 +136,12 @@ def test_elements_with_many_parts() -> None:
 
 
 def test_a_short_list_whose_elements_have_many_parts() -> None:
-    HeavyList(objects(LONG) for _ in range(20))
+    HeavyList(objects(HEAVY) for _ in range(20))
     alive = [Counted.alive]
     while free_some():
         alive.append(Counted.alive)
-    assert alive[0] == 20 * LONG
-    assert max(before - after for before, after in pairwise(alive)) <= 2 * LONG
+    assert alive[0] == 20 * HEAVY
+    assert max(before - after for before, after in pairwise(alive)) <= 8 * HEAVY
 
 
 @pytest.mark.skipif(sys.implementation.name != "cpython", reason="other implementations examine everything")
