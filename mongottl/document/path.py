@@ -81,8 +81,8 @@ def check_field_path(dotted: str) -> None:
 
 
 def check_path_depth(dotted: str, code: int = ErrorCode.Overflow) -> None:
-    """Overflow (15), or another code, for more than 200 components: no document has so many levels, and what follows
-    a path may call itself for each."""
+    """Overflow (15), or another code, for more than 200 components: no document has more levels, and functions that
+    follow a path may call themselves for each."""
     if dotted.count(".") >= MAX_DEPTH:
         raise CommandError(code, f"FieldPath is too long: more than {MAX_DEPTH} components")
 
