@@ -322,12 +322,12 @@ class DuplicateKeyError(WriteError):
     ) -> None:
         super().__init__(code, message, details)
         self.key_value = key_value
-        self._describe = describe
+        self.describe = describe
 
     def complete(self) -> None:
-        describe = self._describe
+        describe = self.describe
         if describe is not None:
-            self._describe = None
+            self.describe = None
             self.message += describe()
 
 

@@ -252,9 +252,11 @@ def polygon_blocks(polygons: list[list[Chain]], bounds: list[s2rst.Rect]) -> lis
 
 
 class _Node:
-    """A cell of the tree. blocks: those near it. inside: the areas that its centre is in, by bit.
+    """A cell of the tree. blocks: those near it. inside: the areas that its centre is in, by bit. children: their
+    numbers among the cells of the tree, by key.
 
     It does not know its parent: in a reference cycle, what belongs to a document would stay until garbage is collected.
+    Nor does it have its children, which would be freed with it, all at once.
     """
 
     def __init__(self, cell: s2rst.CellId, blocks: list[Block]) -> None:
@@ -264,7 +266,7 @@ class _Node:
         self.center: s2rst.S2Point = cell.to_point()
         self.blocks = blocks
         self.inside = 0
-        self.children: dict[int, _Node] = {}
+        self.children: dict[int, int] = {}
 
 
 class BlockTree:
@@ -285,7 +287,7 @@ class BlockTree:
         self._entries: dict[int, _Node] = {}
         # The one that was asked last, since neighbours mostly follow one another.
         self._last: _Node | None = None
-        self._count = 0
+        self._nodes: list[_Node] = LongList()
 
     def areas_of(self, point: s2rst.S2Point) -> int:
         """The areas that a point is in, as bits. Of its border an area has half, as S2's polygons do."""
@@ -378,16 +380,18 @@ class BlockTree:
         """The smallest one around a cell, at this level or above, within a node."""
         while node.level < level and self._is_divided(node):
             smaller = cell.parent_at_level(node.level + 1)
-            child = node.children.get(smaller.id)
-            if child is None:
-                if self._count >= _MAX_NODES:
+            number = node.children.get(smaller.id)
+            if number is None:
+                if len(self._nodes) >= _MAX_NODES:
                     break
-                self._count += 1
-                child = node.children[smaller.id] = _Node(smaller, _near(node.blocks, smaller))
+                child = _Node(smaller, _near(node.blocks, smaller))
                 if self._has_areas:
                     # All of the way between the two centres is in the larger cell.
                     child.inside = self._toggled(node.inside, node.blocks, node.center, child.center)
-            node = child
+                number = len(self._nodes)
+                node.children[smaller.id] = number
+                self._nodes.append(child)
+            node = self._nodes[number]
         return node
 
     def _is_divided(self, node: _Node) -> bool:

@@ -253,9 +253,11 @@ def _add_batch(
     except CommandError as error:
         if is_interruption(error):
             raise
-        error.complete()
-        kind = DuplicateKeyError if isinstance(error, DuplicateKeyError) else CommandError
-        raise kind(error.code, _failed(collection, error.message), error.details) from None
+        text = _failed(collection, error.message)
+        if isinstance(error, DuplicateKeyError):
+            # A long key is described by who replies: nobody else runs here.
+            raise DuplicateKeyError(error.code, text, error.details, error.key_value, error.describe) from None
+        raise CommandError(error.code, text, error.details) from None
 
 
 class _Batch:
