@@ -7,7 +7,7 @@ memory, to count the reference.
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from mongottl.document.freeing import LONG, LongList, freed_in_slices
+from mongottl.document.freeing import LONG, LongList, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 
 T = TypeVar("T")
@@ -40,3 +40,15 @@ def with_more(values: list[T], more: Sequence[T]) -> list[T]:
         give_way(_PART_WEIGHT)
         values += more[start : start + _PART]
     return values
+
+
+def each_with_each(prefixes: list[bytes], parts: list[bytes]) -> list[bytes]:
+    """Each prefix followed by each part, in their order; for the empty prefix alone the list of the parts itself."""
+    if len(prefixes) == 1 and not prefixes[0]:
+        return parts
+    joined: list[bytes] = list_for(len(prefixes) * len(parts))
+    for prefix in prefixes:
+        for part in parts:
+            give_way()
+            joined.append(prefix + part)
+    return joined

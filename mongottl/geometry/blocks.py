@@ -270,14 +270,13 @@ class _Node:
 
 
 class BlockTree:
-    """Blocks by cell. has_areas: whether their edges are the sides of areas.
+    """Blocks by cell, in the list that has been made of them. has_areas: whether their edges are the sides of areas.
 
     inside_origin: the areas, by the numbers of their groups as bits, that S2's origin is in.
     """
 
     def __init__(self, blocks: list[Block], has_areas: bool = False, inside_origin: int = 0) -> None:
-        # Those that it shares with another tree are freed with the last of both.
-        self.blocks: list[Block] = HeavyList(blocks)
+        self.blocks = blocks
         self._has_areas = has_areas
         self._inside_origin = inside_origin
         self._faces: list[_Node | None] = [None] * 6

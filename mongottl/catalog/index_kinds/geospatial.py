@@ -16,6 +16,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.freeing import LongSet, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
+from mongottl.document.long_lists import each_with_each
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath, values_at
 from mongottl.document.render import render_document, render_value
@@ -170,18 +171,6 @@ def _bytes_of(keys: list[bytes]) -> int:
     return sum(map(len, keys))
 
 
-def _extended(keys: list[bytes], components: list[bytes]) -> list[bytes]:
-    """Each key with each component."""
-    if len(components) == 1:
-        return [key + components[0] for key in keys]
-    extended: list[bytes] = list_for(len(keys) * len(components))
-    for key in keys:
-        for component in components:
-            give_way()
-            extended.append(key + component)
-    return extended
-
-
 class PlaceKeyGenerator(KeyGenerator):
     """Makes the keys of both kinds of geospatial index: each geometry value with each key of the other components.
 
@@ -229,7 +218,7 @@ class PlaceKeyGenerator(KeyGenerator):
         keys: list[bytes] = [b""]
         for one in components:
             check_count(len(keys) * len(one), _bytes_of(keys) * len(one) + len(keys) * _bytes_of(one))
-            keys = _extended(keys, one)
+            keys = each_with_each(keys, one)
         return keys
 
     def values_of_key(self, document: bytes, key: bytes) -> list[Value]:

@@ -35,7 +35,7 @@ from mongottl.document.compare import (
 from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import bracket_range, encode_value, successor
-from mongottl.document.long_lists import with_more
+from mongottl.document.long_lists import each_with_each, with_more
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Value
 from mongottl.exec.plan.predicates import Filter, Predicate, is_everything
@@ -391,14 +391,7 @@ def _extended(prefixes: list[bytes], points: list[Interval], descending: bool) -
         parts.append(encode_value(interval.low, descending))
     if descending:
         parts.reverse()
-    if len(prefixes) == 1 and not prefixes[0]:
-        return parts
-    extended: list[bytes] = list_for(len(prefixes) * len(parts))
-    for prefix in prefixes:
-        for part in parts:
-            give_way()
-            extended.append(prefix + part)
-    return extended
+    return each_with_each(prefixes, parts)
 
 
 def sort_direction(bounds: IndexBounds, sort: SortPattern) -> int:
