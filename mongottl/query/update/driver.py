@@ -121,7 +121,7 @@ class ModifierDriver(UpdateDriver):
         matched = ""
         if details is not None and details.array_index >= 0:
             matched = str(int(details.array_index))
-        state = ApplyState(doc, is_insert, matched)
+        state = ApplyState(doc, is_insert, matched, self.root)
         if self.root.apply(state, doc, DOCUMENT, 0, i64(len(doc)), False) == KEEP:
             return UpdateOutcome(doc, False)
         check_size(state.out)

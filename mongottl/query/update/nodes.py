@@ -82,10 +82,13 @@ class ApplyState:
     out_type, out: the new value if a node returned REPLACE.
     blocked_type, blocked_at: during `create` below a value that cannot contain the field: that value.
     padded_bytes: the size of all nulls that were appended to arrays.
+    root: the tree that is applied. starts: see `ObjectNode.field_starts`, by the offsets of documents in `doc`.
     """
 
-    def __init__(self, doc: bytes, is_insert: bool, matched: str) -> None:
+    def __init__(self, doc: bytes, is_insert: bool, matched: str, root: "ObjectNode") -> None:
         self.doc: bytes = doc
+        self.root = root
+        self.starts: dict[int, dict[bytes, int]] = {}
         self.is_insert: bool = is_insert
         self.matched: str = matched
         self.path: list[str] = []
@@ -278,11 +281,11 @@ class ObjectNode(UpdateNode):
         """Replaces the node of an existing child."""
         self._by_name[encode_text(name)].node = node
 
-    def _effective(self, state: ApplyState) -> list[Child]:
-        """The children, with the positional one under the index that the query matched."""
+    def _effective(self, state: ApplyState) -> "ObjectNode":
+        """The node, with the positional child under the index that the query matched."""
         positional = self.positional
         if positional is None:
-            return self.children
+            return self
         if state.matched == "":
             raise CommandError(
                 ErrorCode.BadValue, "The positional operator did not find the match needed from the query."
@@ -295,38 +298,43 @@ class ObjectNode(UpdateNode):
             merged.put(state.matched, positional)
         else:
             merged.replace(state.matched, merge_nodes(positional, known, [*state.path, state.matched]))
-        return merged.children
+        return merged
+
+    def field_starts(self, state: ApplyState, buf: bytes, pos: i64) -> dict[bytes, int] | None:
+        """The offset of the first field of each child's name in a document, for `seek`. None for few children, each of
+        which is searched for."""
+        if len(self.children) <= MANY:
+            return None
+        if buf is not state.doc:
+            return _field_starts(buf, pos, self._by_name)
+        at = int(pos)
+        starts = state.starts.get(at)
+        if starts is None:
+            starts = _field_starts(buf, pos, self._by_name)
+            # A node with a positional child is applied as another one with a child more.
+            if self.positional is None:
+                state.starts[at] = starts
+        return starts
 
     def apply(self, state: ApplyState, buf: bytes, type_code: i64, pos: i64, end: i64, in_array: bool) -> i64:
         if type_code == DOCUMENT:
             return self._apply_to_document(state, buf, pos, end)
         if type_code == ARRAY:
             return self._apply_to_array(state, buf, pos, end)
-        for child in self._effective(state):
+        for child in self._effective(state).children:
             self._create_blocked(state, child, buf, type_code, pos)
         return KEEP
 
     def _apply_to_document(self, state: ApplyState, buf: bytes, pos: i64, end: i64) -> i64:
-        children = self._effective(state)
+        node = self._effective(state)
         edits: list[tuple[i64, i64, bytes]] = []
         appended: list[bytes] = []
         path = state.path
-        # With many children, the offsets of the document's fields are collected once instead of searching for each.
-        starts: dict[bytes, int] | None = _field_starts(buf, pos) if len(children) > MANY else None
-        for child in children:
+        starts = node.field_starts(state, buf, pos)
+        for child in node.children:
             give_way(1 if starts is not None else 1 + ((end - pos) >> 10))
             cursor = ElementCursor(buf, pos)
-            found = False
-            if starts is not None:
-                start = starts.get(child.name_bytes)
-                if start is not None:
-                    cursor.end = start
-                    found = cursor.next()
-            else:
-                while cursor.next():
-                    if cursor.name_is(child.name_bytes):
-                        found = True
-                        break
+            found = seek(cursor, child.name_bytes, starts)
             path.append(child.name)
             if found:
                 answer = child.node.apply(state, buf, cursor.type_code, cursor.value, cursor.end, False)
@@ -343,7 +351,7 @@ class ObjectNode(UpdateNode):
         return state.replace(DOCUMENT, _splice(buf, pos + 4, end - 1, edits, appended))
 
     def _apply_to_array(self, state: ApplyState, buf: bytes, pos: i64, end: i64) -> i64:
-        children = self._effective(state)
+        children = self._effective(state).children
         if len(children) > MANY and _are_ascending(children):
             return self._apply_many_to_array(state, children, buf, pos, end)
         array = buf[pos:end]
@@ -433,7 +441,7 @@ class ObjectNode(UpdateNode):
     def create(self, state: ApplyState) -> i64:
         writer = start_document()
         created = False
-        for child in self._effective(state):
+        for child in self._effective(state).children:
             give_way()
             state.path.append(child.name)
             if child.node.create(state) == REPLACE:
@@ -509,13 +517,28 @@ def too_large() -> CommandError:
     return CommandError(17419, f"Resulting document after update is larger than {MAX_DOCUMENT_BYTES}")
 
 
-def _field_starts(buf: bytes, pos: i64) -> dict[bytes, int]:
-    """The offset of the first field of each name."""
+def seek(cursor: ElementCursor, name: bytes, starts: dict[bytes, int] | None) -> bool:
+    """Moves a cursor at the beginning of a document to the first field of a name; False if it has none. starts: those
+    of a node with a child of this name."""
+    if starts is not None:
+        start = starts.get(name)
+        if start is None:
+            return False
+        cursor.end = start
+        return cursor.next()
+    while cursor.next():
+        if cursor.name_is(name):
+            return True
+    return False
+
+
+def _field_starts(buf: bytes, pos: i64, names: dict[bytes, Child]) -> dict[bytes, int]:
+    """The offset of the first field of each of these names."""
     starts: dict[bytes, int] = {}
     cursor = ElementCursor(buf, pos)
     while cursor.next():
         name = cursor.name_bytes()
-        if name not in starts:
+        if name in names and name not in starts:
             starts[name] = int(cursor.element)
     return starts
 

@@ -5,11 +5,20 @@ from mypy_extensions import i64
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import ARRAY, DOCUMENT, STRING
 from mongottl.document.utf8 import encode_text
-from mongottl.document.walk import ElementCursor, find_field_at
+from mongottl.document.walk import ElementCursor
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.update.describe import show_id
-from mongottl.query.update.nodes import KEEP, REMOVE, ApplyState, ModifierNode, update_index
+from mongottl.query.update.nodes import (
+    KEEP,
+    REMOVE,
+    ApplyState,
+    ModifierNode,
+    ObjectNode,
+    UpdateNode,
+    seek,
+    update_index,
+)
 from mongottl.query.update.paths import is_filter_part, split_update_path
 from mongottl.query.update.registry import Operand, modifier
 from mongottl.versions import OLDEST
@@ -24,13 +33,15 @@ class SourceValue:
         self.end: i64 = 0
 
 
-def _find(doc: bytes, parts: list[str], found: SourceValue) -> str:
-    """Follows a path through documents and arrays. Returns the name of the first array along the path, or "".
+def _find(state: ApplyState, parts: list[str], found: SourceValue) -> str:
+    """Follows the path of a source through documents and arrays. Returns the name of the first array along the path,
+    or "".
 
     found: set to the value, or to type code 0 if it is missing. An array at the end of the path does not count.
     PathNotViable (28) if the path leads through a value that cannot have fields.
     """
-    give_way(1 + (i64(len(doc)) >> 8))
+    doc = state.doc
+    node: UpdateNode | None = state.root
     array = ""
     type_code: i64 = DOCUMENT
     pos: i64 = 0
@@ -40,11 +51,7 @@ def _find(doc: bytes, parts: list[str], found: SourceValue) -> str:
         cursor = ElementCursor(doc, pos)
         hit = False
         if type_code == DOCUMENT:
-            name = encode_text(part)
-            while cursor.next():
-                if cursor.name_is(name):
-                    hit = True
-                    break
+            hit = _seek_below(state, node, cursor, part)
         elif type_code == ARRAY and update_index(part) >= 0:
             if array == "":
                 array = parts[depth - 1]
@@ -55,35 +62,55 @@ def _find(doc: bytes, parts: list[str], found: SourceValue) -> str:
                     break
                 index -= 1
         else:
-            state = ApplyState(doc, False, "")
-            state.path = parts
-            state.existing = depth
-            state.blocked_buf = doc
-            state.blocked_type = type_code
-            state.blocked_at = pos
-            raise state.cannot_traverse()
+            blocked = ApplyState(doc, False, "", state.root)
+            blocked.path = parts
+            blocked.existing = depth
+            blocked.blocked_buf = doc
+            blocked.blocked_type = type_code
+            blocked.blocked_at = pos
+            raise blocked.cannot_traverse()
         if not hit:
             found.type_code = 0
             return array
         type_code = cursor.type_code
         pos = cursor.value
         end = cursor.end
+        node = _child(node, part)
     found.type_code = type_code
     found.pos = pos
     found.end = end
     return array
 
 
-def _array_on_path(doc: bytes, parts: list[str]) -> str:
-    """The name of the first array along a path, or "". An array at the end of the path does not count."""
+def _array_on_path(state: ApplyState) -> str:
+    """The name of the first array along the path to the target, or "". An array at its end does not count."""
+    node: UpdateNode | None = state.root
     pos: i64 = 0
+    parts = state.path
     for depth in range(len(parts) - 1):
-        type_code, pos = find_field_at(doc, pos, encode_text(parts[depth]))
-        if type_code == ARRAY:
-            return parts[depth]
-        if type_code != DOCUMENT:
+        part = parts[depth]
+        cursor = ElementCursor(state.doc, pos)
+        if not _seek_below(state, node, cursor, part):
             return ""
+        if cursor.type_code == ARRAY:
+            return part
+        if cursor.type_code != DOCUMENT:
+            return ""
+        pos = cursor.value
+        node = _child(node, part)
     return ""
+
+
+def _seek_below(state: ApplyState, node: UpdateNode | None, cursor: ElementCursor, part: str) -> bool:
+    """Moves a cursor at the beginning of a document to the field of a path's component, which is a child of `node`:
+    paths of both kinds are in the tree, so what it knows of a document with many changes serves all of them."""
+    give_way()
+    starts = node.field_starts(state, state.doc, cursor.element) if isinstance(node, ObjectNode) else None
+    return seek(cursor, encode_text(part), starts)
+
+
+def _child(node: UpdateNode | None, part: str) -> UpdateNode | None:
+    return node.get(part) if isinstance(node, ObjectNode) else None
 
 
 class RenameTarget(ModifierNode):
@@ -99,7 +126,7 @@ class RenameTarget(ModifierNode):
 
     def _move(self, state: ApplyState) -> i64:
         found = SourceValue()
-        array = _find(state.doc, self.source, found)
+        array = _find(state, self.source, found)
         if found.type_code == 0:
             return KEEP
         if array != "":
@@ -108,7 +135,7 @@ class RenameTarget(ModifierNode):
                 f"The source field cannot be an array element, '{self.source_path}' in doc with {show_id(state.doc)} "
                 f"has an array field called '{array}'",
             )
-        array = _array_on_path(state.doc, state.path)
+        array = _array_on_path(state)
         if array != "":
             raise CommandError(
                 ErrorCode.BadValue,

@@ -43,6 +43,27 @@ def test_fields_of_a_document(apply: Update, seed: int) -> None:
     assert in_one(apply, document, changes) == few_at_a_time(apply, document, changes)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_renamed_fields(apply: Update, seed: int) -> None:
+    chance = random.Random(seed)
+    document: dict[str, Any] = {"_id": 1, "d": {f"f{i}": i for i in range(30) if chance.random() < 0.6}}
+    document["e"] = {f"g{i}": -i for i in range(30) if chance.random() < 0.3}
+    changes: list[Change] = []
+    for name in range(30):
+        change = chance.choice([("$rename", f"d.f{name}", f"e.g{name:02}"), ("$set", f"d.f{name}", -1)])
+        changes.append(change)
+    changes.sort(key=lambda change: change[2] if change[0] == "$rename" else change[1])
+    assert bson.decode(in_one(apply, document, changes)) == bson.decode(few_at_a_time(apply, document, changes))
+
+
+def test_the_first_of_many_arrays_on_the_way_is_named(refuse: Refusal) -> None:
+    paths = {f"f{i}.n": f"g{i}.n" for i in range(20)}
+    error = refuse({"_id": 1, "f9": {"n": 1}, "g9": [1]}, {"$rename": paths})
+    assert "destination field cannot be an array element" in error.message
+    error = refuse({"_id": 1, "f9": 5}, {"$rename": paths})
+    assert error.message == "Cannot use the part (n) of (f9.n) to traverse the element ({f9: 5})"
+
+
 @pytest.mark.parametrize("size", [0, 3, 20, 40])
 @pytest.mark.parametrize("step", [1, 3])
 def test_elements_of_an_array(apply: Update, size: int, step: int) -> None:

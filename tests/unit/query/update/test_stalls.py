@@ -63,7 +63,7 @@ EXAMPLES: dict[str, list[Any]] = {
         {"$push": {"docs.$[].list": 1}},
     ],
     "$pushAll": [],
-    "$rename": [{"$rename": {f"wide.{field}": f"x.{field}" for field in FIELDS[:200]}}, {"$rename": {"wide": "x"}}],
+    "$rename": [{"$rename": {f"wide.{field}": f"x.{field}" for field in FIELDS}}, {"$rename": {"wide": "x"}}],
     "$set": [
         {"$set": NEW_FIELDS},
         {"$set": OLD_FIELDS},
