@@ -19,7 +19,7 @@ the same step (`Selection.current`), or must be read again.
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -35,6 +35,10 @@ from mongottl.ttl.policy import NO_TTL, is_expired
 
 if TYPE_CHECKING:
     from mongottl.query.update import UpdateDriver
+
+
+# The entries of indexes that a unit writes between two looks at the time.
+_PART: Final = 1024
 
 
 class CollectionHeld(CatalogChanged):
@@ -73,6 +77,7 @@ class WriteUnit:
         self.retryable_write = retryable_write
         self.meter: Meter | None = None
         self.written: WrittenCounts | None = None
+        self._entries: int = 0
 
     def __enter__(self) -> "WriteUnit":
         """CollectionHeld, or for a transaction SnapshotConflict."""
@@ -92,6 +97,16 @@ class WriteUnit:
     def index(self, entry: CollectionIndex) -> SortedDataInterface:
         """The sorted data of an index that has keys (`CollectionIndex.has_keys`)."""
         return entry.sorted_data
+
+    def wrote_entries(self, count: int) -> None:
+        """Called after entries were added to an index or removed from it. One document may have a hundred thousand keys
+        in each of sixty indexes: `Stacks.let_ask` between them, since a unit of work is not left."""
+        self._entries += count
+        if self._entries >= _PART:
+            self._entries = 0
+            stacks = self.service.stacks
+            if stacks.present is not None:
+                stacks.let_ask()
 
     def on_commit(self, action: Callable[[], None]) -> None:
         """Calls `action` right after the commit, before its other consequences."""
@@ -178,7 +193,9 @@ class WriteUnit:
     def _remove_entries(self, records: list[Record]) -> None:
         for index in self.collection.writable_indexes:
             covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
-            self.index(index).remove([(key, record[0]) for record in covered for key in index.keys_of(record[1])])
+            gone = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
+            self.index(index).remove(gone)
+            self.wrote_entries(len(gone))
 
     def commit(self) -> None:
         """Commits, and counts what was changed. WriteConflict: all is rolled back."""
