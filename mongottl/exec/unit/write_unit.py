@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
 from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.document.interrupt import check_interrupt
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.sessions.retryable_writes import RetryableWrite
 from mongottl.exec.state.meter import Meter
@@ -105,7 +106,9 @@ class WriteUnit:
         if self._entries >= _PART:
             self._entries = 0
             stacks = self.service.stacks
-            if stacks.present is not None:
+            if stacks.present is None:
+                check_interrupt()  # one that is attempted needs a stack, if it takes long
+            else:
                 stacks.let_ask()
 
     def on_commit(self, action: Callable[[], None]) -> None:

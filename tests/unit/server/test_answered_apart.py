@@ -32,6 +32,9 @@ Document = dict[str, Any]
 APART = sorted({spec.name for spec in COMMANDS.values() if spec.touches_no_data})
 TRANSACTION: Document = {"lsid": {"id": Binary(bytes(16), 4)}, "txnNumber": Int64(1), "autocommit": False}
 COUNT = 700
+# The keys of a document whose writes are not attempted without a stack, and the indexes that have them.
+KEYS = 5_000
+INDEXES = 8
 
 
 def message_of(command: Document) -> bytes:
@@ -131,6 +134,36 @@ def test_commands_that_touch_no_data_are_answered_in_the_middle_of_a_commit(setu
     assert len(replies) > 3 and all(reply["ok"] == 1.0 for reply in replies)
     found = setup.stored()
     assert len(found["a"]["firstBatch"]) == 2 * COUNT and len(found["b"]["firstBatch"]) == 5
+
+
+def test_others_are_answered_between_the_indexes_of_a_document_with_many_keys(setup: Setup) -> None:
+    indexes = [{"key": {"list": 1, f"x{number}": 1}, "name": f"x{number}"} for number in range(INDEXES)]
+    unique = {"key": {"u": 1}, "name": "u", "unique": True, "sparse": True}
+    setup.run({"createIndexes": "a", "indexes": [*indexes, unique]})
+    setup.run({"insert": "a", "documents": [{"_id": -1, "u": 1}]})
+    replies: list[Document] = []
+
+    def ask() -> None:
+        if in_undivided():
+            replies.append(setup.run({"ping": 1}, client=2))
+
+    def answered_during(command: Document) -> int:
+        """How often another client was answered within the unit of work."""
+        replies.clear()
+        assert setup.run(command)["ok"] == 1.0
+        assert all(reply["ok"] == 1.0 for reply in replies)
+        return len(replies)
+
+    setup.service.stacks.answer_apart = ask
+    numbers = list(range(KEYS))
+    known = setup.stored()
+    assert answered_during({"insert": "a", "documents": [{"_id": -2, "u": 1, "list": numbers}]}) >= INDEXES
+    assert setup.stored() == known  # a duplicate key of the last index undoes all of it
+    assert answered_during({"insert": "a", "documents": [{"_id": -2, "list": numbers}]}) >= INDEXES
+    moved = {"$set": {"list": [number + KEYS for number in numbers]}}
+    assert answered_during({"update": "a", "updates": [{"q": {"_id": -2}, "u": moved}]}) >= 2 * INDEXES
+    assert answered_during({"delete": "a", "deletes": [{"q": {"_id": -2}, "limit": 1}]}) >= INDEXES
+    assert setup.stored() == known
 
 
 def test_an_error_in_the_middle_of_a_commit_undoes_all_of_it(setup: Setup) -> None:
