@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mongottl.query.update import UpdateDriver
 
 
-# The entries of indexes that a unit writes between two looks at the time.
+# The keys that a unit passes between two looks at the time.
 _PART: Final = 1024
 
 
@@ -78,7 +78,7 @@ class WriteUnit:
         self.retryable_write = retryable_write
         self.meter: Meter | None = None
         self.written: WrittenCounts | None = None
-        self._entries: int = 0
+        self._keys: int = 0
 
     def __enter__(self) -> "WriteUnit":
         """CollectionHeld, or for a transaction SnapshotConflict."""
@@ -99,12 +99,12 @@ class WriteUnit:
         """The sorted data of an index that has keys (`CollectionIndex.has_keys`)."""
         return entry.sorted_data
 
-    def wrote_entries(self, count: int) -> None:
-        """Called after entries were added to an index or removed from it. One document may have a hundred thousand keys
-        in each of sixty indexes: `Stacks.let_ask` between them, since a unit of work is not left."""
-        self._entries += count
-        if self._entries >= _PART:
-            self._entries = 0
+    def passed_keys(self, count: int) -> None:
+        """Called after keys were made, or added to an index or removed from it: `Stacks.let_ask`, since a unit of work
+        is not left. One document may have a hundred thousand keys in each of sixty indexes."""
+        self._keys += count
+        if self._keys >= _PART:
+            self._keys = 0
             stacks = self.service.stacks
             if stacks.present is None:
                 check_interrupt()  # one that is attempted needs a stack, if it takes long
@@ -198,7 +198,7 @@ class WriteUnit:
             covered = records if index.ready else [record for record in records if index.covers_record(record[0])]
             gone = [(key, record[0]) for record in covered for key in index.keys_of(record[1])]
             self.index(index).remove(gone)
-            self.wrote_entries(len(gone))
+            self.passed_keys(len(gone))
 
     def commit(self) -> None:
         """Commits, and counts what was changed. WriteConflict: all is rolled back."""

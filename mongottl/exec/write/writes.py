@@ -308,7 +308,7 @@ def _insert_keys(unit: WriteUnit, index: CollectionIndex, documents: list[bytes]
     if index.descriptor.prepare_unique:
         _refuse_duplicates(data, entries)
     data.insert(entries)
-    unit.wrote_entries(len(entries))
+    unit.passed_keys(len(entries))
 
 
 def insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
@@ -385,7 +385,7 @@ def _insert_or_explain(unit: WriteUnit, index: CollectionIndex, document: bytes,
             data.insert_one(keys[0], rid)
         elif keys:
             data.insert([(key, rid) for key in keys])
-            unit.wrote_entries(len(keys))
+            unit.passed_keys(len(keys))
     except DuplicateKey as duplicate:
         existing = unit.records.find_record(duplicate.existing_record_id)
         if existing is not None and unit.is_expired(existing):
@@ -550,7 +550,7 @@ def _move_all_keys(unit: WriteUnit, index: CollectionIndex, changes: list[tuple[
         unit.index(index).remove(gone)
     if fresh:
         unit.index(index).insert(fresh)
-    unit.wrote_entries(len(gone) + len(fresh))
+    unit.passed_keys(len(gone) + len(fresh))
 
 
 def _move_keys(unit: WriteUnit, index: CollectionIndex, old: Record, document: bytes) -> None:
@@ -558,7 +558,7 @@ def _move_keys(unit: WriteUnit, index: CollectionIndex, old: Record, document: b
     gone, fresh = _moved_keys(unit, index, old, document)
     if gone:
         unit.index(index).remove([(key, old[0]) for key in gone])
-        unit.wrote_entries(len(gone))
+        unit.passed_keys(len(gone))
     if fresh:
         _insert_or_explain(unit, index, document, fresh, old[0])
 
@@ -571,6 +571,7 @@ def _moved_keys(
         return [], []
     before = index.keys_of(old[1])
     after = index.keys_of(document)
+    unit.passed_keys(len(before) + len(after))
     if index.became_multikey():
         unit.record_multikey_change(index)
     if before == after:

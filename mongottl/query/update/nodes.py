@@ -27,7 +27,7 @@ from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
 from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
-from mongottl.document.sorting import sort_in_parts
+from mongottl.document.sorting import sort_in_parts, sorted_by_comparison
 from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, MAX_DOCUMENT_BYTES, NULL
 from mongottl.document.utf8 import compare_texts, encode_text
@@ -232,25 +232,43 @@ def _show_root(state: ApplyState, name: str) -> str:
 
 
 class Child:
-    """A named child of an ObjectNode. index: the array index that the name may denote, or -1."""
+    """A named child of an ObjectNode. index: the array index that the name may denote, or -1. is_strict_index: whether
+    it denotes one in queries, too."""
 
     def __init__(self, name: str, node: UpdateNode) -> None:
         self.name = name
         self.name_bytes: bytes = encode_text(name)
         self.index: i64 = update_index(name)
+        self.is_strict_index: bool = _is_strict_index(name)
         self.node = node
+
+
+def _compare_children(a: Child, b: Child) -> int:
+    """`compare_components` of two names."""
+    if a.is_strict_index and b.is_strict_index and len(a.name_bytes) != len(b.name_bytes):
+        return -1 if len(a.name_bytes) < len(b.name_bytes) else 1
+    return -1 if a.name_bytes < b.name_bytes else 1
 
 
 class ObjectNode(UpdateNode):
     """A path component with named children (fields or array indexes).
 
-    children: in the order of application, maintained by `put`. positional: the child under `$`, if any.
+    positional: the child under `$`, if any.
     """
 
     def __init__(self) -> None:
-        self.children: list[Child] = []
         self.positional: UpdateNode | None = None
+        self._children: list[Child] = []
+        self._is_ordered: bool = True
         self._by_name: dict[bytes, Child] = {}
+
+    @property
+    def children(self) -> list[Child]:
+        """In the order of application."""
+        if not self._is_ordered:
+            self._children = sorted_by_comparison(self._children, _compare_children)
+            self._is_ordered = True
+        return self._children
 
     def get(self, name: str) -> UpdateNode | None:
         if name == "$":
@@ -263,18 +281,13 @@ class ObjectNode(UpdateNode):
         if name == "$":
             self.positional = node
             return
-        low = 0
-        high = len(self.children)
-        while low < high:
-            middle = (low + high) // 2
-            if compare_components(self.children[middle].name, name) < 0:
-                low = middle + 1
-            else:
-                high = middle
         child = Child(name, node)
-        self.children.insert(low, child)
-        if len(self.children) == LONG:
-            self.children = LongList(self.children)
+        children = self._children
+        if children and _compare_children(children[-1], child) > 0:
+            self._is_ordered = False
+        children.append(child)
+        if len(children) == LONG:
+            self._children = LongList(children)
         self._by_name[child.name_bytes] = child
 
     def replace(self, name: str, node: UpdateNode) -> None:
@@ -303,7 +316,7 @@ class ObjectNode(UpdateNode):
     def field_starts(self, state: ApplyState, buf: bytes, pos: i64) -> dict[bytes, int] | None:
         """The offset of the first field of each child's name in a document, for `seek`. None for few children, each of
         which is searched for."""
-        if len(self.children) <= MANY:
+        if len(self._children) <= MANY:
             return None
         if buf is not state.doc:
             return _field_starts(buf, pos, self._by_name)
