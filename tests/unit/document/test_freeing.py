@@ -79,6 +79,7 @@ def test_one_that_others_still_have_is_not_freed() -> None:
     assert len(also_kept) == Counted.alive == LONG
 
 
+@pytest.mark.slow
 def test_a_long_list_of_long_lists() -> None:
     LongList(LongList(objects(2_000)) for _ in range(LONG))
     assert free_all() > LONG

@@ -2,6 +2,7 @@
 
 import gc
 
+import pytest
 from bson.int64 import Int64
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +45,7 @@ def test_sets_are_compared_by_their_values(left: list[Value], right: list[Value]
     assert set_of(right).has_all(set_of(left)) == (len(shared) == len(set_of(left)))
 
 
+@pytest.mark.slow
 def test_long_sets_are_as_short_ones() -> None:
     for size in SIZES:
         numbers: list[Value] = [*range(size)]

@@ -35,6 +35,7 @@ def noted(op: OperationContext, stage: PlanStage) -> None:
     has_sort_stage(op, [stage])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filter", "sort", "summary"),
     [

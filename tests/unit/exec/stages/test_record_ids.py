@@ -51,6 +51,7 @@ def test_an_id_alone_takes_a_bounded_number_of_bytes() -> None:
     assert bytes_of([1 + 1_000_003 * place for place in range(10_000)]) < 10_000 * MAX_BYTES_PER_ID
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("filter", "sort", "stage"),
     [

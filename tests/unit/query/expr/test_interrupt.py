@@ -16,6 +16,8 @@ from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.base import ALL_FIRST, EXPRESSIONS
 from tests.gaps import MAX_GAP_S, MIN_CHECKS, measured
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 120_000
 TEXT = "a b " * 100_000
 NOW_MS = 1_700_000_000_123

@@ -9,6 +9,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 from tests.gaps import MAX_GAP_S, MIN_CHECKS, measured
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 120_000
 TEXT = "a" * 40 + "!"
 

@@ -85,6 +85,7 @@ def test_the_positional_index_is_that_of_the_last() -> None:
     assert details.array_index == -1
 
 
+@pytest.mark.slow
 def test_twenty_thousand_in_a_hundred_thousand() -> None:
     document = {"a": list(range(100_000))}
     assert matches({"a": {"$all": list(range(40_000, 60_000))}}, document)

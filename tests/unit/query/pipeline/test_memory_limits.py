@@ -245,6 +245,7 @@ def test_values_that_become_larger(accumulator: str) -> None:
     assert sum(len(batch) for batch in batches(source)) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulator", [{"$lastN": {"n": 2, "input": "$x"}}, {"$maxN": {"n": 2, "input": "$x"}}])
 def test_accumulators_of_a_few_large_values_hold_no_more(accumulator: Document) -> None:
     """They drop values that cannot be in the result before these reach the limit."""

@@ -9,6 +9,8 @@ from mongottl.query.context import ParseContext
 from mongottl.query.update import parse_update
 from tests.gaps import MAX_GAP_S, MIN_CHECKS, measured
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 60_000
 NUMBERS = [*range(LENGTH)]
 

@@ -27,6 +27,7 @@ def test_nulls_before_an_element() -> None:
     assert apply({"l": [[1]]}, {"sl": {"a": True, "s0": {"a": True, "u2": 2}}}) == {"l": [[1, None, 2]]}
 
 
+@pytest.mark.slow
 def test_nulls_of_all_arrays_are_limited_before_they_are_made() -> None:
     """As with other updates: each array may get 1.5 million nulls, all together what a document may be."""
     largest: Document = {"a": True, "u1500000": 1}

@@ -148,6 +148,7 @@ def test_size_of_nulls(first: int, end: int) -> None:
     assert nulls_bytes(first, end) == sum(len(b"\n%d\0" % index) for index in range(first, end))
 
 
+@pytest.mark.slow
 def test_nulls_of_all_arrays_are_limited_before_they_are_made(refuse: Refusal, apply: Update) -> None:
     largest = {"l": [1], "m": [{"l": []}, {"l": []}]}
     for paths in ({"l.1500000": 1, "l.2000000": 1, "l.2500000": 1}, {"l.1500000": 1, "m.$[].l.1500000": 1}):
