@@ -1,6 +1,8 @@
 """Equalities of a filter, which an upsert copies into the new document."""
 
 from mongottl.document.disjoint_paths import DisjointPaths
+from mongottl.document.freeing import freed_in_slices
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
@@ -16,7 +18,7 @@ def equality_fields(expression: MatchExpression) -> list[tuple[FieldPath, Value]
     """
     found: list[tuple[FieldPath, Value]] = []
     _collect(expression, "", found, DisjointPaths())
-    return found
+    return freed_in_slices(found)
 
 
 def id_equality_of(expression: MatchExpression) -> Value:
@@ -37,6 +39,7 @@ def _collect(
 
     root: collect only paths of this root field; "" for all.
     """
+    give_way()
     if isinstance(expression, AndExpression):
         for child in expression.children:
             _collect(child, root, found, paths)

@@ -12,13 +12,14 @@ from mypy_extensions import i64
 
 from mongottl.document.build import DocumentBuilder
 from mongottl.document.compare import compare_raw
+from mongottl.document.interrupt import give_way
 from mongottl.document.path import FieldPath
 from mongottl.document.render import render_value
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import (
     ARRAY,
     DOCUMENT,
     MAX_DOCUMENT_BYTES,
-    MISSING,
     REGEX,
     TIMESTAMP,
     UNDEFINED,
@@ -364,33 +365,29 @@ def id_first(document: bytes) -> bytes:
     return document
 
 
-class EqualityTree:
-    """A field of the document of a filter's equalities: a value, or nested fields."""
-
-    def __init__(self) -> None:
-        self.value: Value = MISSING
-        self.branches: dict[str, EqualityTree] = {}
-
-
 def _document_of(pairs: list[tuple[FieldPath, Value]]) -> bytes:
     """The document of equalities, its fields in the order of their paths. No path may be a prefix of another."""
-    root = EqualityTree()
-    for path, value in sorted(pairs, key=_dotted):
-        at = root
-        for part in path.parts:
-            if part not in at.branches:
-                at.branches[part] = EqualityTree()
-            at = at.branches[part]
-        at.value = value
-    return _encode_fields(root)
+    root = DocumentBuilder()
+    # The documents that are being written inside of the root, and their names.
+    inner: list[DocumentBuilder] = []
+    names: list[str] = []
+    for path, value in sorted_by_keys(pairs, [encode_text(path.dotted) for path, _ in pairs]):
+        give_way()
+        parts = path.parts
+        common = 0
+        while common < len(names) and common < len(parts) - 1 and names[common] == parts[common]:
+            common += 1
+        _finish_documents(root, inner, names, common)
+        for name in parts[common:-1]:
+            inner.append(DocumentBuilder())
+            names.append(name)
+        (inner[-1] if inner else root).append(parts[-1], value)
+    _finish_documents(root, inner, names, 0)
+    return root.finish()
 
 
-def _dotted(pair: tuple[FieldPath, Value]) -> bytes:
-    return encode_text(pair[0].dotted)
-
-
-def _encode_fields(branch: EqualityTree) -> bytes:
-    builder = DocumentBuilder()
-    for name, below in branch.branches.items():
-        builder.append(name, below.value if below.value is not MISSING else _encode_fields(below))
-    return builder.finish()
+def _finish_documents(root: DocumentBuilder, inner: list[DocumentBuilder], names: list[str], kept: int) -> None:
+    """Adds each of the documents to the one around it, but for the outermost ones."""
+    while len(inner) > kept:
+        document = inner.pop().finish()
+        (inner[-1] if inner else root).append(names.pop(), document)

@@ -12,6 +12,7 @@ from mongottl.document.freeing import (
     HEAVY,
     LONG,
     HeavyList,
+    LongDict,
     LongList,
     LongSet,
     append_to,
@@ -100,6 +101,12 @@ def test_a_long_list_of_dicts_is_freed_in_smaller_slices() -> None:
 
 def test_a_long_set_is_freed_in_slices() -> None:
     LongSet(objects(50_000))
+    assert Counted.alive == 50_000
+    assert free_all() > 10
+
+
+def test_a_long_dict_is_freed_in_slices() -> None:
+    LongDict(dict(enumerate(objects(50_000))))
     assert Counted.alive == 50_000
     assert free_all() > 10
 

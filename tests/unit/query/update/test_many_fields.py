@@ -7,9 +7,13 @@ from typing import Any
 import bson
 import bson.raw_bson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mongottl.errors import CommandError
-from mongottl.query.update import UpdateOutcome
+from mongottl.query.context import ParseContext
+from mongottl.query.match import parse_match
+from mongottl.query.update import UpdateOutcome, new_document_for_upsert, parse_update
 
 Update = Callable[..., UpdateOutcome]
 Refusal = Callable[..., CommandError]
@@ -106,3 +110,31 @@ def test_errors(refuse: Refusal) -> None:
     assert refuse({"_id": 1, "a": [1]}, {"$set": {**names, "a.x": 1}}).code == 28
     assert refuse({"_id": 1, "f1": 5}, {"$set": {**{f"f{i}": i for i in range(2, 20)}, "f1.x": 1}}).code == 28
     assert refuse({"_id": 1}, {"$set": {**{f"f{i}": i for i in range(20)}, "_id": 2}}).code == 66
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "a-", "", "a0", "\x01"]), min_size=1, max_size=4), max_size=8))
+def test_the_document_of_an_upsert_has_the_fields_of_its_filter_in_the_order_of_their_paths(
+    paths: list[list[str]],
+) -> None:
+    filter = {".".join(parts): number for number, parts in enumerate(paths) if parts[0]}
+    ctx = ParseContext()
+    empty = parse_update(bson.encode({"$setOnInsert": {"_id": 0}}), ctx)
+
+    def conflicts(a: str, b: str) -> bool:
+        return a != b and (a + ".").startswith(b + ".")
+
+    expected: dict[str, Any] = {"_id": 0}
+    for path in sorted(filter):
+        at = expected
+        *outer, last = path.split(".")
+        for name in outer:
+            at = at.setdefault(name, {}) if isinstance(at, dict) else {}
+        if isinstance(at, dict):
+            at[last] = filter[path]
+    if any(conflicts(a, b) for a in filter for b in filter):
+        with pytest.raises(CommandError) as refused:
+            new_document_for_upsert(empty, parse_match(bson.encode(filter), ctx), ctx)
+        assert refused.value.code == 54
+    else:
+        made = new_document_for_upsert(empty, parse_match(bson.encode(filter), ctx), ctx)
+        assert made == bson.encode(expected)

@@ -11,7 +11,8 @@ import bson
 import pytest
 
 from mongottl.query.context import ParseContext
-from mongottl.query.update import parse_update
+from mongottl.query.match import parse_match
+from mongottl.query.update import new_document_for_upsert, parse_update
 from mongottl.query.update.registry import modifiers
 from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
 
@@ -124,3 +125,25 @@ def computation(name: str) -> Callable[[], object]:
         return driver, driver.apply(document, None, False)
 
     return compute
+
+
+# Filters of upserts.
+FILTERS: dict[str, Any] = {
+    "fields": NEW_FIELDS,
+    "fields of documents": {f"{field}.x.y": 1 for field in FIELDS},
+    "fields of one document": {f"x.{field}": 1 for field in FIELDS},
+    "conflicting fields": {**NEW_FIELDS, f"{FIELDS[-1]}.x": 1},
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_no_document_of_an_upsert_stalls_others(name: str) -> None:
+    raw = bson.encode(FILTERS[name])
+    update = bson.encode({"$set": {"new": 1}})
+
+    def compute() -> object:
+        ctx = ParseContext(1_700_000_000_123)
+        filter = parse_match(raw, ctx)
+        return filter, new_document_for_upsert(parse_update(update, ctx), filter, ctx)
+
+    assert longest_stall_s(compute) <= STALL_S
