@@ -18,8 +18,10 @@ from mongottl.query.context import ParseContext
 if TYPE_CHECKING:
     from mongottl.query.match import MatchExpression
 
-# A document takes a validator of as many bytes a millisecond at most.
+# A document takes a validator of as many bytes a millisecond at most, unless it is itself as long, or the validator has
+# an expression, which computes as much as it likes for any document.
 _LONG_BYTES: Final = 32 * 1024
+_EXPRESSION: Final = b"$expr\0"
 
 _TIMES = (b"$$NOW", b"$$CLUSTER_TIME")
 
@@ -29,7 +31,7 @@ class Validator:
 
     collation: the collection's. moderate: a document that did not match before an update need not match after it.
     refuses: whether the write of a document that does not match fails. logs: whether it is logged.
-    is_long: whether it may take long for a single document, so that others should run before the next one.
+    is_long: whether it may take long for a single short document, so that others should run before the next one.
     """
 
     def __init__(self, filter: bytes, level: str, action: str, collation: Collation | None) -> None:
@@ -38,9 +40,12 @@ class Validator:
         self.moderate = level == "moderate"
         self.refuses = action != "warn"
         self.logs = action != "error"
-        self.is_long = len(filter) >= _LONG_BYTES
+        self.is_long = len(filter) >= _LONG_BYTES or _EXPRESSION in filter
         self._asks_time = any(name in filter for name in _TIMES)
         self._now_ms: int = 0
+        self._spare: Validator | None = None
+        self._level = level
+        self._action = action
         self.match = self._parsed(ParseContext(collation=collation))
 
     def accepts(self, document: bytes, now_ms: int) -> bool:
@@ -49,6 +54,22 @@ class Validator:
             self._now_ms = now_ms
             self.match = self._parsed(ParseContext(now_ms, collation=self.collation))
         return self.match.matches(document)
+
+    def takes_long(self, document: bytes) -> bool:
+        """Whether this document may take long: then others run meanwhile, so `lend` gives the validator for it."""
+        return self.is_long or len(document) >= _LONG_BYTES
+
+    def lend(self) -> "Validator":
+        """An equal validator for one operation, during whose evaluation others may use this one."""
+        spare = self._spare
+        if spare is None:
+            return Validator(self.filter, self._level, self._action, self.collation)
+        self._spare = None
+        return spare
+
+    def take_back(self, lent: "Validator") -> None:
+        """Called when the operation does not use it any more."""
+        self._spare = lent
 
     def _parsed(self, context: ParseContext) -> "MatchExpression":
         from mongottl.query.match import parse_condition  # kept out of the start of the server

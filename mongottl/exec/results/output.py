@@ -8,6 +8,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.catalog.options import NO_OPTIONS
 from mongottl.catalog.time_series import completed_options
+from mongottl.catalog.validator import Validator
 from mongottl.catalog.view import View
 from mongottl.document.bson_field import NUMBERS, wrong_type
 from mongottl.document.numbers import clamp_to_long
@@ -17,6 +18,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.unit.recovery_unit import uuid_text
+from mongottl.exec.write.validation import InvalidDocument, check_document
 from mongottl.exec.write.waiting import drop_temporary, until_unchanged
 from mongottl.exec.write.writes import (
     insert_batch,
@@ -147,9 +149,9 @@ def _add_indexes(op: OperationContext, made: Collection, name: str) -> None:
 
 
 def parts_to_insert(op: OperationContext, database: str, temporary: str, documents: list[bytes]) -> list[list[bytes]]:
-    """The documents that are inserted at once: each by itself if the validator takes long."""
+    """The documents that are inserted at once: each by itself if the validator takes long for one of them."""
     validator = _temporary(op, database, temporary).validator
-    if validator is None or not validator.is_long:
+    if validator is None or not any(validator.takes_long(document) for document in documents):
         return [documents]
     return [[document] for document in documents]
 
@@ -162,14 +164,23 @@ def insert_output(op: OperationContext, database: str, temporary: str, name: str
     """
     collection = _temporary(op, database, temporary)
     prepared = prepare_documents(op, collection, documents)
+    passed: Validator | None = None
+    unlogged: InvalidDocument | None = None
+    validator = collection.validator
+    if validator is not None and len(prepared) == 1 and validator.takes_long(prepared[0]):
+        unlogged = check_document(op, collection, prepared[0])
+        passed = validator
+        collection = _temporary(op, database, temporary)  # others may have run
     try:
-        until_unchanged(op, partial(insert_batch, op, collection, prepared))
+        until_unchanged(op, partial(insert_batch, op, collection, prepared, passed))
     except (DuplicateKey, WriteConflict, WriteError):
         for document in prepared:
             try:
-                until_unchanged(op, partial(insert_document, op, collection, document))
+                until_unchanged(op, partial(insert_document, op, collection, document, passed))
             except DuplicateKeyError as error:
                 raise op.service.dialect.duplicate_output_key(error, f"{database}.{name}") from None
+    if unlogged is not None:
+        unlogged.complete()
 
 
 def _temporary(op: OperationContext, database: str, temporary: str) -> Collection:

@@ -615,7 +615,8 @@ class Stacks:
                 end_evaluation()
 
     def check_present(self) -> None:
-        """Ends the present operation if it must end, and lets others run if its evaluation takes long."""
+        """Ends the present operation if it must end, and lets others run if its evaluation takes long: where it cannot
+        be left, those that touch no data (`let_ask`)."""
         stack = self.present
         if stack is None:
             self.require()
@@ -625,7 +626,13 @@ class Stacks:
             return
         if not operation.is_answered:
             operation.check_interrupt()
-        stack.leave_if_due()
+        if in_undivided():
+            evaluates = end_evaluation()
+            self.let_ask()
+            if evaluates:
+                begin_evaluation()
+        else:
+            stack.leave_if_due()
 
 
 def _nothing() -> None:

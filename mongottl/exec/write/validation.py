@@ -23,7 +23,8 @@ MAX_INFO_BYTES: Final = 9 * 1024 * 1024
 def check_document(
     op: OperationContext, collection: Collection, document: bytes, before: bytes | None = None
 ) -> "InvalidDocument | None":
-    """Checks a document before it is written: DocumentValidationFailure (121) with `errInfo`, or a log line.
+    """Checks a document before it is written: DocumentValidationFailure (121) with `errInfo`, or a log line. Others may
+    run meanwhile if it takes long (`Validator.takes_long`).
 
     before: the old document of an update; with `validationLevel: "moderate"` a document that failed before passes.
     Returns what is to be logged when the document has been written (`complete`), if that may take long.
@@ -31,17 +32,32 @@ def check_document(
     validator = collection.validator
     if validator is None or op.write_options.bypass_validation:
         return None
-    with UndividedEvaluation():  # all who write use the same validator
-        if validator.accepts(document, op.now_ms):
-            return None
-        if before is not None and validator.moderate and not validator.accepts(before, op.now_ms):
-            return None
+    if accepts(op, validator, document):
+        return None
+    if before is not None and validator.moderate and not accepts(op, validator, before):
+        return None
     invalid = InvalidDocument(op, collection.namespace, validator, document)
     if validator.logs and not validator.is_long:
         invalid.complete()
     if validator.refuses:
         raise invalid
     return invalid if validator.logs and validator.is_long else None
+
+
+def accepts(op: OperationContext, validator: Validator, document: bytes) -> bool:
+    """Whether a document passes. Others may run meanwhile if it takes long."""
+    if not validator.takes_long(document):
+        with UndividedEvaluation():  # all who write use the same validator
+            return validator.accepts(document, op.now_ms)
+    begun = begin_evaluation()
+    try:
+        lent = validator.lend()
+        accepted = lent.accepts(document, op.now_ms)
+        validator.take_back(lent)
+        return accepted
+    finally:
+        if begun:
+            end_evaluation()
 
 
 class InvalidDocument(WriteError):
@@ -93,9 +109,12 @@ def _info(validator: Validator, document: bytes, now_ms: int) -> bytes:
 
 
 def all_valid(op: OperationContext, collection: Collection, documents: list[bytes]) -> bool:
-    """Whether all documents of a batch pass. If not, the caller calls `check_document` for each."""
+    """Whether all documents of a batch pass, if none of them takes long. If not, the caller calls `check_document` for
+    each."""
     validator = collection.validator
     if validator is None or op.write_options.bypass_validation:
         return True
+    if any(validator.takes_long(document) for document in documents):
+        return False
     with UndividedEvaluation():
         return all(validator.accepts(document, op.now_ms) for document in documents)

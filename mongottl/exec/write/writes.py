@@ -34,7 +34,7 @@ from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.capped import make_room
 from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
-from mongottl.exec.write.validation import InvalidDocument, all_valid, check_document
+from mongottl.exec.write.validation import InvalidDocument, accepts, all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
 from mongottl.storage.errors import ClaimedByTransaction, DuplicateKey, MustBeAlone, WriteConflict
 from mongottl.storage.stores import KeyEntry, NewRecord, Record, SortedDataInterface
@@ -193,8 +193,12 @@ def check_id(document: bytes, type_code: int, pos: int) -> None:
                 )
 
 
-def insert_batch(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
+def insert_batch(
+    op: OperationContext, collection: Collection, documents: list[bytes], passed: Validator | None = None
+) -> None:
     """Inserts prepared documents in one unit of work, all or none, also where `check_interrupt` ends the operation.
+
+    passed: the validator that has let them pass already.
 
     The engine's DuplicateKey, or DocumentValidationFailure (121) if the validator refuses one of them: the caller then
     inserts one by one.
@@ -203,8 +207,7 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
         for document in documents:
             ahead.make(collection.writable_indexes, document)
         validator = collection.validator
-        passed: Validator | None = None
-        if validator is not None and validator.is_long:
+        if validator is not None and validator is not passed:
             passed = _validated_one_by_one(op, collection, documents, validator)
         try:
             _insert_batch(op, collection, documents, passed)
@@ -215,12 +218,15 @@ def insert_batch(op: OperationContext, collection: Collection, documents: list[b
 def _validated_one_by_one(
     op: OperationContext, collection: Collection, documents: list[bytes], validator: Validator
 ) -> Validator | None:
-    """Checks documents by a long validator before there is a unit of work, so that others run between two of them. The
-    validator that they have passed; None if another has taken its place. The error is that of `insert_batch`."""
+    """Checks documents before there is a unit of work if one of them takes long, so that others run meanwhile. The
+    validator that they have passed; None if another has taken its place, or if none takes long. The error is that of
+    `insert_batch`."""
+    if op.write_options.bypass_validation or not any(validator.takes_long(document) for document in documents):
+        return None
     for document in documents:
         if collection.validator is not validator:
             return None
-        if not all_valid(op, collection, [document]):
+        if not accepts(op, validator, document):
             raise WriteError(ErrorCode.DocumentValidationFailure, "Document failed validation")
         if not in_undivided():  # `$out` has such a block around the insertion of its documents
             op.give_way()
@@ -311,34 +317,42 @@ def _insert_keys(unit: WriteUnit, index: CollectionIndex, documents: list[bytes]
     unit.passed_keys(len(entries))
 
 
-def insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
-    """Inserts one prepared document.
+def insert_document(
+    op: OperationContext, collection: Collection, document: bytes, passed: Validator | None = None
+) -> None:
+    """Inserts one prepared document. passed: the validator that has let it pass already.
 
     DuplicateKeyError (11000) if a record that is not expired has one of its unique keys, DocumentValidationFailure
     (121); ClaimedByTransaction.
     """
     if len(document) < AHEAD_BYTES:
-        _insert_document(op, collection, document)
+        _insert_document(op, collection, document, passed)
         return
     with KeysAhead() as ahead:
         ahead.make(collection.writable_indexes, document)
-        _insert_document(op, collection, document)
+        _insert_document(op, collection, document, passed)
 
 
-def _insert_document(op: OperationContext, collection: Collection, document: bytes) -> None:
+def _insert_document(op: OperationContext, collection: Collection, document: bytes, passed: Validator | None) -> None:
     ttl_s = int(meaningful_ttl_s(document))
     capped = collection.options.capped
-    passed: Validator | None = None
     unlogged: InvalidDocument | None = None
     for _ in range(_MAX_CONFLICTS):
+        validator = collection.validator
+        if validator is not None and validator is not passed and validator.takes_long(document):
+            unlogged = check_document(op, collection, document)
+            passed = validator
         unit = op.recovery_unit.write(collection)  # first: the collection may be changed until it has one
         if collection.time_series is not None:
             collection.time_series.check(document)
         if collection.shard_key is not None:
             check_has_shard_key(op, collection.shard_key, document)
-        if collection.validator is not None and collection.validator is not passed:
+        validator = collection.validator
+        if validator is not None and validator is not passed:
+            if validator.takes_long(document):
+                continue  # it is a new one
             unlogged = check_document(op, collection, document)
-            passed = collection.validator
+            passed = validator
         if collection.clustering is not None:
             _check_record_id(document)
         try:
@@ -457,18 +471,28 @@ def update_record(
         replaces = driver is not None and driver.kind == "replacement"
         check_keeps_shard_key(op, collection, collection.shard_key, old[1], document, replaces)
     ttl_s = int(meaningful_ttl_s(document))
+    passed: Validator | None = None
+    unlogged: InvalidDocument | None = None
+    changes = document != old[1]
     for _ in range(_MAX_CONFLICTS):
+        validator = collection.validator
+        if changes and validator is not None and validator is not passed and _takes_long(validator, old[1], document):
+            unlogged = check_document(op, collection, document, old[1])
+            passed = validator
         unit = op.recovery_unit.write(collection)
-        unlogged: InvalidDocument | None = None
         if op.was_left:
             _check_unexpired(unit, [old])
-        if collection.validator is not None and document != old[1]:
+        validator = collection.validator
+        if changes and validator is not None and validator is not passed:
+            if _takes_long(validator, old[1], document):
+                continue  # it is a new one
             unlogged = check_document(op, collection, document, old[1])
+            passed = validator
         new: Record = (old[0], document, unit.now_s, ttl_s)
         try:
             with unit:
                 unit.records.update_record(old, new)
-                if document != old[1]:
+                if changes:
                     for index in collection.writable_indexes:
                         if index.covers_record(old[0]):
                             _move_keys(unit, index, old, document)
@@ -481,6 +505,10 @@ def update_record(
             unlogged.complete()
         return new
     raise CommandError(ErrorCode.WriteConflict, "Too many conflicts with expired documents; try again")
+
+
+def _takes_long(validator: Validator, before: bytes, after: bytes) -> bool:
+    return validator.takes_long(before) or validator.takes_long(after)
 
 
 def update_records(
