@@ -1,6 +1,6 @@
 """One collection in memory: its record store, its indexes, its options, its TTL default."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mongottl.catalog.array_paths import NO_ARRAYS, ArrayPaths
 from mongottl.catalog.index import IndexDescriptor
@@ -22,8 +22,13 @@ from mongottl.query.icu import icu_version
 from mongottl.storage.stores import MAX_RECORD_ID, RecordStore, SortedDataInterface
 from mongottl.ttl.policy import NO_TTL
 
+if TYPE_CHECKING:
+    from mongottl.query.match import MatchExpression
+
 # Making the keys of a document that is at least this long can be interrupted.
 LONG_DOCUMENT_BYTES: Final = 64 * 1024
+# Longer than any document.
+_NEVER_AHEAD: Final = 1 << 30
 
 
 class CollectionIndex:
@@ -134,31 +139,45 @@ class CollectionIndex:
         `check_interrupt`, also in a unit of work, which they end. No other operation runs meanwhile, since all make
         keys by the same generator.
         """
-        if len(document) < LONG_DOCUMENT_BYTES:
-            return self.keys_by(self.keys, document)
+        partial = self.descriptor.partial_match
+        if self._is_short(document):
+            return self.keys_by(self.keys, document, partial)
+        made = self._made_of(document)
+        if made is not None:
+            return self.keys.adopt(made)
+        with UndividedEvaluation():
+            return self.keys_by(self.keys, document, partial)
+
+    def finds_made(self, document: bytes) -> bool:
+        """Whether the document's keys were made ahead."""
+        return self._made_of(document) is not None
+
+    def _made_of(self, document: bytes) -> MadeKeys | None:
         for made in self.made_ahead:
             if made.document == document:
-                return self.keys.adopt(made)
-        with UndividedEvaluation():
-            return self.keys_by(self.keys, document)
+                return made
+        return None
 
-    def keys_by(self, generator: KeyGenerator, document: bytes) -> list[bytes]:
-        """`keys_of` by a generator of this index, which notes the document's arrays and types."""
-        if self.descriptor.partial_match is not None and not self._is_indexed(document):
+    def keys_by(self, generator: KeyGenerator, document: bytes, partial: "MatchExpression | None") -> list[bytes]:
+        """`keys_of` by a generator of this index, which notes the document's arrays and types. partial: the filter of a
+        partial index."""
+        if partial is not None and not partial.matches(document):
             generator.begin()
             return []
         keys = generator.keys_of(document)
         check_count(len(keys))
         return keys
 
-    def _is_indexed(self, document: bytes) -> bool:
-        """Whether a partial index has the document. All operations share its filter, so no other runs meanwhile."""
+    def takes(self, document: bytes) -> bool:
+        """Whether the index has keys of a document, as all but partial indexes have of every document."""
         partial = self.descriptor.partial_match
-        assert partial is not None
-        if len(document) < LONG_DOCUMENT_BYTES:
-            return partial.matches(document)
+        if partial is None or self._is_short(document):
+            return partial is None or partial.matches(document)
         with UndividedEvaluation():
             return partial.matches(document)
+
+    def _is_short(self, document: bytes) -> bool:
+        return len(document) < LONG_DOCUMENT_BYTES and len(document) < self.descriptor.ahead_bytes
 
     def announce(self, builder: int) -> None:
         """Notes which of several servers builds it."""
@@ -201,7 +220,8 @@ class Collection:
     options: those of `create`, with the changes of `collMod`. collation: the default of operations; never changed.
     default_ttl_s: seconds of the `_ts` index, NEVER or NO_TTL.
     validator: what documents must match to be written, or None. time_series: None for any other collection.
-    writable_indexes: those with keys, ready or being built; a write maintains them all.
+    writable_indexes: those with keys, ready or being built; a write maintains them all. ahead_bytes: the least one
+    of theirs (`IndexDescriptor.ahead_bytes`).
     evicted_through: the newest record that a capped collection has lost to newer ones since the server started.
     scans, tailable_scans: how many times it was read from end to end, and how many of these by tailable cursors.
     clustering: the index on `_id` if that is the collection's natural order, else None.
@@ -238,6 +258,7 @@ class Collection:
             store.partition_by(self.shard_key.value_of)
         self.indexes: list[CollectionIndex] = []
         self.writable_indexes: list[CollectionIndex] = []
+        self.ahead_bytes: int = _NEVER_AHEAD
         self.date_ttl_indexes: list[CollectionIndex] = []
         self.default_ttl_s: int = NO_TTL
         self.id_index: CollectionIndex | None = None
@@ -319,6 +340,7 @@ class Collection:
         """Sets the list of indexes, and all attributes that are computed from it."""
         self.indexes = indexes
         self.writable_indexes = [index for index in indexes if index.data is not None]
+        self.ahead_bytes = min([index.descriptor.ahead_bytes for index in self.writable_indexes], default=_NEVER_AHEAD)
         self.date_ttl_indexes = [
             index
             for index in indexes

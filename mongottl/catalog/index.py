@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 ID_INDEX_NAME: Final = "_id_"
 TS_FIELD: Final = "_ts"
 MAX_INDEXES: Final = 64
+# From this length on the filter of a partial index counts for what making the keys of a document takes.
+_PARTIAL_BYTES: Final = 512
 
 # How an index compares with another, by MongoDB's rule: indexes are distinguished by the key pattern, `unique`,
 # `sparse`, `partialFilterExpression` and `collation`. Two that agree in these are equivalent, and identical if the
@@ -48,6 +50,8 @@ class IndexDescriptor:
     expire_after_s: `expireAfterSeconds` of an index on a date field, or None; on `_ts` it is the collection's default
     TTL instead (`default_ttl_s`, NO_TTL elsewhere), and the index holds no keys, because `_ts` is not a field of the
     documents.
+    ahead_bytes: keys of documents of fewer bytes are made within the unit of work that writes them, in a few
+    milliseconds.
     """
 
     def __init__(self, spec: bytes) -> None:
@@ -64,6 +68,7 @@ class IndexDescriptor:
         self.default_ttl_s: int = NO_TTL
         self.partial_filter: bytes | None = None
         self.partial_match: MatchExpression | None = None
+        self._spare_match: MatchExpression | None = None
         self.collation: Collation | None = None
         for field, value in fields(spec):
             if field == "name" and isinstance(value, str):
@@ -89,9 +94,7 @@ class IndexDescriptor:
             elif field == "expireAfterSeconds" and isinstance(value, (int, float)):
                 self.expire_after_s = int(value)
         if self.partial_filter is not None:
-            from mongottl.query.match import parse_match  # kept out of the start of the server
-
-            self.partial_match = parse_match(self.partial_filter, ParseContext(collation=self.collation))
+            self.partial_match = self._parsed_match(self.partial_filter)
         self.is_id = self.clustered or self.name == ID_INDEX_NAME
         self.kind: IndexKind = BTREE if self.is_id else kind_of(fields(self.key))
         self.pattern = IndexPattern(spec, self.key, self.sparse, self.collation)
@@ -102,6 +105,28 @@ class IndexDescriptor:
         if self.is_ttl_setting:
             self.default_ttl_s = self.expire_after_s if self.expire_after_s is not None else NO_TTL
             self.expire_after_s = None
+
+        self.ahead_bytes: int = self.kind.ahead_bytes
+        if self.partial_filter is not None:
+            # Each element of an array may be compared with each part of the filter.
+            self.ahead_bytes //= 1 + len(self.partial_filter) // _PARTIAL_BYTES
+
+    def _parsed_match(self, filter: bytes) -> "MatchExpression":
+        from mongottl.query.match import parse_match  # kept out of the start of the server
+
+        return parse_match(filter, ParseContext(collation=self.collation))
+
+    def lend_partial_match(self) -> "MatchExpression | None":
+        """An equal `partial_match` for one operation, during whose evaluation others may use this one."""
+        if self.partial_filter is None:
+            return None
+        spare = self._spare_match
+        self._spare_match = None
+        return self._parsed_match(self.partial_filter) if spare is None else spare
+
+    def take_back_partial_match(self, lent: "MatchExpression | None") -> None:
+        """Called when the operation does not use it any more."""
+        self._spare_match = lent
 
     def key_generator(self) -> KeyGenerator:
         return self.kind.key_generator(self.pattern)

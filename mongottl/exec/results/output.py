@@ -18,6 +18,7 @@ from mongottl.document.walk import fields
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, WriteError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.unit.recovery_unit import uuid_text
+from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.validation import InvalidDocument, check_document
 from mongottl.exec.write.waiting import drop_temporary, until_unchanged
 from mongottl.exec.write.writes import (
@@ -171,14 +172,18 @@ def insert_output(op: OperationContext, database: str, temporary: str, name: str
         unlogged = check_document(op, collection, prepared[0])
         passed = validator
         collection = _temporary(op, database, temporary)  # others may have run
-    try:
-        until_unchanged(op, partial(insert_batch, op, collection, prepared, passed))
-    except (DuplicateKey, WriteConflict, WriteError):
+    with KeysAhead() as ahead:
         for document in prepared:
-            try:
-                until_unchanged(op, partial(insert_document, op, collection, document, passed))
-            except DuplicateKeyError as error:
-                raise op.service.dialect.duplicate_output_key(error, f"{database}.{name}") from None
+            if len(document) >= collection.ahead_bytes:
+                ahead.make(collection.writable_indexes, document)
+        try:
+            until_unchanged(op, partial(insert_batch, op, collection, prepared, passed))
+        except (DuplicateKey, WriteConflict, WriteError):
+            for document in prepared:
+                try:
+                    until_unchanged(op, partial(insert_document, op, collection, document, passed))
+                except DuplicateKeyError as error:
+                    raise op.service.dialect.duplicate_output_key(error, f"{database}.{name}") from None
     if unlogged is not None:
         unlogged.complete()
 

@@ -402,8 +402,7 @@ def _is_due(collection: Collection, record: Record, now_ms: int, with_numbers: b
     if default != NO_TTL and is_expired(record[2], record[3], default, now_ms // _MS_PER_S):
         return True
     for index in collection.date_ttl_indexes:
-        partial_match = index.descriptor.partial_match
-        if not index.ready or (partial_match is not None and not partial_match.matches(record[1])):
+        if not index.ready or not index.takes(record[1]):
             continue
         due_ms = date_due_ms(index, record[1], with_numbers)
         if due_ms is not None and due_ms <= now_ms:

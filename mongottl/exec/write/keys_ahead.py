@@ -18,8 +18,6 @@ from mongottl.catalog.keys import MadeKeys
 from mongottl.document.interrupt import begin_evaluation, end_evaluation
 from mongottl.errors import CommandError, is_interruption
 
-# No kind of index has keys of documents of fewer bytes made ahead (`IndexKind.ahead_bytes`).
-AHEAD_BYTES: Final = 1 << 15
 # How often a write that others overtake, since they change the document meanwhile, makes its keys ahead: then it makes
 # them within the unit of work. It would be overtaken again and again by writers of short keys.
 MOST_OVERTAKEN: Final = 1
@@ -47,30 +45,29 @@ class KeysAhead:
 
     def lacks(self, indexes: Sequence[CollectionIndex], document: bytes) -> bool:
         """Whether the document is long and `make` is still to be called for it."""
-        size = len(document)
-        if size < AHEAD_BYTES:
-            return False
-        return not all(
-            size < index.descriptor.kind.ahead_bytes
-            or any(index is known and made.document == document for known, made in self._made)
-            for index in indexes
-        )
+        for index in indexes:
+            if len(document) >= index.descriptor.ahead_bytes and not self._has_made(index, document):
+                return True
+        return False
+
+    def _has_made(self, index: CollectionIndex, document: bytes) -> bool:
+        return any(index is known and made.document == document for known, made in self._made)
 
     def make(self, indexes: Sequence[CollectionIndex], document: bytes) -> None:
         """Makes the keys of a document in the indexes for which it is long. The errors of `check_interrupt`.
 
         A document that has no valid keys is not refused here, but where it is written.
         """
-        if len(document) < AHEAD_BYTES:
-            return
         begun = begin_evaluation()
         try:
             for index in indexes:
-                if len(document) < index.descriptor.kind.ahead_bytes:
+                if len(document) < index.descriptor.ahead_bytes or index.finds_made(document):
                     continue
                 made = MadeKeys(document, index.descriptor.key_generator())
                 try:
-                    made.keys = index.keys_by(made.generator, document)
+                    lent = index.descriptor.lend_partial_match()
+                    made.keys = index.keys_by(made.generator, document, lent)
+                    index.descriptor.take_back_partial_match(lent)
                 except CommandError as error:
                     if is_interruption(error):
                         raise
@@ -84,11 +81,11 @@ class KeysAhead:
     def make_for_update(self, collection: Collection, before: bytes, after: bytes) -> None:
         """Makes the keys of a document's old and new version, in the indexes in which they may differ."""
         size = max(len(before), len(after))
-        if size >= AHEAD_BYTES:
+        if size >= collection.ahead_bytes:
             indexes = [
                 index
                 for index in collection.writable_indexes
-                if size >= index.descriptor.kind.ahead_bytes and not index.has_same_keys(before, after)
+                if size >= index.descriptor.ahead_bytes and not index.has_same_keys(before, after)
             ]
             self.make(indexes, before)
             self.make(indexes, after)

@@ -30,7 +30,7 @@ from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.planner import QueryPlan, make_plan, plan_query
 from mongottl.exec.stages.stage import PlanStage, check_alive
 from mongottl.exec.unit.write_unit import living_now
-from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhead
+from mongottl.exec.write.keys_ahead import MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
 from mongottl.exec.write.writes import (
     check_new_id,
@@ -230,7 +230,7 @@ def apply_update(
     has changed since it was read.
     """
     document, modified = updated_document(match, record, driver)
-    is_long = len(document) >= AHEAD_BYTES or len(record[1]) >= AHEAD_BYTES
+    is_long = max(len(document), len(record[1])) >= collection.ahead_bytes
     if is_long and overtaken < MOST_OVERTAKEN:
         with KeysAhead() as ahead:
             ahead.make_for_update(collection, record[1], document)
@@ -412,7 +412,7 @@ def store_together(
     written: list[int] = []
     modified = 0
     try:
-        if ahead is not None and _some_are_long(records, updated):
+        if ahead is not None and _some_are_long(collection, records, updated):
             for record, (document, _) in zip(records, updated, strict=True):
                 ahead.make_for_update(collection, record[1], document)
         unit = op.recovery_unit.write(collection)
@@ -438,9 +438,9 @@ def store_together(
     return True
 
 
-def _some_are_long(records: list[Record], updated: list[tuple[bytes, bool]]) -> bool:
+def _some_are_long(collection: Collection, records: list[Record], updated: list[tuple[bytes, bool]]) -> bool:
     for record, (document, _) in zip(records, updated, strict=True):
-        if len(record[1]) >= AHEAD_BYTES or len(document) >= AHEAD_BYTES:
+        if max(len(record[1]), len(document)) >= collection.ahead_bytes:
             return True
     return False
 

@@ -69,8 +69,7 @@ def document_due_s(service: ServiceContext, collection: Collection, document: by
         due_s = int(expires_at_s(record[2], record[3], collection.default_ttl_s))
     with_numbers = service.dialect.numbers_are_dates
     for index in collection.date_ttl_indexes:
-        partial_match = index.descriptor.partial_match
-        if not index.ready or (partial_match is not None and not partial_match.matches(document)):
+        if not index.ready or not index.takes(document):
             continue
         by_date_s = date_due_s(index, document, with_numbers)
         if by_date_s is not None:

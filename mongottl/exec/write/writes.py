@@ -32,7 +32,7 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.stages.clustered_scan import check_nameable
 from mongottl.exec.unit.write_unit import WriteUnit
 from mongottl.exec.write.capped import make_room
-from mongottl.exec.write.keys_ahead import AHEAD_BYTES, MOST_OVERTAKEN, KeysAhead
+from mongottl.exec.write.keys_ahead import MOST_OVERTAKEN, KeysAhead
 from mongottl.exec.write.sharding import check_has_shard_key, check_keeps_shard_key
 from mongottl.exec.write.validation import InvalidDocument, accepts, all_valid, check_document
 from mongottl.query.update import UpdateDriver, with_timestamps
@@ -205,7 +205,8 @@ def insert_batch(
     """
     with KeysAhead() as ahead:
         for document in documents:
-            ahead.make(collection.writable_indexes, document)
+            if len(document) >= collection.ahead_bytes:
+                ahead.make(collection.writable_indexes, document)
         validator = collection.validator
         if validator is not None and validator is not passed:
             passed = _validated_one_by_one(op, collection, documents, validator)
@@ -325,7 +326,7 @@ def insert_document(
     DuplicateKeyError (11000) if a record that is not expired has one of its unique keys, DocumentValidationFailure
     (121); ClaimedByTransaction.
     """
-    if len(document) < AHEAD_BYTES:
+    if len(document) < collection.ahead_bytes:
         _insert_document(op, collection, document, passed)
         return
     with KeysAhead() as ahead:
@@ -616,7 +617,8 @@ def delete_batch(op: OperationContext, collection: Collection, records: list[Rec
     with KeysAhead() as ahead:
         if overtaken < MOST_OVERTAKEN:
             for record in records:
-                ahead.make(collection.writable_indexes, record[1])
+                if len(record[1]) >= collection.ahead_bytes:
+                    ahead.make(collection.writable_indexes, record[1])
         _delete_batch(op, collection, records)
 
 
