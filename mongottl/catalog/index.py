@@ -50,8 +50,8 @@ class IndexDescriptor:
     expire_after_s: `expireAfterSeconds` of an index on a date field, or None; on `_ts` it is the collection's default
     TTL instead (`default_ttl_s`, NO_TTL elsewhere), and the index holds no keys, because `_ts` is not a field of the
     documents.
-    ahead_bytes: keys of documents of fewer bytes are made within the unit of work that writes them, in a few
-    milliseconds.
+    key_weight: what it takes to make a document's keys, as a multiple of what other indexes take. ahead_bytes: keys of
+    documents of fewer bytes are made within the unit of work that writes them, in a few milliseconds.
     """
 
     def __init__(self, spec: bytes) -> None:
@@ -106,10 +106,9 @@ class IndexDescriptor:
             self.default_ttl_s = self.expire_after_s if self.expire_after_s is not None else NO_TTL
             self.expire_after_s = None
 
-        self.ahead_bytes: int = self.kind.ahead_bytes
-        if self.partial_filter is not None:
-            # Each element of an array may be compared with each part of the filter.
-            self.ahead_bytes //= 1 + len(self.partial_filter) // _PARTIAL_BYTES
+        # Each element of an array may be compared with each part of the filter.
+        self.key_weight: int = 1 if self.partial_filter is None else 1 + len(self.partial_filter) // _PARTIAL_BYTES
+        self.ahead_bytes: int = self.kind.ahead_bytes // self.key_weight
 
     def _parsed_match(self, filter: bytes) -> "MatchExpression":
         from mongottl.query.match import parse_match  # kept out of the start of the server

@@ -44,14 +44,11 @@ class KeysAhead:
         self._made = []
 
     def lacks(self, indexes: Sequence[CollectionIndex], document: bytes) -> bool:
-        """Whether the document is long and `make` is still to be called for it."""
+        """Whether the document is long and `make` is still to be called for it, since no operation has made its keys."""
         for index in indexes:
-            if len(document) >= index.descriptor.ahead_bytes and not self._has_made(index, document):
+            if len(document) >= index.descriptor.ahead_bytes and not index.finds_made(document):
                 return True
         return False
-
-    def _has_made(self, index: CollectionIndex, document: bytes) -> bool:
-        return any(index is known and made.document == document for known, made in self._made)
 
     def make(self, indexes: Sequence[CollectionIndex], document: bytes) -> None:
         """Makes the keys of a document in the indexes for which it is long. The errors of `check_interrupt`.

@@ -532,8 +532,13 @@ def upsert(
 def document_of_upsert(
     op: OperationContext, collection: Collection, driver: UpdateDriver, match: MatchExpression, context: ParseContext
 ) -> bytes:
-    """The new document of an update with `upsert: true`."""
-    document = new_document_for_upsert(driver, match, context)
+    """The new document of an update with `upsert: true`. Others may run meanwhile if it takes long."""
+    begun = begin_evaluation()
+    try:
+        document = new_document_for_upsert(driver, match, context)
+    finally:
+        if begun:
+            end_evaluation()
     type_code, pos = find_field_at(document, 0, b"_id")
     if type_code == 0:
         document = with_new_id(op, document)

@@ -302,7 +302,7 @@ def _insert_keys(unit: WriteUnit, index: CollectionIndex, documents: list[bytes]
     entries: list[tuple[bytes, int]] = []
     size = 0
     for document, rid in zip(documents, rids, strict=True):
-        size += len(document)
+        size += len(document) * index.descriptor.key_weight
         if size >= LONG_DOCUMENT_BYTES:
             size = 0
             check_interrupt()
@@ -560,7 +560,7 @@ def _move_all_keys(unit: WriteUnit, index: CollectionIndex, changes: list[tuple[
     fresh: list[KeyEntry] = []
     size = 0
     for record, document in changes:
-        size += len(document)
+        size += len(document) * index.descriptor.key_weight
         if size >= LONG_DOCUMENT_BYTES:
             size = 0
             check_interrupt()

@@ -41,6 +41,8 @@ UNION = {"$size": {"$setUnion": [{"$range": [0, 100_000]}, {"$range": [5, 100_00
 
 WIDE: Command = {f"field number {number}": number for number in range(400_000 if is_compiled() else 45_000)}
 
+FIELDS = 200_000 if is_compiled() else 20_000
+
 
 def filter_of_many() -> Command:
     return {"$or": [{"_id": number, "n": number} for number in range(4_000)]}
@@ -92,6 +94,22 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
     "duplicate key of a new index": lambda: {
         "createIndexes": "duplicates",
         "indexes": [{"key": {"wide": 1}, "name": "wide", "unique": True}],
+    },
+    "upserted equalities": lambda: {
+        "update": "c",
+        "updates": [{"q": {f"f{n}.x": n for n in range(FIELDS)}, "u": {"$set": {"z": 1}}, "upsert": True}],
+    },
+    "upsert of findAndModify": lambda: {
+        "findAndModify": "c",
+        "query": {f"f{n}.x": n for n in range(FIELDS)},
+        "update": {"$set": {"z": 1}},
+        "upsert": True,
+    },
+    "projection of findAndModify": lambda: {
+        "findAndModify": "c",
+        "query": {"_id": 1},
+        "update": {"$set": {"z": 1}},
+        "fields": {f"f{n}": 1 for n in range(2 * FIELDS)},
     },
     "validator of a new collection": lambda: {"create": "new", "validator": long_validator(10_000)},
     "changed validator": lambda: {"collMod": "c", "validator": long_validator(10_000)},
