@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode_value
+from mongottl.document.freeing import LONG, LongDict, LongList
 from mongottl.document.path import FieldPath
 from mongottl.document.types import DOCUMENT, Value
 from mongottl.document.walk import ElementCursor
@@ -59,6 +60,11 @@ class _PathNode:
         self.names.append(name)
         self.leaves.append(leaf)
         self.below.append(child)
+        if len(self.names) == LONG:
+            self.positions = LongDict(self.positions)
+            self.names = LongList(self.names)
+            self.leaves = LongList(self.leaves)
+            self.below = LongList(self.below)
 
     def apply(self, buf: bytes, start: i64, values: list[Value]) -> bytes:
         """The document at `start` with the values: existing fields keep their position, new ones are appended."""

@@ -15,7 +15,7 @@ from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.index_kinds.text import SCORE_BYTES
 from mongottl.catalog.key_ranges import keys_with_prefix
 from mongottl.document.annotated import annotated
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import freed_in_slices, put_aside
 from mongottl.document.types import Value
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.stages.liveness import unexpired
@@ -170,6 +170,7 @@ class TextStage(PlanStage):
         """Moves the scores to the sorter, by record id."""
         for record_id, score in self._scores.items():
             sorter.add(record_id.to_bytes(8, "big"), struct.pack(">d", score), record_id)
+        put_aside(self._scores)
         self._scores = {}
         sorter.check()
 
@@ -239,6 +240,7 @@ class TextStage(PlanStage):
         return self._sorter is not None and self._sorter.spill(space)
 
     def close(self) -> None:
+        put_aside(self._scores)
         self._scores = {}
         self._ranked = []
         self._seen = RecordIdSet()

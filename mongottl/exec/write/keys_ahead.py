@@ -44,7 +44,7 @@ class KeysAhead:
         self._made = []
 
     def lacks(self, indexes: Sequence[CollectionIndex], document: bytes) -> bool:
-        """Whether the document is long and `make` is still to be called for it, since no operation has made its keys."""
+        """Whether the document is long and no operation has made its keys: `make` is still to be called for it."""
         for index in indexes:
             if len(document) >= index.descriptor.ahead_bytes and not index.finds_made(document):
                 return True

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from mongottl.document.annotated import copy_metadata
 from mongottl.document.bson_field import missing_field, unknown_field
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
+from mongottl.document.freeing import LONG, LongDict, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.path import check_field_path
 from mongottl.document.render import render_result, render_value
@@ -50,6 +51,12 @@ class FieldTree:
         self.name_bytes.append(encoded)
         self.expressions.append(expression)
         self.trees.append(tree)
+        if len(self.names) == LONG:
+            self._index = LongDict(self._index)
+            self.names = LongList(self.names)
+            self.name_bytes = LongList(self.name_bytes)
+            self.expressions = LongList(self.expressions)
+            self.trees = LongList(self.trees)
 
     def apply(self, buf: bytes, start: i64, ev: EvaluationContext) -> bytes:
         """The document at `start` with the computed fields: existing ones keep their position, new ones are

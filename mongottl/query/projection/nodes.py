@@ -14,7 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value, index_name
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import dict_freed_in_slices, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING
@@ -88,6 +88,7 @@ class ProjectionNode:
         """Must be called when the tree is complete."""
         self.inclusive = inclusive
         self.entries = freed_in_slices(self.entries)
+        self._by_name = dict_freed_in_slices(self._by_name)
         for entry in self.entries:
             node = entry.node
             if node is not None:

@@ -25,7 +25,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
-from mongottl.document.freeing import LONG, LongList
+from mongottl.document.freeing import LONG, LongDict, LongList, dict_freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts, sorted_by_comparison
 from mongottl.document.splice import element, finish_document, frame, start_document
@@ -286,9 +286,10 @@ class ObjectNode(UpdateNode):
         if children and _compare_children(children[-1], child) > 0:
             self._is_ordered = False
         children.append(child)
+        self._by_name[child.name_bytes] = child
         if len(children) == LONG:
             self._children = LongList(children)
-        self._by_name[child.name_bytes] = child
+            self._by_name = LongDict(self._by_name)
 
     def replace(self, name: str, node: UpdateNode) -> None:
         """Replaces the node of an existing child."""
@@ -553,7 +554,7 @@ def _field_starts(buf: bytes, pos: i64, names: dict[bytes, Child]) -> dict[bytes
         name = cursor.name_bytes()
         if name in names and name not in starts:
             starts[name] = int(cursor.element)
-    return starts
+    return dict_freed_in_slices(starts)
 
 
 def _are_ascending(children: list[Child]) -> bool:
