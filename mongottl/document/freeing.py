@@ -127,11 +127,6 @@ def freed_in_slices(values: list[T]) -> list[T]:
     return values if len(values) < LONG or isinstance(values, LongList) else LongList(values)
 
 
-def dict_freed_in_slices(values: dict[K, T]) -> dict[K, T]:
-    """The dictionary itself if it is short or a LongDict, else a LongDict of its items."""
-    return values if len(values) < LONG or isinstance(values, LongDict) else LongDict(values)
-
-
 def list_for(count: int) -> list[Any]:
     """A new list for about this many elements."""
     return [] if count < LONG else LongList()

@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import encode_fields
 from mongottl.document.compare import BRACKET_NUMBER, bracket_of_type
-from mongottl.document.freeing import LONG, LongSet, dict_freed_in_slices, freed_in_slices
+from mongottl.document.freeing import LONG, LongDict, LongSet, freed_in_slices
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import decimal_of
@@ -282,7 +282,7 @@ class PropertiesTest(SchemaTest):
             encoded.append(encode_text(text))
         self.names = freed_in_slices(encoded)
         self.tests = freed_in_slices(tests)
-        self._by_name: dict[bytes, SchemaTest] = {}
+        self._by_name: dict[bytes, SchemaTest] = {} if len(names) < LONG else LongDict({})
         several: dict[bytes, list[SchemaTest]] = {}  # of the names that occur more than once
         for i in range(len(tests)):
             give_way()
@@ -295,7 +295,6 @@ class PropertiesTest(SchemaTest):
             else:
                 several[name] = [known, tests[i]]
                 self._by_name[name] = AllTests(several[name])
-        self._by_name = dict_freed_in_slices(self._by_name)
 
     def passes(self, buf: bytes, type_code: i64, pos: i64) -> bool:
         if type_code != DOCUMENT:

@@ -14,7 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode_value, index_name
-from mongottl.document.freeing import dict_freed_in_slices, freed_in_slices
+from mongottl.document.freeing import LONG, LongDict, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, MISSING
@@ -74,6 +74,9 @@ class ProjectionNode:
         """Appends an entry with a new name."""
         self.entries.append(entry)
         self._by_name[entry.name_bytes] = entry
+        if len(self.entries) == LONG:
+            self.entries = LongList(self.entries)
+            self._by_name = LongDict(self._by_name)
 
     def add_first(self, entry: Entry) -> None:
         """Inserts an entry with a new name before the others."""
@@ -87,8 +90,6 @@ class ProjectionNode:
     def finish(self, inclusive: bool) -> None:
         """Must be called when the tree is complete."""
         self.inclusive = inclusive
-        self.entries = freed_in_slices(self.entries)
-        self._by_name = dict_freed_in_slices(self._by_name)
         for entry in self.entries:
             node = entry.node
             if node is not None:

@@ -25,7 +25,7 @@ from mypy_extensions import i64
 
 from mongottl.document.build import index_name
 from mongottl.document.compare import compare_raw
-from mongottl.document.freeing import LONG, LongDict, LongList, dict_freed_in_slices
+from mongottl.document.freeing import LONG, LongDict, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.sorting import sort_in_parts, sorted_by_comparison
 from mongottl.document.splice import element, finish_document, frame, start_document
@@ -548,13 +548,13 @@ def seek(cursor: ElementCursor, name: bytes, starts: dict[bytes, int] | None) ->
 
 def _field_starts(buf: bytes, pos: i64, names: dict[bytes, Child]) -> dict[bytes, int]:
     """The offset of the first field of each of these names."""
-    starts: dict[bytes, int] = {}
+    starts: dict[bytes, int] = {} if len(names) < LONG else LongDict({})
     cursor = ElementCursor(buf, pos)
     while cursor.next():
         name = cursor.name_bytes()
         if name in names and name not in starts:
             starts[name] = int(cursor.element)
-    return dict_freed_in_slices(starts)
+    return starts
 
 
 def _are_ascending(children: list[Child]) -> bool:
