@@ -12,8 +12,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from mongottl.document.build import encode, encode_fields
-from mongottl.document.freeing import list_for, put_aside
+from mongottl.document.freeing import LongList, list_for, put_aside
 from mongottl.document.interrupt import give_way
+from mongottl.document.long_lists import set_of
 from mongottl.document.splice import element, finish_document, frame, start_document
 from mongottl.document.types import ARRAY, DOCUMENT, Value, integer
 from mongottl.document.utf8 import encode_text
@@ -27,6 +28,8 @@ _EMPTY: Final = _pack_length(5) + b"\0"
 _UPDATED: Final = b"\x03updatedFields\0"
 # Bytes of an array's element without a value.
 _SHORTEST_ITEM: Final = 3
+# Up to this number of fields each is searched for.
+_FEW_FIELDS: Final = 16
 _NOTHING_ELSE: Final = b"\x04removedFields\0" + _EMPTY + b"\x04truncatedArrays\0" + _EMPTY
 # The last field of an expanded description without such paths.
 NOT_AMBIGUOUS: Final = b"\x03disambiguatedPaths\0" + _EMPTY
@@ -67,12 +70,55 @@ def difference(before: bytes, after: bytes, touched: tuple[str, ...] | None) -> 
     elif not any("." in path for path in touched):
         _compare_fields(before, after, touched, found)
     else:
-        _compare_documents(before, after, [], [path.split(".") for path in touched], found)
+        paths = _Paths()
+        paths.add_all(touched)
+        _compare_documents(before, after, [], [paths], found)
     return found
+
+
+class _Paths:
+    """Paths that modifiers name, as a tree: the rest of each after the component that leads here.
+
+    ends: whether one of them ends here. below: by their next component. at_any: after a positional one, which stands
+    for any component.
+    """
+
+    def __init__(self) -> None:
+        self.ends = False
+        self.below: dict[str, _Paths] = {}
+        self.at_any: _Paths | None = None
+        # All that are below the root: what is in no other list than this one is freed in slices.
+        self._nodes: list[_Paths] | None = None
+
+    def add_all(self, paths: tuple[str, ...]) -> None:
+        """Adds dotted paths; called once, of the root."""
+        nodes: list[_Paths] = LongList()
+        self._nodes = nodes
+        for path in paths:
+            at = self
+            for part in path.split("."):
+                give_way()
+                next_at = at.at_any if part.startswith("$") else at.below.get(part)
+                if next_at is None:
+                    next_at = _Paths()
+                    nodes.append(next_at)
+                    if part.startswith("$"):
+                        at.at_any = next_at
+                    else:
+                        at.below[part] = next_at
+                at = next_at
+            at.ends = True
+
+
+_WHOLE: Final = _Paths()
+_WHOLE.ends = True
 
 
 def _compare_fields(before: bytes, after: bytes, touched: tuple[str, ...], found: Difference) -> None:
     """The difference in the fields of the root that an update names: the only ones that can have changed."""
+    if len(touched) > _FEW_FIELDS:
+        _compare_many_fields(before, after, touched, found)
+        return
     removed: list[tuple[int, str]] = []
     changed: list[tuple[int, str, _Raw | None, _Raw]] = []
     for name in dict.fromkeys(touched):
@@ -94,7 +140,26 @@ def _compare_fields(before: bytes, after: bytes, touched: tuple[str, ...], found
         if old is None:
             _note(found, [name], new)
         else:
-            _compare_values(old, new, [name], [[]], found)
+            _compare_values(old, new, [name], [_WHOLE], found)
+
+
+def _compare_many_fields(before: bytes, after: bytes, touched: tuple[str, ...], found: Difference) -> None:
+    """`_compare_fields` by one walk through each of the documents, whose fields are not searched for each name."""
+    names = set_of(touched)
+    old = _elements(before, names)
+    new = _elements(after, names)
+    for name in old:
+        if name not in new:
+            _note(found, [name], None)
+    for name, value in new.items():
+        give_way()
+        known = old.get(name)
+        if known is None:
+            _note(found, [name], value)
+        elif known != value:
+            _compare_values(known, value, [name], [_WHOLE], found)
+    put_aside(old)
+    put_aside(new)
 
 
 def _place(change: tuple[int, str, _Raw | None, _Raw]) -> int:
@@ -110,11 +175,14 @@ def _value(document: bytes, field: bytes) -> tuple[int, _Raw | None]:
     return int(at), (int(type_code), document[at:end])
 
 
-def _elements(document: bytes) -> dict[str, _Raw]:
+def _elements(document: bytes, names: set[str] | None = None) -> dict[str, _Raw]:
+    """The fields of a document, or those of these names; of fields of one name the last, or with names the first."""
     found: dict[str, _Raw] = {}
     cursor = ElementCursor(document, 0)
     while cursor.next():
         name = cursor.name()
+        if names is not None and (name not in names or name in found):
+            continue
         raw = cursor.raw_element()
         found[name] = (int(cursor.type_code), raw[len(encode_text(name)) + 2 :])
     return found
@@ -128,15 +196,22 @@ def _items(array: bytes) -> list[_Raw]:
     return found
 
 
-def _below(targets: list[list[str]] | None, name: str) -> list[list[str]] | None:
+def _below(targets: list[_Paths] | None, name: str) -> list[_Paths] | None:
     """The rests of the paths that go through a field; a positional component stands for any."""
     if targets is None:
         return None
-    return [path[1:] for path in targets if path and (path[0] == name or path[0].startswith("$"))]
+    rests: list[_Paths] = []
+    for paths in targets:
+        named = paths.below.get(name)
+        if named is not None:
+            rests.append(named)
+        if paths.at_any is not None:
+            rests.append(paths.at_any)
+    return rests
 
 
 def _compare_documents(
-    before: bytes, after: bytes, path: list[Value], targets: list[list[str]] | None, found: Difference
+    before: bytes, after: bytes, path: list[Value], targets: list[_Paths] | None, found: Difference
 ) -> None:
     old = _elements(before)
     new = _elements(after)
@@ -153,10 +228,8 @@ def _compare_documents(
     put_aside(new)
 
 
-def _compare_values(
-    old: _Raw, new: _Raw, path: list[Value], targets: list[list[str]] | None, found: Difference
-) -> None:
-    whole = targets is not None and any(not rest for rest in targets)
+def _compare_values(old: _Raw, new: _Raw, path: list[Value], targets: list[_Paths] | None, found: Difference) -> None:
+    whole = targets is not None and any(rest.ends for rest in targets)
     if old[0] == new[0] == DOCUMENT and not whole:
         _compare_documents(old[1], new[1], path, targets, found)
     elif old[0] == new[0] == ARRAY:
@@ -166,7 +239,7 @@ def _compare_values(
 
 
 def _compare_arrays(
-    before: bytes, after: bytes, path: list[Value], targets: list[list[str]] | None, whole: bool, found: Difference
+    before: bytes, after: bytes, path: list[Value], targets: list[_Paths] | None, whole: bool, found: Difference
 ) -> None:
     old = _items(before)
     new = _items(after)
