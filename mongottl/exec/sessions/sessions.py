@@ -10,6 +10,7 @@ and killSessions end a session at once, but what is known of its latest retryabl
 have expired: a retry can still come, also while the first attempt runs. mongod keeps its transaction records likewise.
 """
 
+from collections import OrderedDict
 from functools import partial
 from typing import Final
 
@@ -60,12 +61,13 @@ class SessionRegistry:
     """
 
     def __init__(self) -> None:
-        self._sessions: dict[bytes, Session] = {}
+        # Not a dict: the first key of one from whose front many have been deleted takes as many steps to find.
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
         self.max_sessions = MAX_SESSIONS
         self.retries = RetryCounts()
         self.max_history_bytes = MAX_HISTORY_BYTES
         # Histories that count towards the bound, by session, the oldest write first.
-        self._counted: dict[bytes, WriteHistory] = {}
+        self._counted: OrderedDict[bytes, WriteHistory] = OrderedDict()
         self.history_bytes: int = 0
         # Where what is remembered is stored; None without a data directory.
         self._stored: StoredSessions | None = None
