@@ -4,10 +4,10 @@ To copy a list of a million elements, or to free such a copy, is one step of 10 
 memory, to count the reference.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from mongottl.document.freeing import LONG, LongList, freed_in_slices, list_for
+from mongottl.document.freeing import LONG, LongList, LongSet, freed_in_slices, list_for
 from mongottl.document.interrupt import give_way
 
 T = TypeVar("T")
@@ -40,6 +40,27 @@ def with_more(values: list[T], more: Sequence[T]) -> list[T]:
         give_way(_PART_WEIGHT)
         values += more[start : start + _PART]
     return values
+
+
+def each_once(values: Iterable[T]) -> list[T]:
+    """The different values, in their order."""
+    seen: set[T] = LongSet()
+    once: list[T] = LongList()
+    for value in values:
+        give_way()
+        if value not in seen:
+            seen.add(value)
+            once.append(value)
+    return once
+
+
+def set_of(values: Iterable[T]) -> set[T]:
+    """A set of the values."""
+    found: set[T] = LongSet()
+    for value in values:
+        give_way()
+        found.add(value)
+    return found
 
 
 def each_with_each(prefixes: list[bytes], parts: list[bytes]) -> list[bytes]:

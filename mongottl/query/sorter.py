@@ -21,7 +21,7 @@ from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, w
 from mypy_extensions import i32, i64
 
 from mongottl.document.annotated import encoded_metadata, with_encoded_metadata
-from mongottl.document.freeing import freed_in_slices
+from mongottl.document.freeing import LongList, freed_in_slices
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.memory import OperationMemory
 from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
@@ -395,7 +395,7 @@ class Sorter:
         entries = self._entries
         if entries:
             entries.sort()
-            self._runs.append(entries)
+            self._runs.append(freed_in_slices(entries))
             self._entries = []
 
     def _take_runs(self) -> list[list[SortEntry]]:
@@ -423,7 +423,7 @@ class Sorter:
             if self._count_in_memory == limit:
                 self._lower_cutoff(entries[-1][0])
             return
-        self._start_merge(self._take_runs(), limit, [])
+        self._start_merge(self._take_runs(), limit, LongList())
 
     def _lower_cutoff(self, key: bytes) -> None:
         cutoff = self._cutoff_key

@@ -30,7 +30,7 @@ from mongottl.commands.request_fields import (
     StatementId,
 )
 from mongottl.document.build import EMPTY_DOCUMENT
-from mongottl.document.interrupt import begin_evaluation, end_evaluation
+from mongottl.document.interrupt import MANY_BYTES, begin_evaluation, end_evaluation
 from mongottl.document.types import MISSING, NULL, Value
 from mongottl.document.walk import is_empty
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode
@@ -240,8 +240,11 @@ def _modify_by_id(
 
     record: the record of this `_id`, or None. `sort` is ignored then, as in MongoDB.
     """
-    if projection is not None and projection.needs_positional:
-        return None
+    if projection is not None:
+        if projection.needs_positional:
+            return None
+        if record is not None and len(record[1]) >= MANY_BYTES:
+            op.service.stacks.require()  # the document is projected when it has been written
     try:
         if driver is None:
             if record is None:

@@ -568,15 +568,16 @@ def is_key_of_filter(error: DuplicateKeyError, match: MatchExpression) -> bool:
     key = error.key_value
     if key is None:
         return False
+    pairs: list[tuple[str, Value]] = fields(key)
+    children = match.children if isinstance(match, AndExpression) else [match]
+    if len(children) != len(pairs):
+        return False
     equal: dict[str, Value] = {}
-    for child in match.children if isinstance(match, AndExpression) else [match]:
+    for child in children:
         if not isinstance(child, ComparisonExpression) or child.operator != EQ or child.path.dotted in equal:
             return False
         equal[child.path.dotted] = child.value
-    pairs: list[tuple[str, Value]] = fields(key)
-    return len(pairs) == len(equal) and all(
-        name in equal and compare_values(equal[name], value) == 0 for name, value in pairs
-    )
+    return all(name in equal and compare_values(equal[name], value) == 0 for name, value in pairs)
 
 
 def delete_one(op: OperationContext, selection: Selection) -> bytes | None:

@@ -9,6 +9,7 @@
 """
 
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long, is_nan
 from mongottl.document.path import check_field_path
@@ -284,7 +285,7 @@ class ProjectionParser:
                 root.remove(id_entry)
         kind = "inclusion" if inclusive else "exclusion"
         if not self.steps and not self.has_computed and all(entry.kind != NODE for entry in root.entries):
-            names: list[str] = []
+            names: list[str] = list_for(len(root.entries))
             for entry in root.entries:
                 give_way()
                 if (entry.kind == INCLUDE) == inclusive:

@@ -4,7 +4,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
+from mongottl.document.long_lists import set_of
 from mongottl.document.splice import finish_document, start_document
 from mongottl.document.types import Value
 from mongottl.document.utf8 import decode_text, encode_text
@@ -59,14 +61,14 @@ class RootProjection(Projection):
 
     def __init__(self, spec: bytes, names: list[str], inclusive: bool) -> None:
         super().__init__(spec, "inclusion" if inclusive else "exclusion")
-        self.names: list[bytes] = []
+        self.names: list[bytes] = list_for(len(names))
         for name in names:
             give_way()
             self.names.append(encode_text(name))
         self.inclusive: bool = inclusive
         # One bit for each name; with more names than bits, the scan of a document never ends early.
         self.all_seen: i64 = (i64(1) << len(names)) - 1 if len(names) < 31 else -1
-        self._many: set[bytes] | None = set(self.names) if len(names) > MANY_NAMES else None
+        self._many: set[bytes] | None = set_of(self.names) if len(names) > MANY_NAMES else None
 
     def apply(self, doc: bytes, details: MatchDetails | None = None) -> bytes:
         many = self._many
