@@ -17,6 +17,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64, u8
 
+from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.nesting import MAX_LEVELS, too_deep
 from mongottl.document.types import (
@@ -34,6 +35,7 @@ from mongottl.document.types import (
     INT64,
     INT_MAX,
     INT_MIN,
+    MAX_DOCUMENT_BYTES,
     MAX_KEY,
     MIN_KEY,
     NULL,
@@ -61,7 +63,7 @@ from mongottl.document.types import (
     Value,
 )
 from mongottl.document.utf8 import encode_text
-from mongottl.errors import CommandError
+from mongottl.errors import CommandError, ErrorCode
 
 EMPTY_DOCUMENT: Final = b"\x05\x00\x00\x00\x00"
 # Expressions can double a value in each of forty steps by references to it: 2^40 copies, which must not be encoded.
@@ -134,6 +136,7 @@ def write_element(writer: BytesWriter, name: bytes, value: Value) -> None:
     elif isinstance(value, bytes):
         _write_name(writer, DOCUMENT, name)
         writer.write(value)
+        give_way_after(len(value))
     elif isinstance(value, dict):
         _write_name(writer, DOCUMENT, name)
         _write_dict(writer, value)
@@ -268,6 +271,27 @@ class ArraySize:
         copied._name_bytes = self._name_bytes
         copied._next_digit_at = self._next_digit_at
         return copied
+
+
+class DocumentsOfReply:
+    """Documents for an array of a reply. Each may have megabytes, and there may be thousands: what does not fit into a
+    reply is not collected first."""
+
+    def __init__(self) -> None:
+        self.documents: Final[list[Value]] = LongList()
+        self._size: Final = ArraySize()
+
+    def append(self, document: bytes) -> None:
+        """BSONObjectTooLarge (10334) if no reply can have them all."""
+        give_way_after(len(document))
+        self._size.add(len(document))
+        size = int(self._size.size)
+        if size > MAX_DOCUMENT_BYTES:
+            raise CommandError(
+                ErrorCode.BSONObjectTooLarge,
+                f"BSONObj size: {size} ({size:#x}) is invalid. Size must be between 0 and {MAX_DOCUMENT_BYTES}(16MB)",
+            )
+        self.documents.append(document)
 
 
 class ArrayBuilder:

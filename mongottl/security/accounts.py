@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
+from mongottl.document.freeing import LongList, LongSet, list_for
 from mongottl.document.interrupt import Undivided, begin_evaluation, end_evaluation, give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import get_value
@@ -198,14 +199,16 @@ class Accounts:
 
     def with_included(self, roles: Iterable[RoleName]) -> list[RoleName]:
         """The roles and all that they include, directly or by other roles."""
-        found: dict[RoleName, None] = {}
-        waiting = list(roles)
+        seen: set[RoleName] = LongSet()
+        found: list[RoleName] = LongList()
+        waiting: list[RoleName] = LongList(roles)
         for role in waiting:  # which grows meanwhile
             give_way()
-            if role not in found and self.has_role(role):
-                found[role] = None
+            if role not in seen and self.has_role(role):
+                seen.add(role)
+                found.append(role)
                 waiting.extend(self.included_by(role))
-        return list(found)
+        return found
 
     def included_by(self, role: RoleName) -> list[RoleName]:
         """The roles that a role includes directly; a built-in role includes none that `rolesInfo` shows."""
@@ -262,9 +265,11 @@ class Accounts:
 
 def roles_in(document: bytes) -> list[RoleName]:
     """The `roles` of a stored user or role."""
-    found: list[RoleName] = []
     roles = get_value(document, "roles")
-    for role in roles if isinstance(roles, list) else []:
+    if not isinstance(roles, list):
+        return []
+    found: list[RoleName] = list_for(len(roles))
+    for role in roles:
         give_way()
         if isinstance(role, bytes):
             found.append(RoleName(str(get_value(role, "role")), str(get_value(role, "db"))))

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from mongottl.document.bson_field import missing_field, unknown_field, wrong_type
-from mongottl.document.build import encode
+from mongottl.document.build import DocumentsOfReply, encode
+from mongottl.document.freeing import LongDict, list_for
 from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields
@@ -94,7 +95,7 @@ class PrivilegeSet:
     """What somebody may do: actions by resource. Others run while very many are added or described in an evaluation."""
 
     def __init__(self) -> None:
-        self._actions: dict[Resource, set[str]] = {}
+        self._actions: dict[Resource, set[str]] = LongDict({})
 
     def add(self, resource: Resource, actions: Iterable[str]) -> None:
         give_way()
@@ -124,12 +125,12 @@ class PrivilegeSet:
         return iter(self._actions.items())
 
     def documents(self) -> list[Value]:
-        """`[{resource, actions}]`, as MongoDB shows privileges."""
-        described: list[Value] = []
+        """`[{resource, actions}]`, as MongoDB shows privileges. BSONObjectTooLarge (10334) if no reply has them all."""
+        described = DocumentsOfReply()
         for resource, actions in self._actions.items():
             give_way(_WORK)
             described.append(encode({"resource": resource.document(), "actions": sorted(actions)}))
-        return described
+        return described.documents
 
 
 # Actions on a collection that have the names of commands.
@@ -202,7 +203,7 @@ def parse_resource(name: str, document: bytes) -> Resource:
 
 def parse_privileges(name: str, documents: list[Value]) -> list[tuple[Resource, list[str]]]:
     """`[{resource, actions}]`. BadValue (2) for a wrong resource, FailedToParse (9) for an unknown action."""
-    parsed: list[tuple[Resource, list[str]]] = []
+    parsed: list[tuple[Resource, list[str]]] = list_for(len(documents))
     for index, document in enumerate(documents):
         give_way(_WORK)
         path = f"{name}.{index}"
@@ -230,6 +231,7 @@ def parse_privileges(name: str, documents: list[Value]) -> list[tuple[Resource, 
 
 
 def _action(path: str, action: Value) -> str:
+    give_way()
     if not isinstance(action, str):
         raise wrong_type(f"{path}.actions", action, "string")
     if action not in ACTIONS:

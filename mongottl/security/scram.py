@@ -1,4 +1,4 @@
-"""SCRAM-SHA-1 and SCRAM-SHA-256: credentials, by the library scramp, and the server's side of a conversation.
+"""SCRAM-SHA-1 and SCRAM-SHA-256: credentials, and the server's side of a conversation.
 
     client ── n,,n=ann,r=<nonce> ──►                       set_first
     client ◄── r=<both nonces>,s=<salt>,i=<iterations> ──
@@ -7,16 +7,16 @@
 
 A stored credential is MongoDB's: `{iterationCount, salt, storedKey, serverKey}`, the last three in base64. The password
 cannot be computed from it. For SCRAM-SHA-1 MongoDB hashes the MD5 digest of user name and password, for SCRAM-SHA-256
-the password itself, prepared by SASLprep.
+the password itself, prepared by SASLprep (by the library scramp).
 
 A login with an unknown user name takes the same steps as one with a wrong password: salt and keys are then derived from
 a secret of this run of the server, so the same name always gets the same salt.
 
-The server's side needs no library. It takes names as they are sent: SASLprep, a character at a time in Python, took
+The server's side needs no library. It takes names as they are sent: SASLprep, a character at a time in Python, takes
 3 µs for each, and names come from clients that have not logged in. A name that SASLprep refuses is no user's
 (`check_user_name`). The bytes of a message are only hashed, compared and searched.
 
-scramp is imported when a password is first set, because that takes 0.1 s.
+scramp is imported for the first name or password that is not ASCII, because that takes 0.1 s.
 
 Source: RFC 5802, RFC 7677; the driver specifications' "Authentication".
 """
@@ -25,16 +25,13 @@ import base64
 import hashlib
 import hmac
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mongottl.document.build import encode
 from mongottl.document.types import Value
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import get_value
 from mongottl.errors import CommandError, ErrorCode
-
-if TYPE_CHECKING:
-    from scramp import ScramMechanism
 
 SHA_1: Final = "SCRAM-SHA-1"
 SHA_256: Final = "SCRAM-SHA-256"
@@ -52,34 +49,26 @@ MAX_MESSAGE_BYTES: Final = 128 * 1024
 # The longest base64 text of such a message.
 MAX_MESSAGE_CHARACTERS: Final = (MAX_MESSAGE_BYTES + 2) // 3 * 4
 
-_loaded: Final[dict[str, "ScramMechanism"]] = {}
 
+def _prepared(text: str, what: str) -> str:
+    """A text prepared by SASLprep. BadValue (2) for one that it refuses.
 
-def load() -> None:
-    """Imports scramp; may be called in any thread."""
-    from scramp import ScramMechanism
-
-    for name in MECHANISMS:
-        _loaded.setdefault(name, ScramMechanism(name))
-
-
-def _mechanism(name: str) -> "ScramMechanism":
-    if not _loaded:
-        load()
-    return _loaded[name]
-
-
-def check_user_name(name: str) -> None:
-    """BadValue (2) for a name that SASLprep refuses: nobody could log in with it."""
-    load()
+    It leaves visible ASCII as it is, so that a text of megabytes takes no time.
+    """
+    if text.isascii() and text.isprintable():
+        return text
     from scramp import ScramException
     from scramp.utils import saslprep
 
     try:
-        prepared = saslprep(name)
+        return str(saslprep(text))
     except ScramException as error:
-        raise CommandError(ErrorCode.BadValue, f"The user name cannot be used for SCRAM: {error}") from None
-    if not prepared:
+        raise CommandError(ErrorCode.BadValue, f"The {what} cannot be used for SCRAM: {error}") from None
+
+
+def check_user_name(name: str) -> None:
+    """BadValue (2) for a name that SASLprep refuses: nobody could log in with it."""
+    if not _prepared(name, "user name"):
         raise CommandError(ErrorCode.BadValue, "The user name cannot be used for SCRAM: it has no visible characters")
 
 
@@ -102,19 +91,15 @@ def make_credentials(
     SCRAM-SHA-1 is possible. salts: by mechanism, by default new ones.
     BadValue (2) for a password that SASLprep refuses, or a user name (`check_user_name`).
     """
-    load()
-    from scramp import ScramException
-
     check_user_name(name)
     credentials: dict[str, Value] = {}
     for mechanism in mechanisms:
         secret = password_digest(name, password) if mechanism == SHA_1 and not digested else password
         salt = os.urandom(_SALT_BYTES[mechanism]) if salts is None else salts[mechanism]
-        try:
-            made = _mechanism(mechanism).make_auth_info(secret, iteration_count=iterations[mechanism], salt=salt)
-        except ScramException as error:
-            raise CommandError(ErrorCode.BadValue, f"The password cannot be used for SCRAM: {error}") from None
-        _, stored_key, server_key, count = made
+        hash_name, count = _HASHES[mechanism], iterations[mechanism]
+        salted = hashlib.pbkdf2_hmac(hash_name, encode_text(_prepared(secret, "password")), salt, count)
+        stored_key = hashlib.new(hash_name, hmac.digest(salted, b"Client Key", hash_name)).digest()
+        server_key = hmac.digest(salted, b"Server Key", hash_name)
         credentials[mechanism] = encode(_as_stored(count, salt, stored_key, server_key))
     return credentials
 

@@ -40,7 +40,6 @@ from mongottl.exec.sessions.cursor_registry import OpenCursor
 from mongottl.exec.state.open_files import is_reserved
 from mongottl.extras import to_install
 from mongottl.query.icu import icu_version, is_available
-from mongottl.security import scram
 from mongottl.server.connection.task import Connection
 from mongottl.server.connection.tls import TlsConnection
 from mongottl.server.dispatch import Dispatcher
@@ -240,8 +239,6 @@ class Server:
     def run(self, nursery: trio.Nursery) -> None:
         """Starts the server's tasks in `nursery`."""
         self.reaper.refill()
-        if self.service.authorizes:
-            nursery.start_soon(trio.to_thread.run_sync, scram.load)
         set_run_aside(self.service.stacks.run_aside)
         if self.engine.suspends:
             self._run_for_store(nursery)

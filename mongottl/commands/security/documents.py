@@ -7,7 +7,9 @@ from typing import Final, NamedTuple
 from mongottl.commands.access import check_still_first, database_needs
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode, encode_fields
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import Undivided, give_way
+from mongottl.document.long_lists import each_once, set_of, with_more
 from mongottl.document.types import MISSING, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, DuplicateKeyError, ErrorCode, is_interruption
@@ -74,7 +76,9 @@ def role_names(field: str, given: list[Value], database: str) -> list[RoleName]:
 
     BadValue (2) for another form or an empty name.
     """
-    return [role_name(field, value, database) for value in given]
+    names: list[RoleName] = list_for(len(given))
+    names.extend(role_name(field, value, database) for value in given)
+    return names
 
 
 def some_roles(command: str, given: list[Value], database: str) -> list[RoleName]:
@@ -137,10 +141,26 @@ def user_not_found(user: UserName) -> CommandError:
     return CommandError(ErrorCode.UserNotFound, f"User '{user}' not found")
 
 
+def roles_with(roles: list[RoleName], more: list[RoleName]) -> list[Value]:
+    """Roles and others that are granted, as they are stored."""
+    return as_documents(with_more(roles, more))
+
+
+def roles_without(roles: list[RoleName], revoked: list[RoleName]) -> list[Value]:
+    """What is left of roles, as they are stored, when others have been revoked."""
+    gone = set_of(revoked)
+    left: list[RoleName] = list_for(len(roles))
+    for role in roles:
+        give_way()
+        if role not in gone:
+            left.append(role)
+    return as_documents(left)
+
+
 def as_documents(roles: list[RoleName]) -> list[Value]:
     """Roles as they are stored and shown; each once."""
-    documents: list[Value] = []
-    for role in dict.fromkeys(roles):
+    documents: list[Value] = list_for(len(roles))
+    for role in each_once(roles):
         give_way()
         documents.append(encode({"role": role.name, "db": role.database}))
     return documents
@@ -181,14 +201,20 @@ def _check_range(text: str) -> None:
 
 def roles_needs(roles: list[RoleName], action: str) -> list[Need]:
     """Granting and revoking a role needs an action on the role's database."""
-    databases = dict.fromkeys(role.database for role in roles)
-    return [need for database in databases for need in database_needs(database, action)]
+    return _needs_on(each_once(role.database for role in roles), action)
 
 
 def privileges_needs(privileges: list[tuple[Resource, list[str]]], action: str) -> list[Need]:
     """Granting and revoking a privilege needs an action on the database of its resource; on `admin` for all others."""
-    databases = [resource.database or "admin" for resource, _ in privileges]
-    return [need for database in dict.fromkeys(databases) for need in database_needs(database, action)]
+    return _needs_on(each_once(resource.database or "admin" for resource, _ in privileges), action)
+
+
+def _needs_on(databases: list[str], action: str) -> list[Need]:
+    needs: list[Need] = list_for(len(databases))
+    for database in databases:
+        give_way()
+        needs += database_needs(database, action)
+    return needs
 
 
 def store(op: OperationContext, collection: str, present: Record | None, document: bytes) -> None:

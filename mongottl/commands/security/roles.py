@@ -21,11 +21,14 @@ from mongottl.commands.security.documents import (
     role_names,
     role_not_found,
     roles_needs,
+    roles_with,
+    roles_without,
     some_roles,
     with_fields,
 )
-from mongottl.document.build import encode
+from mongottl.document.build import DocumentsOfReply, encode
 from mongottl.document.interrupt import give_way
+from mongottl.document.long_lists import each_once, set_of
 from mongottl.document.numbers import is_true
 from mongottl.document.types import Value, is_number
 from mongottl.document.walk import get_value
@@ -105,6 +108,7 @@ def _check_included(op: OperationContext, role: RoleName, included: list[RoleNam
     """RoleNotFound (31); InvalidRoleModification (49) for a role that includes itself, or, unless it belongs to
     `admin`, one of another database."""
     for other in included:
+        give_way()
         if other == role:
             raise _wrong_modification(f"Cannot grant role {role} to itself.")
         if role.database != "admin" and other.database != role.database:
@@ -312,7 +316,7 @@ def _with_roles(op: OperationContext, request: GrantRolesRequest) -> Changes:
     included = some_roles("grantRolesToRole", request.roles, op.database)
     record = _existing(op, role)
     _check_included(op, role, included)
-    granted = as_documents([*roles_in(record[1]), *included])
+    granted = roles_with(roles_in(record[1]), included)
     return Changes([(ROLES, record, with_fields(record[1], {"roles": granted}))])
 
 
@@ -340,9 +344,9 @@ def revoke_roles_from_role(op: OperationContext, request: RevokeRolesRequest) ->
 
 
 def _without_roles(op: OperationContext, request: RevokeRolesRequest) -> Changes:
-    revoked = frozenset(some_roles("revokeRolesFromRole", request.roles, op.database))
+    revoked = some_roles("revokeRolesFromRole", request.roles, op.database)
     record = _existing(op, RoleName(request.name, op.database))
-    left = as_documents([role for role in roles_in(record[1]) if role not in revoked])
+    left = roles_without(roles_in(record[1]), revoked)
     return Changes([(ROLES, record, with_fields(record[1], {"roles": left}))])
 
 
@@ -390,7 +394,7 @@ def drop_all_roles(op: OperationContext, request: DropAllRolesRequest) -> Reply:
 def _dropped(op: OperationContext, records: list[Record], roles: list[RoleName]) -> Changes:
     """Deletes roles, first from the users and roles that have them: nobody may keep a role that could be made again."""
     accounts = op.service.accounts
-    gone = frozenset(roles)
+    gone = set_of(roles)
     deleted = {record[0] for record in records}
     stored: list[tuple[str, Record | None, bytes]] = []
     for collection, holders in ((USERS, accounts.users()), (ROLES, accounts.roles())):
@@ -398,9 +402,8 @@ def _dropped(op: OperationContext, records: list[Record], roles: list[RoleName])
             if collection == ROLES and record[0] in deleted:
                 continue
             present = roles_in(record[1])
-            left = [role for role in present if role not in gone]
-            if len(left) < len(present):
-                stored.append((collection, record, with_fields(record[1], {"roles": as_documents(left)})))
+            if any(role in gone for role in present):
+                stored.append((collection, record, with_fields(record[1], {"roles": roles_without(present, roles)})))
     return Changes(stored, [(ROLES, records)])
 
 
@@ -452,8 +455,11 @@ def _roles_info(op: OperationContext, request: RolesInfoRequest) -> Reply:
             }
         }
     with_privileges = is_true(show)
-    existing = [role for role in dict.fromkeys(shown) if op.service.accounts.has_role(role)]
-    return {"roles": [_described(op, role, with_privileges, request.show_restrictions) for role in existing]}
+    described = DocumentsOfReply()
+    for role in each_once(shown):
+        if op.service.accounts.has_role(role):
+            described.append(_described(op, role, with_privileges, request.show_restrictions))
+    return {"roles": described.documents}
 
 
 def named_roles(which: Value, database: str) -> list[RoleName] | None:
@@ -467,7 +473,7 @@ def named_roles(which: Value, database: str) -> list[RoleName] | None:
     raise CommandError(ErrorCode.BadValue, "rolesInfo takes 1, a role, or an array of roles")
 
 
-def _described(op: OperationContext, role: RoleName, with_privileges: bool, with_restrictions: bool) -> Value:
+def _described(op: OperationContext, role: RoleName, with_privileges: bool, with_restrictions: bool) -> bytes:
     give_way(_WORK)
     accounts = op.service.accounts
     record = accounts.role_record(role)

@@ -19,14 +19,18 @@ from mongottl.commands.security.documents import (
     parse_restrictions,
     role_names,
     roles_needs,
+    roles_with,
+    roles_without,
     some_roles,
     user_name,
     user_not_found,
     with_fields,
 )
 from mongottl.document.bson_field import wrong_type
-from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
+from mongottl.document.build import EMPTY_DOCUMENT, DocumentsOfReply, encode, encode_fields
+from mongottl.document.freeing import list_for
 from mongottl.document.interrupt import give_way
+from mongottl.document.long_lists import each_once
 from mongottl.document.types import BinData, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -311,7 +315,7 @@ def _with_roles(op: OperationContext, request: GrantRolesToUserRequest) -> Chang
     roles = some_roles("grantRolesToUser", request.roles, op.database)
     record = _existing(op, UserName(request.name, op.database))
     check_roles_exist(op, roles)
-    granted = as_documents([*roles_in(record[1]), *roles])
+    granted = roles_with(roles_in(record[1]), roles)
     return Changes([(USERS, record, with_fields(record[1], {"roles": granted}))])
 
 
@@ -342,8 +346,7 @@ def _without_roles(op: OperationContext, request: RevokeRolesFromUserRequest) ->
     roles = some_roles("revokeRolesFromUser", request.roles, op.database)
     record = _existing(op, UserName(request.name, op.database))
     check_roles_exist(op, roles)
-    revoked = frozenset(roles)
-    left = as_documents([role for role in roles_in(record[1]) if role not in revoked])
+    left = roles_without(roles_in(record[1]), roles)
     return Changes([(USERS, record, with_fields(record[1], {"roles": left}))])
 
 
@@ -379,7 +382,7 @@ def _users_info(op: OperationContext, request: UsersInfoRequest) -> Reply:
     accounts = op.service.accounts
     names = named_users(request.which, op.database)
     if names is not None:
-        found = [accounts.user_record(user) for user in dict.fromkeys(names)]
+        found = [accounts.user_record(user) for user in each_once(names)]
         records = [record for record in found if record is not None]
     else:
         if request.show_privileges or request.show_restrictions:
@@ -389,14 +392,20 @@ def _users_info(op: OperationContext, request: UsersInfoRequest) -> Reply:
         everywhere = isinstance(request.which, bytes)
         records = [record for record in accounts.users() if everywhere or get_value(record[1], "db") == op.database]
     match = parse_condition(request.filter, ParseContext(op.now_ms, runtime_constants=False))
-    users = [_described(op, record[1], request) for record in records]
-    return {"users": sorted((user for user in users if match.matches(user)), key=_name_and_database)}
+    users = DocumentsOfReply()
+    for record in sorted(records, key=_name_and_database):
+        user = _described(op, record[1], request)
+        if match.matches(user):
+            users.append(user)
+    return {"users": users.documents}
 
 
 def named_users(which: Value, database: str) -> list[UserName] | None:
     """The users that `usersInfo` names; None for all of the database, or of all databases. BadValue (2)."""
     if isinstance(which, list):
-        return [user_name("usersInfo.usersInfo", value, database) for value in which]
+        names: list[UserName] = list_for(len(which))
+        names.extend(user_name("usersInfo.usersInfo", value, database) for value in which)
+        return names
     if isinstance(which, bytes) and get_value(which, "forAllDBs") is True:
         return None
     if isinstance(which, (str, bytes)):
@@ -406,8 +415,9 @@ def named_users(which: Value, database: str) -> list[UserName] | None:
     raise CommandError(ErrorCode.BadValue, "usersInfo takes 1, {forAllDBs: true}, a user, or an array of users")
 
 
-def _name_and_database(document: bytes) -> tuple[str, str]:
-    return str(get_value(document, "user")), str(get_value(document, "db"))
+def _name_and_database(record: Record) -> tuple[str, str]:
+    give_way(_WORK)
+    return str(get_value(record[1], "user")), str(get_value(record[1], "db"))
 
 
 def _described(op: OperationContext, document: bytes, request: UsersInfoRequest) -> bytes:
