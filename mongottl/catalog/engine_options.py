@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.config import STORAGE_ENGINES
+from mongottl.document.interrupt import give_way
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 
@@ -20,6 +21,10 @@ _KEYS: Final = frozenset(
     verbose write_timestamp_usage
     """.split()
 )
+
+# Characters of a configuration that are read at once, and what that takes, in the units of `give_way`.
+_TOGETHER: Final = 256
+_WEIGHT: Final = 16
 
 
 def checked_storage_engine(option: str, value: bytes) -> bytes | None:
@@ -50,7 +55,9 @@ def _check_configuration(text: str) -> None:
     depth = 0
     key = ""
     in_value = False
-    for character in f"{text},":
+    for place, character in enumerate(f"{text},"):
+        if place % _TOGETHER == 0:
+            give_way(_WEIGHT)
         if character in "([":
             depth += 1
         elif character in ")]":

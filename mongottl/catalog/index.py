@@ -97,6 +97,10 @@ class IndexDescriptor:
             self.partial_match = self._parsed_match(self.partial_filter)
         self.is_id = self.clustered or self.name == ID_INDEX_NAME
         self.kind: IndexKind = BTREE if self.is_id else kind_of(fields(self.key))
+        # Made by `prepare`.
+        self._generator: KeyGenerator | None = None
+        self._is_distinguished = False
+        self._distinguishing: Value = None
         self.pattern = IndexPattern(spec, self.key, self.sparse, self.collation)
         self.paths: list[FieldPath] = self.pattern.paths
         self.directions: list[Value] = self.pattern.directions
@@ -127,8 +131,25 @@ class IndexDescriptor:
         """Called when the operation does not use it any more."""
         self._spare_match = lent
 
+    def prepare(self) -> None:
+        """Makes the next `key_generator`, and what `compared_with` compares: an option may have very many paths, so
+        that this takes long, and others run meanwhile where it is called."""
+        self._generator = self.kind.key_generator(self.pattern)
+        self.distinguishing()
+
     def key_generator(self) -> KeyGenerator:
-        return self.kind.key_generator(self.pattern)
+        generator = self._generator
+        if generator is None:
+            return self.kind.key_generator(self.pattern)
+        self._generator = None
+        return generator
+
+    def distinguishing(self) -> Value:
+        """What distinguishes the index from others of its kind with the same key pattern."""
+        if not self._is_distinguished:
+            self._distinguishing = self.kind.distinguishing(self.pattern)
+            self._is_distinguished = True
+        return self._distinguishing
 
     def with_option(self, option: str, value: Value) -> "IndexDescriptor":
         """The descriptor of this index with one option changed, or removed (MISSING), for `collMod`."""
@@ -155,7 +176,7 @@ class IndexDescriptor:
             or self.unique != other.unique
             or self.sparse != other.sparse
             or not _same_filter(self.partial_filter, other.partial_filter)
-            or self.kind.distinguishing(self.pattern) != other.kind.distinguishing(other.pattern)
+            or self.distinguishing() != other.distinguishing()
             or not same_collation(self.collation, other.collation)
         ):
             return DIFFERENT

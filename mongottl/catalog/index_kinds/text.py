@@ -15,12 +15,13 @@ from mypy_extensions import i64
 
 from mongottl.catalog.index_kinds.kind import IndexKind, IndexPattern, Pattern
 from mongottl.catalog.keys import MAX_KEYS, KeyGenerator, check_count
-from mongottl.document.build import encode, encode_fields
+from mongottl.document.build import encode_fields
 from mongottl.document.freeing import list_for, put_aside
 from mongottl.document.interrupt import give_way, give_way_after
 from mongottl.document.keystring import KeyStringBuilder
 from mongottl.document.numbers import truncated
 from mongottl.document.path import FieldPath, check_path_depth, find_outside_arrays
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import (
     ARRAY,
     MISSING,
@@ -96,7 +97,12 @@ class TextKind(IndexKind):
                 shown.extend([(TERM_FIELD, TEXT), (SCORE_FIELD, 1)])
         if not weights:
             raise _refused("a text index needs a field")
-        options["weights"] = encode({path: weights[path] for path in sorted(weights)})
+        ordered: list[tuple[str, Value]] = list_for(len(weights))
+        for path in sort_in_parts([*weights]):
+            give_way()
+            ordered.append((path, weights[path]))
+        options["weights"] = encode_fields(ordered)
+        put_aside(weights)
         language = options.pop("default_language", "english")
         override = options.pop("language_override", "language")
         version = options.pop("textIndexVersion", 3)
@@ -133,6 +139,7 @@ def _checked_weights(value: Value) -> dict[str, int]:
         )
     weights: dict[str, int] = {}
     for path, weight in fields(value):
+        give_way()
         if not is_number(weight) or isinstance(weight, bool):
             raise _refused("weight for text index needs numeric type")
         number = truncated(weight)
@@ -169,7 +176,10 @@ def _fields_of(spec: bytes) -> TextFields:
     weights: dict[str, int] = {}
     written = options["weights"]
     if isinstance(written, bytes):
-        weights = {path: weight for path, weight in fields(written) if isinstance(weight, int)}
+        for path, weight in fields(written):
+            give_way()
+            if isinstance(weight, int):
+                weights[path] = weight
     language = options["default_language"]
     override = options["language_override"]
     version = options["textIndexVersion"]

@@ -9,6 +9,9 @@
 from typing import Final
 
 from mongottl.document.build import encode_fields
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import Value, is_number
 from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import fields, first_field_name, is_empty
@@ -112,6 +115,7 @@ def parse_wildcard_projection(spec: bytes) -> PathNode:
 
 def _check_nothing_computed(spec: bytes) -> None:
     for name, value in fields(spec):
+        give_way()
         if isinstance(value, bytes) and not first_field_name(value).startswith("$"):
             _check_nothing_computed(value)
         elif not isinstance(value, bool) and not is_number(value):
@@ -124,6 +128,7 @@ def _check_nothing_computed(spec: bytes) -> None:
 def _path_node(projected: ProjectionNode, inclusive: bool) -> PathNode:
     node = PathNode(NOTHING if inclusive else ALL)
     for entry in projected.entries:
+        give_way()
         name = encode_text(entry.name)
         if entry.kind == NODE and entry.node is not None:
             node.put_node(name, _path_node(entry.node, inclusive))
@@ -140,8 +145,10 @@ def signature(spec: bytes) -> bytes:
 
 
 def _described(node: PathNode) -> bytes:
-    pairs: list[tuple[str, Value]] = [("", node.rest)]
-    for name in sorted(node.named):
+    pairs: list[tuple[str, Value]] = list_for(len(node.named))
+    pairs.append(("", node.rest))
+    for name in sort_in_parts([*node.named]):
+        give_way()
         below = node.nodes.get(name)
         inclusion: Value = node.named[name] if below is None else _described(below)
         pairs.append((decode_text(name), inclusion))

@@ -52,7 +52,7 @@ from mongottl.document.types import MISSING, Decimal128, Int64, Value, integer
 from mongottl.document.walk import fields, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.results.views import define_view
+from mongottl.exec.results.views import check_stages, define_view
 from mongottl.exec.stages.stage import check_alive
 from mongottl.exec.write.expiry import rearm_collection
 from mongottl.exec.write.index_build import finish_build, start_indexes
@@ -123,12 +123,13 @@ def coll_mod(op: OperationContext, request: CollModRequest) -> Reply:
     if f"{op.database}.{request.collection}" == OPLOG:
         raise CommandError(ErrorCode.InvalidOptions, "the oplog cannot be changed by collMod")
     check_uuid_of(op, "collMod", request.collection_uuid, request.collection)
+    checked = _checked_view(op, request)
     with Undivided():
         collection = op.catalog.find(op.database, request.collection)
         if collection is None:
             raise CommandError(ErrorCode.NamespaceNotFound, f"ns does not exist: {op.database}.{request.collection}")
         if isinstance(collection, View):
-            return _change_view(op, collection, request, change, options)
+            return _change_view(op, collection, request, change, options, checked)
     if request.view_on is not None or request.pipeline is not None:
         raise CommandError(ErrorCode.InvalidOptions, "'viewOn' and 'pipeline' are only supported on views")
     _check_applicable(collection, request, options)
@@ -318,14 +319,39 @@ def _check_applicable(collection: Collection, request: CollModRequest, changes: 
         )
 
 
+def _checked_view(op: OperationContext, request: CollModRequest) -> View | None:
+    """The view that a request for another pipeline asks for, with its stages checked; None if it cannot be one."""
+    if request.pipeline is None:
+        return None
+    view = op.catalog.find(op.database, request.collection)
+    if not isinstance(view, View):
+        return None
+    changed = _changed_view(view, request)
+    if changed.is_same(view):
+        return None
+    check_stages(op, changed)
+    return changed
+
+
+def _changed_view(view: View, request: CollModRequest) -> View:
+    stages: list[Value] = view.pipeline
+    if request.pipeline is not None:
+        stages = [*request.pipeline]
+    source = view.view_on if request.view_on is None else request.view_on
+    return View(view.database, view.name, source, stages, view.collation)
+
+
 def _change_view(
     op: OperationContext,
     view: View,
     request: CollModRequest,
     change: IndexChange | None,
     options: dict[str, Value],
+    checked: View | None,
 ) -> Reply:
-    """Changes the given parts of a view's definition. Errors are those of `exec.results.views.check_view`."""
+    """Changes the given parts of a view's definition. Errors are those of `exec.results.views.define_view`.
+
+    checked: a view whose stages have been checked."""
     foreign = [*options]
     if change is not None:
         foreign.append("index")
@@ -337,12 +363,7 @@ def _change_view(
         raise CommandError(ErrorCode.InvalidOptions, f"option not supported on a view: {foreign[0]}")
     if request.view_on is not None:
         check_view_source(request.view_on)
-    stages = view.pipeline
-    if request.pipeline is not None:
-        stages = [*request.pipeline]
-    changed = View(
-        view.database, view.name, view.view_on if request.view_on is None else request.view_on, stages, view.collation
-    )
+    changed = _changed_view(view, request)
     if not changed.is_same(view):
-        define_view(op, changed)
+        define_view(op, changed, checked is not None and changed.is_same(checked))
     return {}

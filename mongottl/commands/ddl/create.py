@@ -52,7 +52,7 @@ from mongottl.document.types import MISSING, BinData, Int64, Value, integer
 from mongottl.document.walk import get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.results.views import define_view
+from mongottl.exec.results.views import check_stages, define_view
 from mongottl.query.collation import parse_collation
 from mongottl.security.privileges import Need
 from mongottl.versions import CREATE_AGAIN, CREATE_TIME_SERIES_AGAIN
@@ -129,26 +129,38 @@ def create_with_uuid(op: OperationContext, request: CreateRequest, uuid: BinData
 
     NamespaceExists (48) also if the existing collection has another UUID, or another collection has this one.
     """
-    options = parse_options(op, request)
+    options = op.compute(partial(parse_options, op, request))
+    view: View | None = None
+    checked = False
     if request.view_on is None:
         op.compute(partial(validator_of, options))
+    else:
+        stages: list[Value] = [] if request.pipeline is None else [*request.pipeline]
+        view = View(op.database, request.collection, request.view_on, stages, options.collation)
+        if op.catalog.find(op.database, request.collection) is None:
+            op.catalog.check_new_name(op.database, request.collection)
+            check_stages(op, view)
+            checked = True
     with Undivided():
-        existing = _create(op, request, options, uuid)
+        existing = _create(op, request.collection, options, uuid, view, checked)
     if existing is None:
         return {}
     return op.compute(partial(_reply_to_existing, op, existing, options, uuid))
 
 
 def _create(
-    op: OperationContext, request: CreateRequest, options: CollectionOptions, uuid: BinData | None
+    op: OperationContext,
+    name: str,
+    options: CollectionOptions,
+    uuid: BinData | None,
+    view: View | None,
+    checked: bool,
 ) -> Collection | None:
-    """The collection that is there already, if there is one."""
-    name = request.collection
+    """The collection that is there already, if there is one. view: what is to be created if it is no collection;
+    checked: whether its stages have been checked."""
     existing = op.catalog.find(op.database, name)
-    if request.view_on is not None:
-        stages: list[Value] = [] if request.pipeline is None else [*request.pipeline]
-        view = View(op.database, name, request.view_on, stages, options.collation)
-        create_view(op, view, existing)
+    if view is not None:
+        create_view(op, view, existing, checked)
         return None
     if isinstance(existing, View):
         raise view_exists(existing)
@@ -195,10 +207,10 @@ def _are_same(present: CollectionOptions, given: CollectionOptions) -> bool:
     return present.listed == given.raw or compare_values(present.listed, given.raw) == 0
 
 
-def create_view(op: OperationContext, view: View, existing: Collection | View | None) -> Reply:
+def create_view(op: OperationContext, view: View, existing: Collection | View | None, checked: bool = False) -> Reply:
     """Creates a view. No error if the same view exists; NamespaceExists (48) if another view or a collection does.
 
-    Errors of the definition are those of `exec.results.views.check_view`.
+    Errors of the definition are those of `exec.results.views.define_view`. checked: see there.
     """
     if isinstance(existing, View):
         if not existing.is_same(view):
@@ -209,7 +221,7 @@ def create_view(op: OperationContext, view: View, existing: Collection | View | 
     if existing is not None:
         raise CommandError(ErrorCode.NamespaceExists, f"a collection '{view.namespace}' already exists")
     op.catalog.check_new_name(op.database, view.name)
-    define_view(op, view)
+    define_view(op, view, checked)
     return {}
 
 

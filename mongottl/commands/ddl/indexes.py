@@ -26,6 +26,7 @@ from mongottl.commands.request_fields import CollectionUuid
 from mongottl.commands.time_series import check_time_series_index
 from mongottl.document.bson_field import missing_field, wrong_type
 from mongottl.document.build import EMPTY_DOCUMENT, encode
+from mongottl.document.freeing import LongList, put_aside
 from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import truncated
 from mongottl.document.render import render_document
@@ -108,8 +109,9 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     collection = op.catalog.lookup(op.database, name, time_series=True)
     inherited = None if collection is None else collection.collation
     dialect = op.service.dialect
-    specs = [dialect.accepted_index(spec) for spec in request.indexes]
-    wanted = [parse_index_spec(spec, request.ignore_unknown, inherited) for spec in specs]
+    wanted: list[IndexDescriptor] = LongList()
+    for spec in request.indexes:
+        wanted.append(parse_index_spec(dialect.accepted_index(spec), request.ignore_unknown, inherited))
     if name == SYSTEM_VIEWS and any(_has_ttl(descriptor) for descriptor in wanted):
         raise CommandError(ErrorCode.CannotCreateIndex, "the definitions of views cannot expire")
     if collection is not None and collection.options.encrypted_paths is not None:
@@ -117,9 +119,25 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
             check_encrypted_index(collection.options.encrypted_paths, descriptor)
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
-    wanted = dialect.requested_indexes(wanted)
+    wanted = _without_repetitions(dialect.requested_indexes(wanted))
+    for descriptor in wanted:
+        descriptor.prepare()
     log_ignored_sparse(op, name, request.indexes)
     return wanted
+
+
+def _without_repetitions(wanted: list[IndexDescriptor]) -> list[IndexDescriptor]:
+    """The indexes, of those that are the same two at most: a third one changes nothing. All others are compared with
+    each other in an undivided block, and 64 at most are neither there nor too many."""
+    seen: dict[bytes, int] = {}
+    kept: list[IndexDescriptor] = LongList()
+    for descriptor in wanted:
+        count = seen.get(descriptor.spec, 0)
+        seen[descriptor.spec] = count + 1
+        if count < 2:
+            kept.append(descriptor)
+    put_aside(seen)
+    return kept
 
 
 def log_ignored_sparse(op: OperationContext, collection: str, specs: list[bytes]) -> None:

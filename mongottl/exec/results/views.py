@@ -6,6 +6,7 @@ A definition is checked when it is created. The collections and views that it na
 resolves the view again. Source: MongoDB's "Views" pages.
 """
 
+from functools import partial
 from typing import Final
 
 from mongottl.catalog.catalog import Catalog
@@ -95,14 +96,16 @@ def add_below(catalog: Catalog, namespaces: set[str]) -> None:
             waiting += read
 
 
-def check_view(op: OperationContext, view: View) -> None:
-    """Checks the definition of a view, whether it is new or replaces the existing one.
+def check_stages(op: OperationContext, view: View) -> None:
+    """Checks the pipeline of a view by itself. It may be long: others run meanwhile, where they may.
 
-    Errors of the pipeline are those of `parse_pipeline`; further errors:
-    InvalidNamespace (73): it begins with `$documents`, which reads no collection.
-    OptionNotSupportedOnView (167): `$out` or `$merge` in it, or a collation that a view below or above does not have.
-    GraphContainsCycle (5), ViewDepthLimitExceeded (165), ViewPipelineMaxSizeExceeded (195).
+    The errors of `parse_pipeline`; InvalidNamespace (73) if it begins with `$documents`, which reads no collection;
+    OptionNotSupportedOnView (167) for `$out` or `$merge` in it.
     """
+    op.compute(partial(_check_stages, op, view))
+
+
+def _check_stages(op: OperationContext, view: View) -> None:
     for value in view.pipeline:
         if isinstance(value, bytes) and not traits_of(first_field_name(value)).nested:
             raise CommandError(
@@ -115,11 +118,14 @@ def check_view(op: OperationContext, view: View) -> None:
     context.open_scripts = op.open_scripts
     context.features = op.service.features
     parse_pipeline(view.pipeline, context)
-    _ViewGraph(op.catalog, view).check()
 
 
 class _ViewGraph:
-    """The views of a database including the checked one, and which view reads which."""
+    """The views of a database including the checked one, and which view reads which.
+
+    OptionNotSupportedOnView (167) for a collation that a view below or above does not have; GraphContainsCycle (5),
+    ViewDepthLimitExceeded (165), ViewPipelineMaxSizeExceeded (195).
+    """
 
     def __init__(self, catalog: Catalog, view: View) -> None:
         self._view = view
@@ -212,9 +218,14 @@ def _collections_named(stages: list[Value]) -> set[str]:
     return names
 
 
-def define_view(op: OperationContext, view: View) -> None:
-    """Creates a view or replaces its definition. Errors are those of `check_view`."""
-    check_view(op, view)
+def define_view(op: OperationContext, view: View, checked: bool = False) -> None:
+    """Creates a view or replaces its definition. Errors are those of `check_stages` and `_ViewGraph`.
+
+    checked: whether its stages have been checked, before the undivided block in which this is called.
+    """
+    if not checked:
+        check_stages(op, view)
+    _ViewGraph(op.catalog, view).check()
     catalog = op.catalog
     definitions = catalog.lookup(view.database, SYSTEM_VIEWS)
     if definitions is None:

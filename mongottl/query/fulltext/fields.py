@@ -51,6 +51,7 @@ class TextFields:
         # Prefixes of the paths with weights, so that other subdocuments can be skipped.
         self._leading: set[str] = set()
         for path in weights:
+            give_way()
             parts = path.split(".")
             for depth in range(1, len(parts)):
                 self._leading.add(".".join(parts[:depth]))

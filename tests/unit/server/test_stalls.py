@@ -61,6 +61,23 @@ def privileges(action: str) -> list[Command]:
     return [{"resource": {"db": "test", "collection": f"c{number}"}, "actions": [action]} for number in range(10_000)]
 
 
+def roles(number: int) -> list[Command]:
+    return [{"role": "read", "db": f"db{other}"} for other in range(number)]
+
+
+SET: Command = {"$set": {"new": 1}}
+# Paths, values or patterns in one request.
+PATHS = 200_000 if is_compiled() else 20_000
+
+
+def one_index(key: Command, **options: Any) -> Command:
+    return {"createIndexes": "new", "indexes": [{"key": key, "name": "new", **options}]}
+
+
+def long_stage(number: int) -> Command:
+    return {"$match": {"n": {"$in": list(range(number))}}}
+
+
 EXAMPLES: dict[str, Callable[[], Command]] = {
     "explained filter": lambda: {"explain": {"find": "c", "filter": filter_of_many()}},
     "explained negations": lambda: {
@@ -122,6 +139,25 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
     "new role": lambda: {"createRole": "new", "privileges": privileges("find"), "roles": []},
     "granted privileges": lambda: {"grantPrivilegesToRole": "role", "privileges": privileges("insert")},
     "revoked privileges": lambda: {"revokePrivilegesFromRole": "role", "privileges": privileges("find")},
+    "granted roles": lambda: {"grantRolesToUser": "holder", "roles": roles(150_000), "$db": "admin"},
+    "revoked roles": lambda: {"revokeRolesFromUser": "holder", "roles": roles(150_000), "$db": "admin"},
+    "privileges beyond a reply": lambda: {"usersInfo": "holder", "showPrivileges": True, "$db": "admin"},
+    "weights of an index": lambda: one_index({"a": "text"}, weights={f"f{n}": 1 for n in range(PATHS)}),
+    "projection of an index": lambda: one_index({"$**": 1}, wildcardProjection={f"f{n}": 1 for n in range(PATHS)}),
+    "indexes that exist": lambda: {
+        "createIndexes": "indexed",
+        "indexes": [{"key": {f"f{n % 60}": 1}, "name": f"f{n % 60}"} for n in range(PATHS)],
+    },
+    "new view": lambda: {"create": "seen", "viewOn": "c", "pipeline": [long_stage(PATHS)]},
+    "changed view": lambda: {"collMod": "view", "viewOn": "c", "pipeline": [long_stage(PATHS)]},
+    "configuration of an engine": lambda: {
+        "create": "new",
+        "storageEngine": {"wiredTiger": {"configString": "x" * 20 * PATHS}},
+    },
+    "patterns of sessions": lambda: {
+        "killAllSessionsByPattern": [{"lsid": {"id": Binary(n.to_bytes(16, "big"), 4)}} for n in range(PATHS)],
+        "$db": "admin",
+    },
     "described role": lambda: {"rolesInfo": "role", "showPrivileges": True},
     "described user": lambda: {"usersInfo": "user", "showPrivileges": True},
     "restricted user": lambda: {
@@ -148,6 +184,16 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
 }
 # Interpreted, these take ten seconds, or writes walk a changed document for longer.
 COMPILED_EXAMPLES: dict[str, Callable[[], Command]] = {
+    "upsert of equalities": lambda: {
+        "update": "c",
+        "updates": [{"q": {f"field {number}": number for number in range(200_000)}, "u": SET, "upsert": True}],
+    },
+    "upsert by findAndModify": lambda: {
+        "findAndModify": "c",
+        "query": {"$and": [{f"field {number}": number} for number in range(200_000)]},
+        "update": SET,
+        "upsert": True,
+    },
     "updated array": lambda: {"update": "long", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"a.$[]": 1}}}]},
     "all of many": lambda: {"find": "c", "filter": {"n": {"$all": list(range(200_000))}}, "hint": "n"},
     "any of many or null": lambda: {"find": "c", "filter": {"n": {"$in": [None, *range(400_000)]}}, "hint": "n"},
@@ -168,6 +214,7 @@ WARNED: Command = {"create": "warned", "validator": long_validator(4_000), "vali
 UNIQUE: Command = {"createIndexes": "unique", "indexes": [{"key": {"wide": 1}, "name": "wide", "unique": True}]}
 ROLE: Command = {"createRole": "role", "privileges": privileges("find"), "roles": []}
 USER: Command = {"createUser": "user", "pwd": "p", "roles": ["role"]}
+HOLDER: Command = {"createUser": "holder", "pwd": "p", "roles": roles(150_000), "$db": "admin"}
 # What is there before an example runs.
 BEFORE: dict[str, list[Command]] = {
     "failed validation": [CHECKED],
@@ -182,10 +229,20 @@ BEFORE: dict[str, list[Command]] = {
     "described role": [ROLE],
     "described user": [ROLE, USER],
     "restricted user": [ROLE, USER],
+    "indexes that exist": [
+        {"createIndexes": "indexed", "indexes": [{"key": {f"f{n}": 1}, "name": f"f{n}"} for n in range(60)]}
+    ],
+    "changed view": [{"create": "view", "viewOn": "c", "pipeline": []}],
+    "granted roles": [HOLDER],
+    "revoked roles": [HOLDER],
+    "privileges beyond a reply": [HOLDER],
     "any of many or null": [{"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}],
     "all of many": [{"createIndexes": "c", "indexes": [{"key": {"n": 1}, "name": "n"}]}],
     "validated output": [{"create": "filled", "validator": long_validator(10_000)}],
 }
+
+
+REFUSED = ("NamespaceExists", "DuplicateKey", "BSONObjectTooLarge", "BadValue")
 
 
 class Setup:
@@ -279,7 +336,7 @@ def longest_step_s(example: str) -> float:
             reply = made.run(command)
         finally:
             gc.enable()
-        assert reply["ok"] == 1.0 or reply["codeName"] in ("NamespaceExists", "DuplicateKey"), reply["codeName"]
+        assert reply["ok"] == 1.0 or reply["codeName"] in REFUSED, reply["codeName"]
         return made.longest_s
 
 
