@@ -1,12 +1,19 @@
 """Collections and views as listCollections and `$listClusterCatalog` show them."""
 
+from typing import Final
+
 from mongottl.catalog.catalog import Catalog
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import id_index_spec
 from mongottl.catalog.view import View
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
+from mongottl.document.freeing import LongList
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import ElementCursor
+
+# What it takes to describe a collection, in the units of `give_way`.
+_WORK: Final = 8
 
 
 def with_namespace(spec: bytes, namespace: str) -> bytes:
@@ -56,10 +63,11 @@ def describe_cluster(catalog: Catalog, databases: list[str], shards: bool) -> li
 
     shards: with `shards` as well, an empty array: there are none.
     """
-    shown: list[bytes] = []
+    shown: list[bytes] = LongList()
     for name in databases:
         places: list[Collection | View] = [*catalog.collections(name), *catalog.views(name)]
         for place in places:
+            give_way(_WORK)
             described: list[tuple[str, Value]] = [("ns", place.namespace), ("db", name)]
             described += [field for field in describe_place(place) if field[0] != "name"]
             described.append(("sharded", isinstance(place, Collection) and place.shard_key is not None))

@@ -148,6 +148,9 @@ class NamedCollections:
         collections = self._databases.get(database, {})
         return [collections[name] for name in sorted(collections)]
 
+    def has_collections(self, database: str) -> bool:
+        return bool(self._databases.get(database))
+
     def all_collections(self) -> list[Collection]:
         return list(self._by_number.values())
 

@@ -1,8 +1,10 @@
 """Cursors over the lists of listCollections and listIndexes, and the `cursor` option of commands."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
+from mongottl.document.freeing import LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value
@@ -26,9 +28,9 @@ def listing_reply(
     return first_reply(op, cursor, batch_size)
 
 
-def matching(match: MatchExpression, documents: list[bytes]) -> list[bytes]:
+def matching(match: MatchExpression, documents: Iterable[bytes]) -> list[bytes]:
     """The documents that match; others run meanwhile."""
-    found: list[bytes] = []
+    found: list[bytes] = LongList()
     for document in documents:
         give_way()
         if match.matches(document):

@@ -6,13 +6,15 @@ the others but `changeStreamOptions` are checked, stored and shown, but have no 
 Source: MongoDB's "getClusterParameter", "setClusterParameter" and "MongoDB Cluster Parameters".
 """
 
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import on_cluster
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import DOCUMENT_FIELD, ONE, Field
 from mongottl.document.bson_field import NUMBERS, unknown_field, wrong_type
-from mongottl.document.build import encode
+from mongottl.document.build import DocumentsOfReply, encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.numbers import clamp_to_long, to_double
 from mongottl.document.types import BOOL, DOUBLE, INT32, INT64, Int64, Value, is_number, type_code_of
 from mongottl.document.walk import fields, is_empty
@@ -23,6 +25,8 @@ from mongottl.query.expr.parser import type_of
 
 _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1
+# What it takes to describe a parameter, in the units of `give_way`.
+_WORK: Final = 4
 
 
 class ParameterField(NamedTuple):
@@ -73,8 +77,15 @@ def get_cluster_parameter(op: OperationContext, request: GetClusterParameterRequ
 
     NoSuchKey (4) for an unknown name, BadValue (2) without a name, TypeMismatch (14) for anything but strings.
     """
-    parameters = op.service.cluster_parameters
-    return {"clusterParameters": [_described(parameters, name) for name in _names(request.names)]}
+    return {"clusterParameters": op.compute(partial(_all_described, op.service.cluster_parameters, request.names))}
+
+
+def _all_described(parameters: ClusterParameters, given: Value) -> list[Value]:
+    described = DocumentsOfReply()
+    for name in _names(given):
+        give_way(_WORK)
+        described.append(_described(parameters, name))
+    return described.documents
 
 
 def _names(given: Value) -> list[str]:
@@ -87,6 +98,7 @@ def _names(given: Value) -> list[str]:
             raise CommandError(ErrorCode.BadValue, "Must supply at least one cluster parameter name")
         names = []
         for i, name in enumerate(given):
+            give_way()
             if not isinstance(name, str):
                 raise wrong_type(f"getClusterParameter.getClusterParameter.{i}", name, "string")
             names.append(name)
@@ -130,7 +142,14 @@ def set_cluster_parameter(op: OperationContext, request: SetClusterParameterRequ
     out of range or no document, DollarPrefixedFieldName (52), TypeMismatch (14) and 40415 for other wrong fields;
     every wrong field of `changeStreamOptions` is a BadValue.
     """
-    given = list(fields(request.parameter))
+    name, values = op.compute(partial(_parsed, request.parameter))
+    op.service.cluster_parameters.replace(name, values, op.service.timestamps.next(op.now_ms), op.now_ms)
+    return {}
+
+
+def _parsed(parameter: bytes) -> tuple[str, dict[str, Value]]:
+    """The name and the values of the parameter that is to be set."""
+    given = fields(parameter)
     if len(given) > 1:
         raise CommandError(ErrorCode.InvalidOptions, "setClusterParameter takes exactly one parameter")
     name, value = given[0] if given else ("", None)
@@ -142,9 +161,7 @@ def set_cluster_parameter(op: OperationContext, request: SetClusterParameterRequ
             raise CommandError(
                 ErrorCode.DollarPrefixedFieldName, f"The field '{field}' of a cluster parameter cannot begin with '$'"
             )
-    values = _checked_change_streams(value) if name == "changeStreamOptions" else _checked(name, value)
-    op.service.cluster_parameters.replace(name, values, op.service.timestamps.next(op.now_ms), op.now_ms)
-    return {}
+    return name, _checked_change_streams(value) if name == "changeStreamOptions" else _checked(name, value)
 
 
 def _checked(name: str, document: bytes) -> dict[str, Value]:

@@ -167,6 +167,7 @@ def _catalog_statistics(op: OperationContext) -> dict[str, Value]:
         ("collections", "capped", "clustered", "timeseries", "views", "internalCollections", "internalViews"), 0
     )
     for collection in op.catalog.all_collections():
+        op.give_way()
         if collection.database in SYSTEM_DATABASES or collection.name.startswith("system."):
             counts["internalCollections"] += 1
             continue
@@ -253,10 +254,11 @@ def _metrics(op: OperationContext) -> dict[str, Value]:
 
 def _own(op: OperationContext) -> dict[str, Value]:
     service = op.service
-    expired = sum(
-        count_expired(op.recovery_unit.records(collection), collection, op.now_s)
-        for collection in op.catalog.all_collections()
-    )
+    expired = 0
+    for collection in op.catalog.all_collections():
+        op.give_way()
+        if not collection.dropped:
+            expired += count_expired(op.recovery_unit.records(collection), collection, op.now_s)
     used, idle, waiting = service.scripts.counts()
     nodes = service.engine.nodes
     return {

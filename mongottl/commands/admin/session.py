@@ -7,6 +7,7 @@ Source: MongoDB's manual, "Session Commands"; the driver specification "Driver S
 """
 
 import os
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.commands.access import ANYONE, USERS, cluster_needs, needing
@@ -14,6 +15,7 @@ from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ARRAY_FIELD, ONE, RAW_ARRAY, Field
 from mongottl.document.bson_field import unknown_field, wrong_type
 from mongottl.document.build import encode
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import NULL, BinData, Value
 from mongottl.document.walk import ElementCursor, fields, find_field, get_value, is_empty
 from mongottl.errors import CommandError, ErrorCode
@@ -31,6 +33,8 @@ from mongottl.storage.errors import StoreUnreachable
 ENDED_AT_ONCE: Final = 256
 # Entries of a request that are read in one step.
 _KEYS_AT_ONCE: Final = 500
+# What it takes to read a user or a pattern, in the units of `give_way`.
+_WORK: Final = 8
 
 
 class StartSessionRequest(NamedTuple):
@@ -157,8 +161,13 @@ def kill_sessions(op: OperationContext, request: KillSessionsRequest) -> Reply:
 def _kill_all_needs(op: OperationContext, request: KillAllSessionsRequest) -> list[Need]:
     """Everybody may kill their own sessions."""
     own = _own_digest(op)
-    users = [user for user in request.users if isinstance(user, bytes)]
-    if users and all(read_user("killAllSessions.killAllSessions", user).digest == own for user in users):
+    others = False
+    for user in request.users:
+        give_way(_WORK)
+        others = others or (
+            isinstance(user, bytes) and read_user("killAllSessions.killAllSessions", user).digest != own
+        )
+    if not others and any(isinstance(user, bytes) for user in request.users):
         return []
     return cluster_needs("killAnySession")
 
@@ -166,8 +175,15 @@ def _kill_all_needs(op: OperationContext, request: KillAllSessionsRequest) -> li
 def _kill_by_pattern_needs(op: OperationContext, request: KillAllSessionsByPatternRequest) -> list[Need]:
     """Everybody may kill their own sessions."""
     own = _own_digest(op)
-    uids = [get_value(pattern, "uid") for pattern in request.patterns if isinstance(pattern, bytes)]
-    if uids and all(isinstance(uid, BinData) and uid.data == own for uid in uids):
+    own_patterns = other_patterns = 0
+    for pattern in request.patterns:
+        give_way()
+        if isinstance(pattern, bytes):
+            uid = get_value(pattern, "uid")
+            is_own = isinstance(uid, BinData) and uid.data == own
+            own_patterns += is_own
+            other_patterns += not is_own
+    if own_patterns and not other_patterns:
         return []
     return cluster_needs("killAnySession")
 
@@ -181,14 +197,16 @@ def _kill_by_pattern_needs(op: OperationContext, request: KillAllSessionsByPatte
 )
 def kill_all_sessions(op: OperationContext, request: KillAllSessionsRequest) -> Reply:
     """`{killAllSessions: [{user, db}, …]}`."""
-    digests = {
-        read_user(f"killAllSessions.killAllSessions.{index}", user).digest
-        for index, user in enumerate(request.users)
-        if user is not None
-    }
-    patterns = SessionPatterns(everything=not request.users)
-    patterns.add_digests(digests)
-    return _kill_where(op, patterns)
+    return _kill_where(op, op.compute(partial(_patterns_of_users, request.users)))
+
+
+def _patterns_of_users(users: list[Value]) -> SessionPatterns:
+    patterns = SessionPatterns(everything=not users)
+    for index, user in enumerate(users):
+        give_way(_WORK)
+        if user is not None:
+            patterns.add_digests([read_user(f"killAllSessions.killAllSessions.{index}", user).digest])
+    return patterns
 
 
 @command(
@@ -203,11 +221,16 @@ def kill_all_sessions_by_pattern(op: OperationContext, request: KillAllSessionsB
 
     A pattern of several fields matches what each of them matches.
     """
-    patterns = SessionPatterns(everything=not request.patterns)
-    for index, pattern in enumerate(request.patterns):
+    return _kill_where(op, op.compute(partial(_patterns_of, request.patterns)))
+
+
+def _patterns_of(given: list[Value]) -> SessionPatterns:
+    patterns = SessionPatterns(everything=not given)
+    for index, pattern in enumerate(given):
+        give_way(_WORK)
         if pattern is not None:
             _add_pattern(patterns, f"killAllSessionsByPattern.killAllSessionsByPattern.{index}", pattern)
-    return _kill_where(op, patterns)
+    return patterns
 
 
 def _add_pattern(patterns: SessionPatterns, name: str, pattern: Value) -> None:
@@ -226,7 +249,10 @@ def _add_pattern(patterns: SessionPatterns, name: str, pattern: Value) -> None:
         elif field == "users":
             if not isinstance(value, list):
                 raise wrong_type(path, value, "array")
-            named = {read_user(f"{path}.{index}", user).digest for index, user in enumerate(value)}
+            named = set()
+            for index, user in enumerate(value):
+                give_way(_WORK)
+                named.add(read_user(f"{path}.{index}", user).digest)
         elif field == "roles":
             raise CommandError(ErrorCode.CommandNotSupported, "Patterns with roles are not supported")
         else:

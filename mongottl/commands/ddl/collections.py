@@ -4,7 +4,7 @@ Source: MongoDB's command reference for each.
 """
 
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.describe import describe_place
@@ -27,7 +27,7 @@ from mongottl.commands.request import (
 )
 from mongottl.commands.request_fields import CollectionUuid
 from mongottl.document.build import EMPTY_DOCUMENT, encode_fields
-from mongottl.document.interrupt import Undivided
+from mongottl.document.interrupt import Undivided, give_way
 from mongottl.document.types import BinData, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import is_empty
@@ -38,8 +38,11 @@ from mongottl.exec.results.views import drop_view
 from mongottl.exec.state.profiler import OFF, PROFILE_COLLECTION
 from mongottl.oplog.records import NAMESPACE as OPLOG
 from mongottl.query.context import ParseContext
-from mongottl.query.match import parse_condition
+from mongottl.query.match import MatchExpression, parse_condition
 from mongottl.security.privileges import Need, collection_resource, database_resource
+
+# What it takes to describe a collection, in the units of `give_way`.
+_WORK: Final = 8
 
 
 class DropRequest(NamedTuple):
@@ -224,6 +227,11 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> R
     op.check_database()
     context = ParseContext(op.now_ms, runtime_constants=False)
     match = op.compute(partial(parse_condition, request.filter, context))
+    documents = op.compute(partial(_listed_all, op, request, match))
+    return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
+
+
+def _listed_all(op: OperationContext, request: ListCollectionsRequest, match: MatchExpression) -> list[bytes]:
     entries: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
     if request.authorized_collections and not op.may(database_resource(op.database), "listCollections"):
         entries = [entry for entry in entries if op.may_use(op.database, entry.name)]
@@ -234,11 +242,11 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> R
         entries = []
     shown = dialect.collection_fields(shown)
     named = dialect.names_indexes
-    documents = op.compute(partial(matching, match, [_listed(entry, shown, named) for entry in entries]))
-    return listing_reply(op, "listCollections", f"{op.database}.$cmd.listCollections", documents, request.cursor)
+    return matching(match, (_listed(entry, shown, named) for entry in entries))
 
 
 def _listed(entry: Collection | View, shown: tuple[str, ...], names_indexes: bool) -> bytes:
+    give_way(_WORK)
     return encode_fields([field for field in describe_place(entry, names_indexes) if field[0] in shown])
 
 

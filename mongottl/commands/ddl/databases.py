@@ -4,6 +4,7 @@ Source: MongoDB's command reference for each.
 """
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Final, NamedTuple
 
@@ -69,9 +70,8 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
         described: dict[str, Value] = {"name": name}
         size = 0
         if not request.name_only:
-            size = sum(
-                collection_size(op.recovery_unit, collection).total for collection in op.catalog.collections(name)
-            )
+            for collection in _one_by_one(op, name):
+                size += collection_size(op.recovery_unit, collection).total
             described["sizeOnDisk"] = Int64(size)
             described["empty"] = False
         sizes[encode(described)] = size
@@ -80,6 +80,14 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     if request.name_only:
         return {"databases": databases}
     return {"databases": databases, "totalSize": Int64(total), "totalSizeMb": Int64(total // _BYTES_PER_MB)}
+
+
+def _one_by_one(op: OperationContext, database: str) -> Iterator[Collection]:
+    """The collections of a database; others run between two of them, and those that these drop are left out."""
+    for collection in op.catalog.collections(database):
+        op.give_way()
+        if not collection.dropped:
+            yield collection
 
 
 class DropDatabaseRequest(NamedTuple):
@@ -146,9 +154,9 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     """
     scale = parse_scale("dbStats", request.scale)
     op.check_database()
-    objects = records = data = index_size = indexes = 0
-    collections = op.catalog.collections(op.database)
-    for collection in collections:
+    collections = objects = records = data = index_size = indexes = 0
+    for collection in _one_by_one(op, op.database):
+        collections += 1
         size = collection_size(op.recovery_unit, collection)
         objects += size.unexpired_count(op.now_s)
         records += size.records
@@ -157,7 +165,7 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
         indexes += len(collection.listed_indexes)
     reply: dict[str, Value] = {
         "db": op.database,
-        "collections": Int64(len(collections)),
+        "collections": Int64(collections),
         "views": Int64(len(op.catalog.views(op.database))),
         "objects": Int64(objects),
         "avgObjSize": data / records if records else 0.0,

@@ -7,6 +7,7 @@ from typing import Final
 
 from mongottl.clock import iso_date
 from mongottl.document.build import encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.render import render_document
 from mongottl.document.types import Int64, Value
 from mongottl.document.walk import fields, first_field_name
@@ -22,6 +23,8 @@ from mongottl.security.names import UserName
 _MICROS_PER_S: Final = 1_000_000
 _MS_PER_S: Final = 1000
 _TRUNCATED_BYTES: Final = 1024
+# What it takes to describe a cursor, in the units of `give_way`.
+_WORK: Final = 4
 # Arguments that belong to the connection rather than to the operation.
 _CONNECTION_ARGUMENTS: Final = ("$clusterTime", "$readPreference")
 # `op` by the command's counter; all others are commands.
@@ -87,6 +90,7 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
                 described.append(encode_fields(idle))
     if options.idle_sessions and not own_only:
         for session in service.sessions.all():
+            give_way()
             if session.key in busy_sessions:
                 continue
             transaction = service.transactions.latest(session.key)
@@ -98,6 +102,7 @@ def describe_operations(asking: OperationContext, options: CurrentOpOptions) -> 
             described.append(encode_fields(idle))
     if options.idle_cursors:
         for cursor in service.cursors.all():
+            give_way(_WORK)
             if not cursor.in_use and not (own_only and cursor.owner != user):
                 idle = [("type", "idleCursor"), ("host", host), ("ns", cursor.namespace)]
                 session_of = None if cursor.session_key is None else service.sessions.find(cursor.session_key)

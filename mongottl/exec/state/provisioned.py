@@ -35,7 +35,7 @@ class ProvisionedDatabases:
 
     def exists(self, name: str) -> bool:
         """Whether there is a database of this name: it was created, or has a collection."""
-        return name in self._databases or bool(self._catalog.collections(name))
+        return name in self._databases or self._catalog.has_collections(name)
 
     def shared(self, name: str) -> Throughput | None:
         """The throughput that the collections of a database share; None if each has its own."""
