@@ -44,9 +44,9 @@ class Difference:
 
     def __init__(self) -> None:
         self.updated = start_document()
-        self.removed: list[Value] = []
+        self.removed: list[Value] = LongList()
         self.truncated: list[Value] = []
-        self.disambiguated: list[tuple[str, Value]] = []
+        self.disambiguated: list[tuple[str, Value]] = LongList()
 
     def describe(self, expanded: bool) -> bytes:
         """The `updateDescription`. expanded: with `disambiguatedPaths`, as `showExpandedEvents` asks for."""
@@ -216,9 +216,11 @@ def _compare_documents(
     old = _elements(before)
     new = _elements(after)
     for name in old:
+        give_way()
         if name not in new:
             _note(found, [*path, name], None)
     for name, value in new.items():
+        give_way()
         known = old.get(name)
         if known is None:
             _note(found, [*path, name], value)

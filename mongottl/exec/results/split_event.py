@@ -9,6 +9,7 @@ Source: MongoDB's documentation of `$changeStreamSplitLargeEvent`.
 """
 
 from mongottl.document.build import DocumentBuilder, encode
+from mongottl.document.interrupt import give_way_after
 from mongottl.document.types import DOCUMENT
 from mongottl.document.walk import ElementCursor, find_field, get_value, skip_value
 from mongottl.exec.results.cursors import MAX_RESULT_BYTES, too_large
@@ -25,7 +26,9 @@ def split_event(event: bytes) -> list[bytes]:
     cursor = ElementCursor(event, 0)
     while cursor.next():
         if cursor.name() != "_id":
-            elements.append(cursor.raw_element())
+            element = cursor.raw_element()
+            give_way_after(len(element))
+            elements.append(element)
     elements.sort(key=len)
     fragments: list[list[bytes]] = [[]]
     overhead = len(_fragment(identity, len(elements), len(elements), []))
@@ -47,7 +50,10 @@ def _fragment(identity: bytes, number: int, of: int, elements: list[bytes]) -> b
     builder.append("splitEvent", encode({"fragment": number + 1, "of": of}))
     for element in elements:
         builder.append_raw_element(element)
-    return builder.finish()
+        give_way_after(len(element))
+    document = builder.finish()
+    give_way_after(len(document))
+    return document
 
 
 def token_in(event: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Preferred numbers for the boundaries of `$bucketAuto`: the Renard, E and 1-2-5 series, and powers of two."""
 
 import math
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from mongottl.document.numbers import is_nan, to_double
@@ -60,6 +61,8 @@ class Granularity:
     def __init__(self, name: str, series: list[float]) -> None:
         self.name: Final = name
         self.series: Final = series
+        # The series in the decades that have been asked for, by their exponents.
+        self._decades: Final[dict[int, list[float]]] = {}
 
     def check(self, value: Value) -> None:
         """40258 to 40260 for values that cannot be rounded to a series."""
@@ -103,17 +106,15 @@ class Granularity:
             exponent += 1
         while number < _step(series[0], exponent):
             exponent -= 1
+        decade = self._decades.get(exponent)
+        if decade is None:
+            decade = [_step(step, exponent) for step in series]
+            self._decades[exponent] = decade
         if up:
-            for step in series:
-                if _step(step, exponent) > number:
-                    return _step(step, exponent)
-            return _step(series[0], exponent + 1)
-        lower = _step(series[-1], exponent - 1)
-        for step in series:
-            if _step(step, exponent) >= number:
-                break
-            lower = _step(step, exponent)
-        return lower
+            place = bisect_right(decade, number)
+            return decade[place] if place < len(decade) else _step(series[0], exponent + 1)
+        place = bisect_left(decade, number)
+        return decade[place - 1] if place else _step(series[-1], exponent - 1)
 
 
 def _step(step: float, exponent: int) -> float:
