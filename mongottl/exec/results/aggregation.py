@@ -336,7 +336,7 @@ class OperationRun(RunContext):
         catalog = self._op.catalog
         databases = catalog.database_names() if database == "admin" else [database]
         shown = [name for name in databases if self._op.may(database_resource(name), "listCollections")]
-        return describe_cluster(catalog, shown, shards)
+        return self._op.compute(lambda: describe_cluster(catalog, shown, shards))
 
     def operations(self, options: dict[str, Value]) -> list[bytes]:
         parsed = CurrentOpOptions(

@@ -5,14 +5,15 @@ in another. What cannot be written so is written one by one, with the errors of 
 """
 
 from collections.abc import Callable
-from functools import cmp_to_key
 from typing import Final, TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
-from mongottl.document.interrupt import Undivided
+from mongottl.document.freeing import put_aside
+from mongottl.document.interrupt import MANY_BYTES, Undivided, give_way
 from mongottl.document.keystring import encode_value
+from mongottl.document.sorting import sorted_by_comparison
 from mongottl.document.types import MISSING, Value
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, fields, find_field_at, get_value
@@ -239,12 +240,16 @@ def _merge_document(
         _insert(op, database, name, request.document)
         return
     match = request.match if collection is None else _match_in_partition(collection, request)
+    inserted: bytes | None = None
+    may_be_inserted = len(request.document) >= MANY_BYTES and request.when_not_matched == "insert"
+    if may_be_inserted and (collection is None or _matching(op, collection, match, collation) is None):
+        inserted = _inserted(op, request)  # others run meanwhile, but not in the block
     for _ in range(_MAX_CONFLICTS):
         with Undivided():  # nobody inserts the document while it is looked for
             record = None if collection is None else _matching(op, collection, match, collation)
             if collection is None or record is None:
                 try:
-                    _insert_unmatched(op, database, name, request)
+                    _insert_unmatched(op, database, name, request, inserted)
                     return
                 except CommandError as error:
                     # Another server may have, and the collection, too.
@@ -265,9 +270,12 @@ def _merge_document(
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
-def _insert_unmatched(op: OperationContext, database: str, name: str, request: MergeRequest) -> None:
+def _insert_unmatched(
+    op: OperationContext, database: str, name: str, request: MergeRequest, inserted: bytes | None
+) -> None:
+    """inserted: the document that is inserted, if it has been made."""
     if request.when_not_matched == "insert":
-        _insert(op, database, name, _inserted(op, request))
+        _insert(op, database, name, _inserted(op, request) if inserted is None else inserted)
     elif request.when_not_matched == "fail":
         raise CommandError(
             13113, "$merge could not find a matching document in the target collection for at least one document"
@@ -405,9 +413,13 @@ def merged(existing: bytes, document: bytes) -> bytes:
     cursor = ElementCursor(document, 0)
     while cursor.next():
         given[cursor.name()] = cursor.raw_element()
-    for name in sorted(given, key=cmp_to_key(compare_components)):
+    for name in sorted_by_comparison([*given], compare_components):
+        give_way()
         elements[encode_text(name)] = given[name]
     builder = DocumentBuilder()
     for element in elements.values():
+        give_way()
         builder.append_raw_element(element)
+    put_aside(given)
+    put_aside(elements)
     return builder.finish()

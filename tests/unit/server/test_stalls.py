@@ -154,6 +154,11 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "create": "new",
         "storageEngine": {"wiredTiger": {"configString": "x" * 20 * PATHS}},
     },
+    "merged into a new collection": lambda: {
+        "aggregate": "wide",
+        "pipeline": [{"$merge": {"into": "new", "whenMatched": "merge"}}],
+        "cursor": {},
+    },
     "patterns of sessions": lambda: {
         "killAllSessionsByPattern": [{"lsid": {"id": Binary(n.to_bytes(16, "big"), 4)}} for n in range(PATHS)],
         "$db": "admin",
@@ -232,6 +237,7 @@ BEFORE: dict[str, list[Command]] = {
     "indexes that exist": [
         {"createIndexes": "indexed", "indexes": [{"key": {f"f{n}": 1}, "name": f"f{n}"} for n in range(60)]}
     ],
+    "merged into a new collection": [{"insert": "wide", "documents": [{"_id": 1, **WIDE}]}],
     "changed view": [{"create": "view", "viewOn": "c", "pipeline": []}],
     "granted roles": [HOLDER],
     "revoked roles": [HOLDER],

@@ -3,6 +3,7 @@
 from typing import Final
 
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.expr import Constant, EvaluationContext, Expression, parse_expression
@@ -23,22 +24,37 @@ class MinMaxScaler(WindowFunction):
         self.low: Final = low
         self.high: Final = high
         self.frame: Final = frame
+        # What is known of a frame: where it begins and ends, and its smallest and its greatest value.
+        self._first = 0
+        self._end = 0
+        self._smallest: Value = None
+        self._greatest: Value = None
 
     def begin(self, partition: Partition) -> None:
         self.frame.begin()
+        self._first = self._end = 0
 
     def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
         first, end = self.frame.bounds(partition, position)
-        self.steps = end - first + 1
         current = self._number(partition, position, ev)
-        smallest = current
-        greatest = current
-        for at in range(first, end):
+        if first != self._first or end < self._end:
+            self._first = self._end = first
+        self.steps = end - self._end + 1
+        for at in range(self._end, end):
+            give_way()
             number = self._number(partition, at, ev)
-            if compare_values(number, smallest) < 0:
-                smallest = number
-            if compare_values(number, greatest) > 0:
-                greatest = number
+            if at == first or compare_values(number, self._smallest) < 0:
+                self._smallest = number
+            if at == first or compare_values(number, self._greatest) > 0:
+                self._greatest = number
+        self._end = end
+        # The document itself may be outside of its frame.
+        smallest = greatest = current
+        if end > first:
+            if compare_values(self._smallest, current) < 0:
+                smallest = self._smallest
+            if compare_values(self._greatest, current) > 0:
+                greatest = self._greatest
         width_of_frame = subtract([greatest, smallest])
         if to_decimal(width_of_frame) == 0:
             return self.low

@@ -82,7 +82,10 @@ WINDOWS: dict[str, list[Any]] = {
     "$integral": [windowed({"$integral": {"input": "$n"}, "window": {"documents": [-1_000, 1_000]}})],
     "$linearFill": [windowed({"$linearFill": "$few"})],
     "$locf": [windowed({"$locf": "$few"})],
-    "$minMaxScaler": [windowed({"$minMaxScaler": {"input": "$n"}, "window": {"documents": [-1_000, 1_000]}})],
+    "$minMaxScaler": [
+        windowed({"$minMaxScaler": {"input": "$n"}, "window": {"documents": [-1_000, 1_000]}}),
+        windowed({"$minMaxScaler": {"input": "$n"}}),
+    ],
     "$rank": [windowed({"$rank": {}})],
     "$shift": [windowed({"$shift": {"output": "$n", "by": 1}})],
 }
