@@ -210,8 +210,7 @@ def _fill(op: OperationContext, collection: Collection, indexes: list[Collection
                 size = min(batch, next_batch_size(op, size, started_s))
                 ahead.forget()
                 overtaken = 0
-            if isinstance(conflict, CatalogChanged):
-                size = max(size // 2, FIRST_BATCH)  # what is quicker is overtaken less often
+            # Not in smaller parts where others have changed the catalog: the engine holds that off from the next unit.
             if conflict is not None and not await_transaction(op, conflict):
                 conflicts += 1
                 if conflicts > MAX_CONFLICTS:

@@ -555,34 +555,56 @@ def test_a_transaction_goes_on_beside_changes_of_other_collections(clients: tupl
         assert refused.value.has_error_label("TransientTransactionError")
 
 
-def test_batches_are_written_together_beside_changes_of_other_collections(clients: tuple[Client, Client]) -> None:
-    """Not document by document because a batch was once overtaken by a change."""
-    one, two = clients
-    two.shop.create_collection("carts")
+@contextlib.contextmanager
+def changes_of_other_collections(client: Client) -> Iterator[None]:
+    """Meanwhile a client makes and drops collections without a pause."""
     ended = threading.Event()
 
     def change(name: str) -> None:
         while not ended.is_set():
-            one.other[name].create_index("n")
-            one.other[name].drop()
+            client.other[name].create_index("n")
+            client.other[name].drop()
 
-    def commits() -> int:
-        return int(two.admin.command("serverStatus")["mongottl"]["storage"]["commits"])
-
-    before = commits()
     with ThreadPoolExecutor() as pool:
         changes = [pool.submit(change, name) for name in ("a", "b")]
         try:
-            for number in range(5):
-                two.shop.carts.insert_many([{"_id": 500 * number + n} for n in range(500)])
-            assert two.shop.carts.update_many({}, {"$set": {"n": 1}}).modified_count == 2500
-            assert two.shop.carts.delete_many({}).deleted_count == 2500
+            yield
         finally:
             ended.set()
         for each in changes:
             each.result()
-    # Those of changes are the other server's.
-    assert commits() - before < 500
+
+
+def commits_of(client: Client) -> int:
+    """How many units of work its server has committed; those of other servers are not counted."""
+    return int(client.admin.command("serverStatus")["mongottl"]["storage"]["commits"])
+
+
+def test_batches_are_written_together_beside_changes_of_other_collections(clients: tuple[Client, Client]) -> None:
+    """Not document by document because a batch was once overtaken by a change."""
+    one, two = clients
+    two.shop.create_collection("carts")
+    before = commits_of(two)
+    with changes_of_other_collections(one):
+        for number in range(5):
+            two.shop.carts.insert_many([{"_id": 500 * number + n} for n in range(500)])
+        assert two.shop.carts.update_many({}, {"$set": {"n": 1}}).modified_count == 2500
+        assert two.shop.carts.delete_many({}).deleted_count == 2500
+    assert commits_of(two) - before < 500
+
+
+def test_an_index_is_built_in_large_batches_beside_changes_of_other_collections(
+    clients: tuple[Client, Client],
+) -> None:
+    """A batch that a change has overtaken is added again as it is, not in smaller and smaller ones."""
+    one, two = clients
+    two.shop.carts.insert_many([{"_id": n, "n": n} for n in range(5000)])
+    before = commits_of(two)
+    with changes_of_other_collections(one):
+        two.shop.carts.create_index("n")
+    assert commits_of(two) - before < 60  # 20 batches of 256 documents
+    assert two.shop.carts.count_documents({"n": {"$gte": 0}}, hint="n_1") == 5000
+    assert two.shop.command("validate", "carts")["valid"]
 
 
 def test_both_make_the_same_collections_at_once(clients: tuple[Client, Client]) -> None:
