@@ -10,9 +10,9 @@ servers. The collection is brought up to date before a command that names it, so
 Source: MongoDB's manual, "Config Database".
 """
 
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.document.build import encode
@@ -26,9 +26,13 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import WriteHistory
 from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.sessions.stored_sessions import add_logged
-from mongottl.exec.write.writes import delete_batch, insert_document, update_record
+from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
+from mongottl.exec.write.writes import delete_batch, insert_batch, insert_document, update_records
 from mongottl.oplog.positioned import PositionedOplog
-from mongottl.storage.errors import WriteConflict
+from mongottl.storage.errors import CatalogChanged, DuplicateKey, WriteConflict
+from mongottl.storage.stores import Record
+
+T = TypeVar("T")
 
 DATABASE: Final = "config"
 NAME: Final = "transactions"
@@ -51,25 +55,51 @@ def publish(op: OperationContext) -> None:
     more = True
     while more and not collection.dropped:
         records, more = op.recovery_unit.records(collection).scan(after, _AT_ONCE, True, _SCAN_BYTES)
+        old: list[Record] = []
+        changed: list[tuple[Record, bytes]] = []
         for record in records:
             after = record[0]
             lsid = get_value(record[1], "_id")
             document = wanted.pop(lsid, None) if isinstance(lsid, bytes) else None
-            try:
-                if document is None:
-                    delete_batch(op, collection, [record])
-                elif document != record[1]:
-                    update_record(op, collection, record, document)
-            except WriteConflict:
-                continue  # a client writes to it, too
+            if document is None:
+                old.append(record)
+            elif document != record[1]:
+                changed.append((record, document))
+        _write(op, old, partial(delete_batch, op, collection))
+        _write(op, changed, partial(_update, op, collection))
         op.give_way()
-    for done, document in enumerate(wanted.values()):
+    new = list(wanted.values())
+    for start in range(0, len(new), _AT_ONCE):
         if collection.dropped:
             return
-        with suppress(DuplicateKeyError):  # another server has published it meanwhile
-            insert_document(op, collection, document)
-        if done % _AT_ONCE == 0:
-            op.give_way()
+        _write(op, new[start : start + _AT_ONCE], partial(_insert, op, collection))
+        op.give_way()
+
+
+def _write(op: OperationContext, items: list[T], write: Callable[[list[T]], None]) -> None:
+    """Writes items together; one by one if that fails, and without those that a client or another server has written
+    meanwhile."""
+    for _ in range(MOST_TOGETHER if items else 0):
+        try:
+            write(items)
+            return
+        except CatalogChanged as changed:
+            await_transaction(op, changed)
+        except (DuplicateKey, DuplicateKeyError, WriteConflict):
+            break
+    for item in items if len(items) > 1 else []:
+        _write(op, [item], write)
+
+
+def _insert(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:
+    if len(documents) > 1:
+        insert_batch(op, collection, documents)
+    else:
+        insert_document(op, collection, documents[0])
+
+
+def _update(op: OperationContext, collection: Collection, changes: list[tuple[Record, bytes]]) -> None:
+    update_records(op, op.recovery_unit.write(collection), changes, None)
 
 
 def _histories(service: ServiceContext) -> list[WriteHistory]:

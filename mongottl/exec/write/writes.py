@@ -513,11 +513,11 @@ def _takes_long(validator: Validator, before: bytes, after: bytes) -> bool:
 
 
 def update_records(
-    op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]], driver: UpdateDriver
+    op: OperationContext, unit: WriteUnit, changes: list[tuple[Record, bytes]], driver: UpdateDriver | None
 ) -> None:
     """Replaces the documents of several records, all or none, in `unit`, which it begins and commits.
 
-    driver: the update that has made the documents, for the oplog.
+    driver: the update that has made the documents, for the oplog; None if they replace the others.
 
     DuplicateKeyError (11000), DocumentValidationFailure (121), or WriteConflict if one of them has changed or expired
     since it was read, or if an expired record has a key that is needed: the caller then updates one by one.

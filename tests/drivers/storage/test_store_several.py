@@ -1410,3 +1410,17 @@ def test_config_transactions_shows_the_writes_of_all(clients: tuple[Client, Clie
         found = two.config.transactions.find_one({"_id.id": session.session_id["id"]})
         assert found is not None and (found["txnNum"], found["state"]) == (2, "committed")
     assert two.config.transactions.count_documents({}) == 2
+
+
+def test_config_transactions_is_written_in_batches(clients: tuple[Client, Client]) -> None:
+    """Not session by session: there may be as many as clients that were ever connected in half an hour."""
+    one, two = clients
+    sessions = [one.start_session() for _ in range(300)]
+    for _ in range(2):
+        for session in sessions:
+            one.shop.c.insert_one({}, session=session)
+        before = commits_of(two)
+        assert two.config.transactions.count_documents({}) == 300
+        assert commits_of(two) - before < 20
+    shown = two.config.transactions.find({"txnNum": 2}, {"_id.id": 1})
+    assert {each["_id"]["id"] for each in shown} == {session.session_id["id"] for session in sessions}
