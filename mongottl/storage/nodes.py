@@ -140,8 +140,8 @@ class StoreNodes(ABC):
 
     @abstractmethod
     def keep_place(self) -> None:
-        """Does what `attend` does without waiting, if the place has to be renewed. To be called between the steps of a
-        start that may take long, before it is attended to."""
+        """Does what `attend` does without waiting, if the place has to be renewed, and takes no duties, which nobody
+        would perform yet. To be called between the steps of a start that may take long, before it is attended to."""
         raise NotImplementedError
 
     @property

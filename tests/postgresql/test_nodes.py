@@ -289,6 +289,23 @@ def test_a_place_is_lost_while_the_machine_is_suspended(opened: Callable[..., Po
     assert [*found, engine.nodes.is_valid] == [True, False, True]
 
 
+def test_a_server_that_only_keeps_its_place_takes_no_duties(
+    opened: Callable[..., PostgresEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is still loading files, and would not perform them before it serves."""
+    monkeypatch.setattr("mongottl.storage.postgresql.nodes.RENEW_S", 0.01)
+    loading, serving = both(opened)
+    real = loading.nodes.lease_clock_s
+    loading.nodes.lease_clock_s = lambda: real() + LEASE_S / 2
+    loading.nodes.keep_place()
+    assert [node.number for node in loading.nodes.latest] == [loading.nodes.number, serving.nodes.number]
+    serving.nodes.attend()
+    assert [loading.nodes.has_duties, serving.nodes.has_duties] == [False, True]
+    serving.nodes.close(1.0)
+    loading.nodes.attend()
+    assert loading.nodes.has_duties
+
+
 def test_forms_that_another_server_has_dropped_are_known_to_be_missing(opened: Callable[..., PostgresEngine]) -> None:
     first, second = both(opened)
     make(first, "a")

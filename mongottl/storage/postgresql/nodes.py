@@ -240,6 +240,8 @@ class PostgresNodes(StoreNodes):
         # The session with the lock, which listens.
         self._connection: Connection | None = None
         self._is_closed = False
+        # Whether somebody attends to the place, who performs the duties: not while only `keep_place` is called.
+        self._may_have_duties = False
         # Where the store has several hosts: looks whether another one takes writes.
         self.look_elsewhere_by: Callable[[], None] | None = None
         # When the renewal was begun that is under way, 0 if none is.
@@ -387,6 +389,7 @@ class PostgresNodes(StoreNodes):
         self._address = address
 
     def attend(self) -> None:
+        self._may_have_duties = self.is_shared
         self._attend(RENEW_S)
 
     def keep_place(self) -> None:
@@ -519,10 +522,11 @@ class PostgresNodes(StoreNodes):
     def _send_renewal(self) -> Answer:
         until_s = self._waiter.monotonic_s() + self._patience_s
         renewal: Call = (_RENEW, (int4(self.number), text(self._address), int8(self._log.epoch)))
-        first: Call = (_TAKE_DUTIES, (int4(self.number),)) if self.is_shared else (_UNSYNCED, ())
-        patience = [PATIENT] if self.is_shared else []
-        [taken, renewed, places] = self._pool.write([*patience, first, renewal, (_ALL, ())], until_s)[-3:]
-        has_duties = self.is_shared and taken.changed > 0
+        calls: list[Call] = [PATIENT if self.is_shared else (_UNSYNCED, ())]
+        if self._may_have_duties:
+            calls.append((_TAKE_DUTIES, (int4(self.number),)))
+        [*others, renewed, places] = self._pool.write([*calls, renewal, (_ALL, ())], until_s)
+        has_duties = self._may_have_duties and others[-1].changed > 0
         self.has_left |= has_duties and not self.has_duties
         self.has_duties = has_duties
         rows: list[_Row] = places.rows()
