@@ -8,7 +8,8 @@ write takes. The statements name different `_id`s, so none of them changes what 
 written so is left to the caller, who executes it one by one, with the errors and the retries of single statements.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from mongottl.catalog.collection import Collection
 from mongottl.errors import CommandError, is_interruption
@@ -22,12 +23,15 @@ from mongottl.exec.write.modifying import (
     store_together,
     updated_document,
 )
+from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
 from mongottl.exec.write.writes import delete_batch, insert_batch
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression
 from mongottl.query.update import UpdateDriver
-from mongottl.storage.errors import DamagedRecord, DuplicateKey, WriteConflict
+from mongottl.storage.errors import CatalogChanged, DamagedRecord, DuplicateKey, WriteConflict
 from mongottl.storage.stores import Record
+
+T = TypeVar("T")
 
 # The most bytes of documents that are found to be written together.
 _MOST_BYTES = 16 << 20
@@ -90,13 +94,30 @@ def update_by_ids(
     (`_may_be_overtaken`).
     """
     keys = [update.key for update in updates]
-    found = _found(op, collection, keys)
-    if found is None:
-        return []
-    group = _Group(op, collection, updates, found, first)
-    executed = group.execute(ordered and _may_be_overtaken(op))
-    _note_lookups(op, collection, keys[:executed], found)
-    return group.results[:executed]
+
+    def update() -> list[UpdateResult]:
+        found = _found(op, collection, keys)
+        if found is None:
+            return []
+        group = _Group(op, collection, updates, found, first)
+        executed = group.execute(ordered and _may_be_overtaken(op))
+        _note_lookups(op, collection, keys[:executed], found)
+        return group.results[:executed]
+
+    return _together(op, collection, update)
+
+
+def _together(op: OperationContext, collection: Collection, execute: Callable[[], list[T]]) -> list[T]:
+    """The results of a group, which is executed again where other servers change the catalog: the engine then holds
+    them off. Empty if its statements are to be executed one by one."""
+    for _ in range(MOST_TOGETHER):
+        try:
+            return execute()
+        except CatalogChanged as changed:
+            await_transaction(op, changed)
+        if collection.dropped or not takes_together(collection):
+            break
+    return []
 
 
 def _may_be_overtaken(op: OperationContext) -> bool:
@@ -173,7 +194,8 @@ class _Group:
     def execute(self, looks_again: bool) -> int:
         """Executes the updates before the first that cannot be written together with its neighbours; how many.
 
-        looks_again: whether the first one that writes nothing after others that do ends the group.
+        looks_again: whether the first one that writes nothing after others that do ends the group. CatalogChanged: none
+        of them is executed.
         """
         start = 0
         has_written = False
@@ -201,6 +223,10 @@ class _Group:
                 has_written = has_written or any(modified for _, modified in updated)
         except CommandError as error:
             if start == 0 and is_interruption(error):
+                raise
+            return start
+        except CatalogChanged:
+            if start == 0:
                 raise
             return start
         except (DuplicateKey, WriteConflict, DamagedRecord):
@@ -269,6 +295,13 @@ def delete_by_ids(
     """Deletes the documents with these different keys of the index on `_id`, or with those before one that has to look
     again; of each whether there was one. Empty if they cannot be deleted together. first, ordered: see
     `update_by_ids`."""
+    return _together(op, collection, lambda: _delete_by_ids(op, collection, keys, first, ordered))
+
+
+def _delete_by_ids(
+    op: OperationContext, collection: Collection, keys: list[bytes], first: int, ordered: bool
+) -> list[bool]:
+    """`delete_by_ids`. CatalogChanged: none of them is deleted."""
     found = _found(op, collection, keys)
     if found is None:
         return []
@@ -287,6 +320,8 @@ def delete_by_ids(
         if is_interruption(error):
             raise
         return []
+    except CatalogChanged:
+        raise
     except WriteConflict:
         return []
     _note_lookups(op, collection, keys, found)
