@@ -21,7 +21,7 @@ from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.by_id import living_by_ids, takes_together
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, store_together, updated_document
-from mongottl.exec.write.waiting import await_transaction
+from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
 from mongottl.exec.write.writes import (
     check_size,
     insert_batch,
@@ -109,7 +109,7 @@ def merge_together(
     others: list[MergeRequest] = requests
     mode = requests[0].when_matched
     if mode != "fail":
-        found = _carried_out(lambda: living_by_ids(op, collection, keys))
+        found = _carried_out(op, lambda: living_by_ids(op, collection, keys))
         if found is None:
             return requests
         others = []
@@ -122,24 +122,28 @@ def merge_together(
                 records.append(record)
     left: list[MergeRequest] = []
     is_kept = not matched or mode == "keepExisting"
-    if not is_kept and not _carried_out(lambda: _update_all(op, collection, matched, records, collation)):
+    if not is_kept and not _carried_out(op, lambda: _update_all(op, collection, matched, records, collation)):
         left = matched
     is_discarded = not others or (mode != "fail" and requests[0].when_not_matched == "discard")
-    if not is_discarded and not _carried_out(lambda: _insert_all(op, collection, others)):
+    if not is_discarded and not _carried_out(op, lambda: _insert_all(op, collection, others)):
         left = requests if left else others
     return left
 
 
-def _carried_out(step: Callable[[], T]) -> T | None:
+def _carried_out(op: OperationContext, step: Callable[[], T]) -> T | None:
     """What a step of writing a batch returns; None if it fails for one of the documents, which are then written one by
-    one."""
-    try:
-        return step()
-    except CommandError as error:
-        if is_interruption(error):
-            raise
-    except (DuplicateKey, WriteConflict):
-        pass
+    one. It is carried out again where other servers change the catalog: the engine then holds them off."""
+    for _ in range(MOST_TOGETHER):
+        try:
+            return step()
+        except CatalogChanged as changed:
+            await_transaction(op, changed)
+        except CommandError as error:
+            if is_interruption(error):
+                raise
+            break
+        except (DuplicateKey, WriteConflict):
+            break
     return None
 
 
@@ -159,7 +163,7 @@ def _existing_or_made(op: OperationContext, database: str, name: str, request: M
     collection = op.catalog.lookup(database, name)
     if collection is not None or request.when_not_matched != "insert":
         return collection
-    return _carried_out(lambda: _made(op, database, name))
+    return _carried_out(op, lambda: _made(op, database, name))
 
 
 def _made(op: OperationContext, database: str, name: str) -> Collection:

@@ -594,6 +594,9 @@ def test_batches_are_written_together_beside_changes_of_other_collections(client
             updates = [UpdateOne({"_id": n}, {"$inc": {"n": 1}}, upsert=True) for n in range(1000)]
             updated = two.shop.carts.bulk_write(updates)
         assert (updated.matched_count, updated.modified_count) == (1000, 1000)
+        for n in range(2):
+            two.shop.carts.aggregate([{"$match": {"_id": {"$lt": 500}}}, {"$set": {"m": n}}, {"$merge": "merged"}])
+        assert two.shop.merged.count_documents({"m": 1}) == 500
         assert two.shop.carts.bulk_write([DeleteOne({"_id": n}) for n in range(500)]).deleted_count == 500
         assert two.shop.carts.delete_many({}).deleted_count == 2000
     assert commits_of(two) - before < 300
