@@ -10,6 +10,7 @@ import sys
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.build_info import is_compiled
+from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.commands.access import on_cluster
 from mongottl.commands.admin.handshake import replica_set_state
@@ -21,6 +22,7 @@ from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import first_field_name
 from mongottl.exec.operation.context import OperationContext
+from mongottl.exec.results.sizes import measured
 from mongottl.exec.running.registry import RunningOperation
 from mongottl.exec.state.metrics import UNKNOWN_COMMAND
 from mongottl.exec.state.usage import LatencyGroup
@@ -254,11 +256,11 @@ def _metrics(op: OperationContext) -> dict[str, Value]:
 
 def _own(op: OperationContext) -> dict[str, Value]:
     service = op.service
-    expired = 0
-    for collection in op.catalog.all_collections():
-        op.give_way()
-        if not collection.dropped:
-            expired += count_expired(op.recovery_unit.records(collection), collection, op.now_s)
+
+    def expired_in(collection: Collection) -> int:
+        return count_expired(op.recovery_unit.records(collection), collection, op.now_s)
+
+    expired = sum(measured(op, op.catalog.all_collections(), expired_in))
     used, idle, waiting = service.scripts.counts()
     nodes = service.engine.nodes
     return {

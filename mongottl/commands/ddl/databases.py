@@ -4,7 +4,6 @@ Source: MongoDB's command reference for each.
 """
 
 import os
-from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Final, NamedTuple
 
@@ -20,7 +19,7 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.types import Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.results.sizes import collection_size, parse_scale
+from mongottl.exec.results.sizes import CollectionSize, collection_size, measured, parse_scale
 from mongottl.oplog.change import LoggedChange
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_condition
@@ -70,8 +69,7 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
         described: dict[str, Value] = {"name": name}
         size = 0
         if not request.name_only:
-            for collection in _one_by_one(op, name):
-                size += collection_size(op.recovery_unit, collection).total
+            size = sum(measured(op, op.catalog.collections(name), partial(_total_size, op)))
             described["sizeOnDisk"] = Int64(size)
             described["empty"] = False
         sizes[encode(described)] = size
@@ -82,12 +80,8 @@ def list_databases(op: OperationContext, request: ListDatabasesRequest) -> Reply
     return {"databases": databases, "totalSize": Int64(total), "totalSizeMb": Int64(total // _BYTES_PER_MB)}
 
 
-def _one_by_one(op: OperationContext, database: str) -> Iterator[Collection]:
-    """The collections of a database; others run between two of them, and those that these drop are left out."""
-    for collection in op.catalog.collections(database):
-        op.give_way()
-        if not collection.dropped:
-            yield collection
+def _total_size(op: OperationContext, collection: Collection) -> int:
+    return collection_size(op.recovery_unit, collection).total
 
 
 class DropDatabaseRequest(NamedTuple):
@@ -154,18 +148,20 @@ def db_stats(op: OperationContext, request: DbStatsRequest) -> Reply:
     """
     scale = parse_scale("dbStats", request.scale)
     op.check_database()
-    collections = objects = records = data = index_size = indexes = 0
-    for collection in _one_by_one(op, op.database):
-        collections += 1
+
+    def measure(collection: Collection) -> tuple[CollectionSize, int]:
         size = collection_size(op.recovery_unit, collection)
-        objects += size.unexpired_count(op.now_s)
-        records += size.records
-        data += size.data
-        index_size += size.indexes_total
-        indexes += len(collection.listed_indexes)
+        return size, size.unexpired_count(op.now_s)
+
+    sizes = measured(op, op.catalog.collections(op.database), measure)
+    objects = sum([count for _, count in sizes])
+    records = sum([size.records for size, _ in sizes])
+    data = sum([size.data for size, _ in sizes])
+    index_size = sum([size.indexes_total for size, _ in sizes])
+    indexes = sum([len(size.indexes) for size, _ in sizes])
     reply: dict[str, Value] = {
         "db": op.database,
-        "collections": Int64(collections),
+        "collections": Int64(len(sizes)),
         "views": Int64(len(op.catalog.views(op.database))),
         "objects": Int64(objects),
         "avgObjSize": data / records if records else 0.0,

@@ -4,7 +4,8 @@ Counts and sizes of documents are exact and cheap, since storage maintains them.
 they are estimated from a few entries.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from mongottl.catalog.collection import Collection, CollectionIndex
 from mongottl.catalog.key_ranges import ALL_KEYS
@@ -13,8 +14,11 @@ from mongottl.document.interrupt import Undivided
 from mongottl.document.numbers import clamp_to_long
 from mongottl.document.types import Decimal128, Value, integer, is_number
 from mongottl.errors import CommandError, ErrorCode
+from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
 from mongottl.exec.write.expiry import count_living
+
+T = TypeVar("T")
 
 _MAX_INT32: Final = 2**31 - 1
 # Entries of an index that its size is estimated from.
@@ -35,7 +39,9 @@ class CollectionSize:
         self.data = records.size_bytes()
         self.indexes: dict[str, int] = {}
         self.indexes_total = 0
-        for index in collection.listed_indexes:
+        for index in [*collection.listed_indexes]:
+            if index.dropped:  # while others were measured
+                continue
             size = _index_size(unit, index, self.records)
             self.indexes[index.name] = size
             self.indexes_total += size
@@ -50,6 +56,22 @@ class CollectionSize:
 
 def collection_size(unit: RecoveryUnit, collection: Collection) -> CollectionSize:
     return CollectionSize(unit, collection)
+
+
+def measured(op: OperationContext, collections: list[Collection], measure: Callable[[Collection], T]) -> list[T]:
+    """What `measure` returns for each collection. Others run between two of them; those that are dropped meanwhile, or
+    while `measure` waits for the engine, are left out."""
+    found: list[T] = []
+    for collection in collections:
+        op.give_way()
+        if collection.dropped:
+            continue
+        try:
+            found.append(measure(collection))
+        except CommandError as error:
+            if error.code != ErrorCode.QueryPlanKilled or not collection.dropped:
+                raise
+    return found
 
 
 def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int, scale: int) -> dict[str, Value]:

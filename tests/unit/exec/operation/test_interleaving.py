@@ -81,6 +81,18 @@ EXPIRING: Final[tuple[Document, ...]] = (
     {"createIndexes": "c", "indexes": [{"key": {"_ts": 1}, "name": "_ts_1", "expireAfterSeconds": 10}]},
     *FILLED,
 )
+SEVERAL: Final = tuple(
+    {**command, next(iter(command)): name} for name in ("c", "d") for command in (*EXPIRING, INDEXED[-1])
+)
+MEASURING: Final[dict[str, Document]] = {
+    "dbStats": {"dbStats": 1},
+    "listDatabases": {"listDatabases": 1, "$db": "admin"},
+    "serverStatus": {"serverStatus": 1, "$db": "admin"},
+}
+DROPS: Final[dict[str, Document]] = {
+    "a drop of a collection": {"drop": "d"},
+    "a drop of an index": {"dropIndexes": "d", "index": "u_1"},
+}
 ALL: Final = {"update": "c", "updates": [{"q": {}, "u": {"$inc": {"n": 1}}, "multi": True}]}
 BUILD: Final = {"createIndexes": "c", "indexes": [{"key": {"n": 1, "u": 1}, "name": "built"}]}
 BUILD_CODES: Final = GONE | {ErrorCode.IndexBuildAborted}
@@ -95,6 +107,10 @@ def is_valid(running: Waiting, reply: Document, code: int) -> bool:
 
 def has(*ids: int) -> Callable[[Waiting, Document, int], bool]:
     return lambda running, reply, code: is_valid(running, reply, code) and running.ids() == list(ids)
+
+
+def is_answered(running: Waiting, reply: Document, code: int) -> bool:
+    return code == 0
 
 
 def is_whole_or_failed(running: Waiting, reply: Document, code: int) -> bool:
@@ -295,6 +311,11 @@ PAIRS: Final[dict[str, Pair]] = {
         GONE,
         INDEXED,
     ),
+    **{
+        f"{name} beside {change}": Pair(measuring, changing, is_answered, before=SEVERAL)
+        for name, measuring in MEASURING.items()
+        for change, changing in DROPS.items()
+    },
     "a count beside a purge": Pair(
         {"count": "c"}, purge, lambda running, reply, code: reply["n"] == 0, before=(*EXPIRING, {"late": 20})
     ),
