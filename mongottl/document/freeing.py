@@ -68,11 +68,7 @@ class LongList(list[Any]):
         untrack(self)
 
     def __del__(self) -> None:
-        size = len(self)
-        if size >= LONG and _aside.size < _MOST_ASIDE:
-            untrack(self)
-            _aside.size += size
-            _aside.lists.append(self)
+        put_aside(self)
 
 
 @mypyc_attr(native_class=False)
@@ -96,11 +92,7 @@ class LongSet(set[Any]):
         untrack(self)
 
     def __del__(self) -> None:
-        size = len(self)
-        if size >= LONG and _aside.size < _MOST_ASIDE:
-            untrack(self)
-            _aside.size += size
-            _aside.sets.append(self)
+        put_aside(self)
 
 
 @mypyc_attr(native_class=False)
@@ -114,11 +106,7 @@ class LongDict(dict[Any, Any]):
         untrack(self)
 
     def __del__(self) -> None:
-        size = len(self)
-        if size >= LONG and _aside.size < _MOST_ASIDE:
-            untrack(self)
-            _aside.size += size
-            _aside.dicts.append(self)
+        put_aside(self)
 
 
 def freed_in_slices(values: list[T]) -> list[T]:
