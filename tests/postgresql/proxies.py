@@ -15,6 +15,8 @@ from typing import Final
 _SYNC: Final = b"S\x00\x00\x00\x04"
 _READY: Final = b"Z\x00\x00\x00\x05I"
 _CHUNK: Final = 65536
+# What a client sends first, after four bytes with its length, that has a statement of another connection cancelled.
+_CANCEL: Final = bytes((4, 210, 22, 46))
 # Where the name of the statement that commits, or the server's word for it, is found in what ends a unit.
 _TAIL: Final = 2048
 
@@ -45,6 +47,7 @@ class CuttingProxy:
         # Set while what clients send is passed on, and what the server does.
         self._forwards = threading.Event()
         self._backwards = threading.Event()
+        self._cancels = threading.Event()
         self.speak()
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
@@ -80,12 +83,19 @@ class CuttingProxy:
         """Passes on what was sent since it was silent, also of clients that have gone meanwhile."""
         self._forwards.set()
         self._backwards.set()
+        self._cancels.set()
+
+    def hold_cancellations(self) -> None:
+        """From now on passes on all but what clients send to have statements cancelled."""
+        self._cancels.clear()
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
         """Passes on what the client sends."""
         try:
             while data := client.recv(_CHUNK):
                 self._forwards.wait()
+                if data[4:8] == _CANCEL:
+                    self._cancels.wait()
                 if self.cut == BEFORE_COMMIT and data.endswith(_SYNC) and self._counts(data):
                     self._cut(client, server)
                     return

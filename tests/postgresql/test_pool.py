@@ -12,8 +12,9 @@ from mongottl.storage.postgresql.failures import BUSY, DUPLICATE, GONE, LOGIN, N
 from mongottl.storage.postgresql.local_cluster import LocalCluster
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.statements import BYTEA, INT4, INT8, Call, Statement, int4, int8
-from mongottl.storage.waiting import BlockingWaiter
+from mongottl.storage.waiting import BlockingWaiter, Waiter
 from tests.postgresql.proxies import AFTER_COMMIT, BEFORE_COMMIT, CuttingProxy
+from tests.postgresql.test_pipeline import InterruptedWaiter
 from tests.waiting import PATIENCE_S, until
 
 ADD = Statement("add", "INSERT INTO numbers VALUES ($1, $2)", (INT8, BYTEA))
@@ -21,6 +22,7 @@ COUNT = Statement("count", "SELECT count(*) FROM numbers WHERE n = $1", (INT8,))
 BACKEND = Statement("backend", "SELECT pg_backend_pid()")
 TERMINATE = Statement("terminate", "SELECT pg_terminate_backend($1)", (INT4,))
 BEGIN = Statement("begin", "BEGIN")
+SLEEP = Statement("sleep", "SELECT pg_sleep(0.1)")
 
 Opener = Callable[..., ConnectionPool]
 
@@ -29,9 +31,10 @@ Opener = Callable[..., ConnectionPool]
 def open_pool(cluster: LocalCluster, schema: str) -> Iterator[Opener]:
     pools: list[ConnectionPool] = []
 
-    def make(uri: str = "", most: int = 2, timeout_s: float = 30.0) -> ConnectionPool:
+    def make(uri: str = "", most: int = 2, timeout_s: float = 30.0, waiter: Waiter | None = None) -> ConnectionPool:
         address = Address(uri or cluster.uri)
-        pools.append(ConnectionPool(address, SessionSettings(schema), BlockingWaiter(), most, timeout_s))
+        waiter = waiter or BlockingWaiter()
+        pools.append(ConnectionPool(address, SessionSettings(schema), waiter, most, timeout_s))
         return pools[-1]
 
     yield make
@@ -96,6 +99,24 @@ def test_an_open_transaction_is_rolled_back_when_it_is_given_back(open_pool: Ope
     pool.release(used)
     assert not is_added(connection, 1)
     assert pool.statistics()["settled"] == 1
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_connection_is_used_again_after_a_cancellation_that_cannot_come_later(
+    open_pool: Opener, proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    waiter = InterruptedWaiter()
+    pool = open_pool(through(proxy), waiter=waiter)
+    first = pool.read([BACKEND.with_()])[0].value()
+    if is_held:
+        monkeypatch.setattr("mongottl.storage.postgresql.connection._CANCEL_S", 0.02)
+        proxy.hold_cancellations()
+    waiter.error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        pool.read([SLEEP.with_()])
+    assert (pool.read([BACKEND.with_()])[0].value() == first) is not is_held
+    proxy.speak()
+    assert pool.statistics()["open"] == pool.statistics()["idle"] == 1
 
 
 def test_a_failed_unit_is_not_repeated(open_pool: Opener, connection: Connection) -> None:

@@ -177,12 +177,14 @@ class Connection:
     def settle(self, rollback: Call) -> bool:
         """Makes it ready after an exchange that was ended in the middle: cancels, drains, ends the transaction.
 
-        Whether it is ready. It is to be closed if not.
+        Whether it is ready. It is to be closed if not. So is one whose cancellation may still be under way, as over a
+        link that has lost it and repeats it: it would end a later statement, of whoever has the connection then.
         """
         pipeline = self._pipeline
+        is_over = True
         try:
             if pipeline.unanswered:
-                self.cancel()
+                is_over = self.cancel()
                 pipeline.drain()
             if not pipeline.is_lost and self._pg.transaction_status not in (_IDLE, _UNKNOWN):
                 pipeline.run((rollback,), must_end=True)
@@ -190,18 +192,25 @@ class Connection:
                 pipeline.forget_prepared()
         except StoreFailure:
             pass
+        if not is_over:
+            pipeline.mark_lost()
         return self.is_ready
 
-    def cancel(self) -> None:
-        """Has the server cancel what it is doing for this connection. Does nothing if that cannot be sent."""
+    def cancel(self) -> bool:
+        """Has the server cancel what it is doing for this connection. Does nothing if that cannot be sent.
+
+        False if it may come later. The server hangs up when it has passed a cancellation on to the process of the
+        connection, which ignores it while it carries out no statement.
+        """
         if pq.version() < 170_000:
-            return  # an older libpq could do it only by blocking; `statement_timeout` will
+            return True  # an older libpq could do it only by blocking; `statement_timeout` will
         waiter = self._waiter
         until_s = waiter.monotonic_s() + _CANCEL_S
         try:
             cancelling: Any = self._pg.cancel_conn()
         except PsycopgError:
-            return
+            return True
+        status = _WRITING
         try:
             cancelling.start()
             status = cancelling.poll()
@@ -214,6 +223,7 @@ class Connection:
             pass
         finally:
             cancelling.finish()
+        return bool(status == _OK)
 
     def cut(self) -> None:
         """Has whoever waits for an answer find that the connection has ended. It is closed as any other that was
