@@ -4,6 +4,7 @@ Source: MongoDB's "dbHash" reference.
 """
 
 import hashlib
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.catalog.collection import Collection
@@ -15,6 +16,7 @@ from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.plan.planner import plan_query
+from mongottl.exec.results.sizes import measured
 from mongottl.query.context import ParseContext
 from mongottl.query.match import parse_match
 
@@ -52,11 +54,9 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Reply:
     capped: list[Value] = []
     total = hashlib.md5(usedforsecurity=False)
     named = {_shown_name(collection): collection for collection in op.catalog.collections(op.database)}
-    for name in sorted(named):
-        collection = named[name]
-        if wanted and name not in wanted:
-            continue
-        digest = _digest(op, collection)
+    included = [named[name] for name in sorted(named) if not wanted or name in wanted]
+    for collection, digest in measured(op, included, partial(_digest, op)):
+        name = _shown_name(collection)
         digests[name] = digest
         uuids[name] = collection.uuid
         if collection.options.capped:
@@ -77,7 +77,7 @@ def _shown_name(collection: Collection) -> str:
     return collection.name if collection.time_series is None else f"system.buckets.{collection.name}"
 
 
-def _digest(op: OperationContext, collection: Collection) -> str:
+def _digest(op: OperationContext, collection: Collection) -> tuple[Collection, str]:
     digest = hashlib.md5(usedforsecurity=False)
     everything = parse_match(EMPTY_DOCUMENT, ParseContext())
     in_place = collection.options.capped or collection.id_index is None
@@ -87,4 +87,4 @@ def _digest(op: OperationContext, collection: Collection) -> str:
             digest.update(record[1])
         op.check_interrupt()
         op.give_way()
-    return digest.hexdigest()
+    return collection, digest.hexdigest()

@@ -85,6 +85,7 @@ SEVERAL: Final = tuple(
     {**command, next(iter(command)): name} for name in ("c", "d") for command in (*EXPIRING, INDEXED[-1])
 )
 MEASURING: Final[dict[str, Document]] = {
+    "dbHash": {"dbHash": 1},
     "dbStats": {"dbStats": 1},
     "listDatabases": {"listDatabases": 1, "$db": "admin"},
     "serverStatus": {"serverStatus": 1, "$db": "admin"},
