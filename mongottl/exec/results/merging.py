@@ -21,7 +21,7 @@ from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.by_id import living_by_ids, takes_together
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, store_together, updated_document
-from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
+from mongottl.exec.write.waiting import await_transaction, together
 from mongottl.exec.write.writes import (
     check_size,
     insert_batch,
@@ -132,18 +132,12 @@ def merge_together(
 
 def _carried_out(op: OperationContext, step: Callable[[], T]) -> T | None:
     """What a step of writing a batch returns; None if it fails for one of the documents, which are then written one by
-    one. It is carried out again where other servers change the catalog: the engine then holds them off."""
-    for _ in range(MOST_TOGETHER):
-        try:
-            return step()
-        except CatalogChanged as changed:
-            await_transaction(op, changed)
-        except CommandError as error:
-            if is_interruption(error):
-                raise
-            break
-        except (DuplicateKey, WriteConflict):
-            break
+    one."""
+    try:
+        return together(op, step, DuplicateKey, WriteConflict)
+    except CommandError as error:
+        if is_interruption(error):
+            raise
     return None
 
 

@@ -23,7 +23,7 @@ from mongottl.exec.write.modifying import (
     store_together,
     updated_document,
 )
-from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
+from mongottl.exec.write.waiting import together
 from mongottl.exec.write.writes import delete_batch, insert_batch
 from mongottl.query.context import ParseContext
 from mongottl.query.match import MatchExpression
@@ -108,16 +108,12 @@ def update_by_ids(
 
 
 def _together(op: OperationContext, collection: Collection, execute: Callable[[], list[T]]) -> list[T]:
-    """The results of a group, which is executed again where other servers change the catalog: the engine then holds
-    them off. Empty if its statements are to be executed one by one."""
-    for _ in range(MOST_TOGETHER):
-        try:
-            return execute()
-        except CatalogChanged as changed:
-            await_transaction(op, changed)
-        if collection.dropped or not takes_together(collection):
-            break
-    return []
+    """The results of a group. Empty if its statements are to be executed one by one."""
+
+    def write() -> list[T]:
+        return [] if collection.dropped or not takes_together(collection) else execute()
+
+    return together(op, write) or []
 
 
 def _may_be_overtaken(op: OperationContext) -> bool:

@@ -26,10 +26,10 @@ from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.sessions.retryable_writes import WriteHistory
 from mongottl.exec.sessions.session_ids import shown_id
 from mongottl.exec.sessions.stored_sessions import add_logged
-from mongottl.exec.write.waiting import MOST_TOGETHER, await_transaction
+from mongottl.exec.write.waiting import together
 from mongottl.exec.write.writes import delete_batch, insert_batch, insert_document, update_records
 from mongottl.oplog.positioned import PositionedOplog
-from mongottl.storage.errors import CatalogChanged, DuplicateKey, WriteConflict
+from mongottl.storage.errors import DuplicateKey, WriteConflict
 from mongottl.storage.stores import Record
 
 T = TypeVar("T")
@@ -79,16 +79,14 @@ def publish(op: OperationContext) -> None:
 def _write(op: OperationContext, items: list[T], write: Callable[[list[T]], None]) -> None:
     """Writes items together; one by one if that fails, and without those that a client or another server has written
     meanwhile."""
-    for _ in range(MOST_TOGETHER if items else 0):
-        try:
-            write(items)
-            return
-        except CatalogChanged as changed:
-            await_transaction(op, changed)
-        except (DuplicateKey, DuplicateKeyError, WriteConflict):
-            break
-    for item in items if len(items) > 1 else []:
-        _write(op, [item], write)
+
+    def write_all() -> bool:
+        write(items)
+        return True
+
+    if items and not together(op, write_all, DuplicateKey, DuplicateKeyError, WriteConflict):
+        for item in items if len(items) > 1 else []:
+            _write(op, [item], write)
 
 
 def _insert(op: OperationContext, collection: Collection, documents: list[bytes]) -> None:

@@ -18,7 +18,8 @@ _LOOK_S: Final = 1.0
 # How often a temporary collection is dropped where other servers change the catalog.
 _DROPS: Final = 20
 # How often it is tried to write several records in one unit of work while other servers change the catalog, which ends
-# the unit: then one by one, which is quick enough for any number of changes.
+# the unit: then one by one, which is quick enough for any number of changes. After the first time the engine holds the
+# changes off.
 MOST_TOGETHER: Final = 4
 # How often the wait for a copy looks whether that has ended.
 _COPY_POLL_S: Final = 0.005
@@ -91,6 +92,24 @@ def until_unchanged(op: OperationContext, step: Callable[[], T]) -> T:
         if conflict is None:
             return done
         await_transaction(op, conflict)
+
+
+def together(op: OperationContext, write: Callable[[], T], *failures: type[Exception]) -> T | None:
+    """What `write` returns, which writes several records in one unit of work, and is called again while other servers
+    change the catalog. None if the records are to be written one by one: after one of these failures, or where the
+    catalog has changed MOST_TOGETHER times.
+
+    MaxTimeMSExpired (50), Interrupted (11601), CollectionHeld as `await_transaction`.
+    """
+    for _ in range(MOST_TOGETHER):
+        try:
+            return write()
+        except CatalogChanged as changed:
+            conflict = changed
+        except failures:
+            break
+        await_transaction(op, conflict)
+    return None
 
 
 def drop_temporary(op: OperationContext, made: Collection) -> None:
