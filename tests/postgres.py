@@ -113,6 +113,18 @@ class OwnCluster:
             assert found is not None
             return int(found[0])
 
+    def cancel_statements(self) -> int:
+        """Cancels what the sessions of servers are doing; how many were doing something."""
+        import psycopg
+
+        with psycopg.connect(self.store, autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
+                " WHERE starts_with(application_name, 'mongottl') AND state = 'active' AND pid <> pg_backend_pid()"
+            ).fetchone()
+            assert found is not None
+            return int(found[0])
+
     def remove(self) -> None:
         self.stop()
         self.folder.remove()

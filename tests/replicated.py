@@ -96,6 +96,12 @@ class Replicated:
         self.execute(f"SELECT pg_terminate_backend({number})")
         until(lambda: not self.execute(f"SELECT 1 FROM pg_stat_activity WHERE pid = {number}"), "it has not ended")
 
+    def cancel(self, number: int) -> None:
+        """Cancels what a session is doing. One that waits for the standby then says that it has committed."""
+        self.execute(f"SELECT pg_cancel_backend({number})")
+        waiting = f"SELECT 1 FROM pg_stat_activity WHERE pid = {number} AND query LIKE 'INSERT%' AND state = 'active'"
+        until(lambda: not self.execute(waiting), "it goes on")
+
     def promote(self) -> None:
         """Has the standby take the place of the primary; it takes writes when this returns."""
         self._primary = 1 - self._primary

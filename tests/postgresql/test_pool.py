@@ -174,7 +174,7 @@ def test_a_unit_cut_off_after_its_commit(open_pool: Opener, proxy: CuttingProxy,
     proxy.cut = AFTER_COMMIT
     with pytest.raises(StoreFailure) as caught:
         pool.write([add(1)])
-    assert (caught.value.kind, caught.value.may_be_committed, caught.value.can_repeat) == (GONE, True, False)
+    assert (caught.value.kind, caught.value.may_be_committed) == (GONE, True)
     assert is_added(connection, 1)
     assert pool.statistics()["repeated"] == 0
 

@@ -70,6 +70,9 @@ _DISTRIBUTED: Final = (
 )
 # So Citus begins to say that the coordinator has committed a unit, and some worker has not yet.
 _NOT_COMMITTED_YET: Final = "failed to commit transaction on "
+# The function of PostgreSQL in which a commit waits for a standby. It warns when that was cancelled, in any language:
+# then a unit is committed of which perhaps no standby has anything.
+_STANDBY_WAIT: Final = b"SyncRepWaitForLSN"
 
 
 class SessionSettings:
@@ -314,8 +317,7 @@ def _connect_to(
         _set_up(pg, settings, waiter, until_s)
         pg.enter_pipeline_mode()
         connection = Connection(pg, waiter, attempt)
-        if settings.is_distributed:
-            pg.notice_handler = partial(_note_warning, connection.warnings)
+        pg.notice_handler = partial(_note_warning, connection.warnings)
         return connection
     except BaseException as error:
         pg.finish()
@@ -329,7 +331,8 @@ def _connect_to(
 def _note_warning(warnings: list[str], notice: Any) -> None:
     """Called with what the server says beside its answers."""
     text = one_line(notice.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"")
-    if text.startswith(_NOT_COMMITTED_YET):
+    place = notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION)
+    if place == _STANDBY_WAIT or text.startswith(_NOT_COMMITTED_YET):
         warnings.append(text)
 
 

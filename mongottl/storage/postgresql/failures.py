@@ -14,7 +14,7 @@ be done, and whether the same may be sent again:
 | READ_ONLY | a standby, or not the primary any more | as GONE |
 | BUSY | the server takes no more connections | waits, repeats |
 | STALE_STATEMENT | prepared statements were lost | reconnects, repeats |
-| OUT_OF_TIME | `statement_timeout`, or cancelled | EngineUnavailable |
+| OUT_OF_TIME | `statement_timeout`, or cancelled | StoreUnreachable: its caller may repeat it |
 | FULL | no room on the disk, or no memory | EngineUnavailable; nothing is repeated |
 | LOGIN | wrong password, no such user, `pg_hba.conf` | one line at the start; later as GONE |
 | NO_DATABASE | the database does not exist | as LOGIN |
@@ -80,8 +80,6 @@ KINDS: Final[dict[str, str]] = {
     "3F000": NO_TABLES,  # invalid_schema_name
 }
 
-# Kinds after which the same can be done again on another connection, unless it may be committed.
-_REPEATABLE: Final = frozenset({GONE, READ_ONLY, BUSY, STALE_STATEMENT})
 # Kinds after which a connection is not used any more.
 _FINAL: Final = frozenset({GONE, READ_ONLY, STALE_STATEMENT, LOGIN, NO_DATABASE})
 
@@ -110,11 +108,6 @@ class StoreFailure(Exception):
         self.call = call
         self.constraint = constraint
         self.may_be_committed = may_be_committed
-
-    @property
-    def can_repeat(self) -> bool:
-        """Whether the same may succeed on another connection, and was certainly not done."""
-        return self.kind in _REPEATABLE and not self.may_be_committed
 
     @property
     def ends_connection(self) -> bool:

@@ -19,7 +19,7 @@ from psycopg import Error as PsycopgError
 from psycopg import pq
 from psycopg.adapt import Transformer
 
-from mongottl.storage.postgresql.failures import UNEXPECTED, StoreFailure, failure_of, lost
+from mongottl.storage.postgresql.failures import OUT_OF_TIME, StoreFailure, failure_of, lost
 from mongottl.storage.postgresql.statements import SYNC, Answer, Call, Statement
 from mongottl.storage.waiting import READABLE, WRITABLE, Waiter
 
@@ -95,7 +95,7 @@ class Pipeline:
     def _raise_warning(self) -> None:
         message = "; ".join(self.warnings)
         self.warnings.clear()
-        raise StoreFailure(UNEXPECTED, message, may_be_committed=True)
+        raise StoreFailure(OUT_OF_TIME, message, may_be_committed=True)
 
     def _send(self, calls: Sequence[Call]) -> set[int] | None:
         """Gives libpq all calls; the positions of those whose statements are prepared now."""

@@ -47,6 +47,7 @@ from mongottl.storage.postgresql.failures import (
     GONE,
     LOCKED,
     OLD,
+    OUT_OF_TIME,
     READ_ONLY,
     STALE_STATEMENT,
     UNEXPECTED,
@@ -89,8 +90,8 @@ _OPEN: Final = 1
 _FAILED: Final = 2
 _ENDED: Final = 3
 
-# Kinds of failures of a database that does not answer.
-AWAY: Final = frozenset({GONE, READ_ONLY, BUSY, STALE_STATEMENT})
+# Kinds of failures of a database that does not answer, or not in time.
+AWAY: Final = frozenset({GONE, READ_ONLY, BUSY, STALE_STATEMENT, OUT_OF_TIME})
 
 
 class _Refused(Exception):

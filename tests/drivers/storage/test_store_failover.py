@@ -94,20 +94,23 @@ def pair() -> Iterator[Replicated]:
     made.remove()
 
 
-def end_commit(pair: Replicated, is_told: Callable[[], bool]) -> None:
+def end_commit(pair: Replicated, is_told: Callable[[], bool], end: Callable[[Replicated, int], None]) -> None:
     """Ends the session that waits for the standby; returns when whoever looks up what it has committed waits, too."""
     [number] = pair.waiting()
-    pair.end_session(number)
+    end(pair, number)
     until(lambda: is_told() or pair.waiting(), "nobody asks what has become of the commit")
 
 
-def test_a_commit_that_was_looked_up_waits_for_the_standby(pair: Replicated) -> None:
+@pytest.mark.parametrize("end", [Replicated.end_session, Replicated.cancel])
+def test_a_commit_that_was_looked_up_waits_for_the_standby(
+    pair: Replicated, end: Callable[[Replicated, int], None]
+) -> None:
     with mongottl.start_server(store=pair.store) as server, closing(WireClient(server.uri)) as client:
         assert client.command({"create": "carts"})["ok"]
         pair.cut_off()
         client.send({"insert": "carts", "documents": [{"_id": 1}]})
         until(pair.waiting, "the insert does not wait")
-        end_commit(pair, client.has_reply)
+        end_commit(pair, client.has_reply, end)
         pair.kill_primary()
         pair.promote()
         assert client.reply()["n"] == 1
@@ -132,7 +135,7 @@ def test_a_retried_write_waits_for_the_standby(pair: Replicated, tmp_path: Path)
             until(pair.waiting, "the insert does not wait")
             first.kill()
             two.send(command)
-            end_commit(pair, two.has_reply)
+            end_commit(pair, two.has_reply, Replicated.end_session)
             pair.kill_primary()
             pair.promote()
             reply = two.reply()

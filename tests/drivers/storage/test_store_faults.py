@@ -155,6 +155,22 @@ def test_writes_go_on_while_connections_are_ended(cluster: OwnCluster) -> None:
         writers.check(client)
 
 
+def test_writes_go_on_while_statements_are_cancelled(cluster: OwnCluster) -> None:
+    """As PostgreSQL does by itself when one takes too long."""
+    with mongottl.start_server(store=cluster.store) as server:
+        writers = Writers(server.uri)
+        for _ in range(20):
+            writers.wait_for_some()
+            while not cluster.cancel_statements():
+                continue
+        writers.wait_for_some()
+        writers.stop()
+        with Client(server.uri) as client:
+            writers.check(client)
+            assert not writers.unknown_inserts
+            assert not writers.unknown_increments
+
+
 def test_writes_go_on_after_restarts_of_the_database(cluster: OwnCluster) -> None:
     with (
         mongottl.start_server(store=cluster.store) as server,
