@@ -284,6 +284,21 @@ def test_a_unit_on_a_connection_that_had_been_ended_is_certainly_not_done(
     assert count(connection) == 0
 
 
+@pytest.mark.parametrize("limit", ["idle_in_transaction_session_timeout", "transaction_timeout"])
+def test_a_transaction_that_the_server_has_ended_is_a_lost_connection(
+    connection: Connection, connect_to: Callable[..., Connection], schema: str, limit: str
+) -> None:
+    """The owner of the database may limit transactions for all its users."""
+    if limit == "transaction_timeout" and connection.server_version < 170_000:
+        pytest.skip("came with PostgreSQL 17")
+    victim = connect_to(settings=SessionSettings(schema))
+    victim.run([Statement("limit", f"SET {limit} = '10ms'").with_()])
+    victim.run([BEGIN.with_()])
+    until(lambda: not is_there(connection, victim))
+    assert failure_of(victim, add(1)).kind == GONE
+    assert victim.is_lost
+
+
 def test_a_unit_whose_statement_is_ended_is_certainly_not_done(
     connection: Connection, connect_to: Callable[..., Connection], schema: str
 ) -> None:

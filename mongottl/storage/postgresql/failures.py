@@ -65,6 +65,7 @@ KINDS: Final[dict[str, str]] = {
     "57P04": GONE,  # database_dropped
     "57P05": GONE,  # idle_session_timeout
     "25P03": GONE,  # idle_in_transaction_session_timeout
+    "25P04": GONE,  # transaction_timeout
     "08": GONE,  # connection exceptions
     "25006": READ_ONLY,  # read_only_sql_transaction
     "53300": BUSY,  # too_many_connections
