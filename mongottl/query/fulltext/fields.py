@@ -12,12 +12,14 @@ A document's score for a term is the sum over its strings; for a search, the sum
 Source: MongoDB's "Text Indexes" and "Control Search Results with Weights" pages, and the scores of its examples.
 """
 
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from mypy_extensions import i64
 
 from mongottl.document.freeing import list_for, put_aside
 from mongottl.document.interrupt import give_way
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import ARRAY, DOCUMENT, STRING
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import ElementCursor, find_field_at, read_string
@@ -48,13 +50,9 @@ class TextFields:
         self._override = override
         self._override_name: bytes = encode_text(override)
         self._everywhere = weights.get(WILDCARD, 0)
-        # Prefixes of the paths with weights, so that other subdocuments can be skipped.
-        self._leading: set[str] = set()
-        for path in weights:
-            give_way()
-            parts = path.split(".")
-            for depth in range(1, len(parts)):
-                self._leading.add(".".join(parts[:depth]))
+        # In their order, so that a search finds one that a subdocument leads to. A set of all prefixes of paths with
+        # many components would be a hundred times as long as these.
+        self._dotted: list[str] = sort_in_parts(_dotted(weights))
         self._tokenizer = Tokenizer(version)
 
     def scores(self, document: bytes, most: int) -> dict[str, float]:
@@ -85,7 +83,8 @@ class TextFields:
         self._walk(document, 0, "", self.default_language, found)
         return found
 
-    def _walk(self, buf: bytes, start: int, prefix: str, language: Language, found: list[IndexedText]) -> None:
+    def _walk(self, buf: bytes, start: int, prefix: str | None, language: Language, found: list[IndexedText]) -> None:
+        """prefix: None in a subdocument that leads to no path with a weight of its own."""
         type_code, pos = find_field_at(buf, start, self._override_name)
         if type_code == STRING:
             language = self._language(read_string(buf, int(pos)), language)
@@ -98,19 +97,21 @@ class TextFields:
             if container_type != STRING and container_type != DOCUMENT and container_type != ARRAY:
                 continue
             name = cursor.name()
-            if name != self._override or prefix + name in self.weights:
-                self._add_text(buf, container_type, cursor.value, prefix + name, language, found)
+            path = None if prefix is None else prefix + name
+            if name != self._override or path in self.weights:
+                self._add_text(buf, container_type, cursor.value, path, language, found)
 
     def _add_text(
-        self, buf: bytes, container_type: i64, pos: i64, path: str, language: Language, found: list[IndexedText]
+        self, buf: bytes, container_type: i64, pos: i64, path: str | None, language: Language, found: list[IndexedText]
     ) -> None:
         if container_type == STRING:
-            weight = self._weight(path)
+            weight = self._everywhere if path is None else self._weight(path)
             if weight:
                 found.append(IndexedText(read_string(buf, pos), language, weight))
         elif container_type == DOCUMENT:
-            if self._leads_to_weights(path):
-                self._walk(buf, int(pos), path + ".", language, found)
+            prefix = None if path is None or not self._leads_to_weights(path + ".") else path + "."
+            if prefix is not None or self._everywhere:
+                self._walk(buf, int(pos), prefix, language, found)
         elif container_type == ARRAY:
             cursor = ElementCursor(buf, pos)
             while cursor.next():
@@ -128,5 +129,16 @@ class TextFields:
     def _weight(self, path: str) -> int:
         return self.weights.get(path, 0) or self._everywhere
 
-    def _leads_to_weights(self, path: str) -> bool:
-        return self._everywhere != 0 or path in self._leading
+    def _leads_to_weights(self, prefix: str) -> bool:
+        place = bisect_left(self._dotted, prefix)
+        return place < len(self._dotted) and self._dotted[place].startswith(prefix)
+
+
+def _dotted(weights: dict[str, int]) -> list[str]:
+    """The paths of several components."""
+    paths: list[str] = list_for(len(weights))
+    for path in weights:
+        give_way()
+        if "." in path:
+            paths.append(path)
+    return paths

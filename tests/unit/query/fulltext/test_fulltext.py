@@ -1,5 +1,7 @@
 """Words, stems, languages and search strings."""
 
+import tracemalloc
+
 import pcre2
 import pytest
 
@@ -167,6 +169,36 @@ def test_text_fields_take_language_and_weight_of_each_string() -> None:
         with pytest.raises(CommandError) as refused:
             fields.texts(encode({"lang": value, "x": "y"}))
         assert refused.value.code == code
+
+
+def test_weights_of_paths_with_very_many_components_take_memory_for_these_alone() -> None:
+    """All their prefixes would take 200 MB."""
+    path = ".".join(["component"] * 100)
+    weights = {f"{number}.{path}": 2 for number in range(4_000)}
+    tracemalloc.start()
+    fields = TextFields(weights, ENGLISH, "language", 3)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < 1 << 20
+    document: Value = "text"
+    for name in reversed(f"17.{path}".split(".")):
+        document = encode({name: document, "other": encode({"component": "text"})})
+    assert isinstance(document, bytes)
+    assert [(text, weight) for text, _, weight in fields.texts(document)] == [("text", 2)]
+
+
+@pytest.mark.parametrize("everywhere", [0, 3])
+def test_a_subdocument_is_searched_if_it_leads_to_a_path_with_a_weight(everywhere: int) -> None:
+    weights = {"a.b.c": 1, "a.bd": 2, "a-b.c": 4, "a": 5} | ({"$**": everywhere} if everywhere else {})
+    fields = TextFields(weights, ENGLISH, "language", 3)
+    leaf = encode({"c": "leaf", "d": "other"})
+    document = encode(
+        {"a": encode({"b": leaf, "bd": "two", "be": leaf}), "a-b": leaf, "a-": leaf, "ab": "no", "e": leaf}
+    )
+    found = [(text, weight) for text, _, weight in fields.texts(document)]
+    named = [("leaf", 1), ("two", 2), ("leaf", 4)]
+    assert [pair for pair in found if pair[1] != everywhere] == named
+    assert len(found) == (len(named) + 9 if everywhere else len(named))
 
 
 def test_words_of_a_thousand_characters_are_stemmed_and_longer_ones_are_not() -> None:
