@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from mongottl.catalog.collection import Collection
+from mongottl.catalog.validator import Validator
 from mongottl.document.build import DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
 from mongottl.document.freeing import put_aside
@@ -20,7 +21,9 @@ from mongottl.document.walk import ElementCursor, fields, find_field_at, get_val
 from mongottl.errors import CommandError, ErrorCode, is_interruption
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.write.by_id import living_by_ids, takes_together
+from mongottl.exec.write.keys_ahead import KeysAhead
 from mongottl.exec.write.modifying import Selection, UpdateResult, apply_update, store_together, updated_document
+from mongottl.exec.write.validation import InvalidDocument, check_document
 from mongottl.exec.write.waiting import await_transaction, together
 from mongottl.exec.write.writes import (
     check_size,
@@ -235,45 +238,108 @@ def _merge_document(
     context = _update_context(op, f"{database}.{name}", request, collation)
     pipeline = parse_pipeline_update(request.pipeline, context) if request.when_matched == "pipeline" else None
     if request.when_matched == "fail":
-        _insert(op, database, name, request.document)
+        if collection is None:
+            collection = _made(op, database, name)
+        insert_document(op, collection, _checked(op, collection, request.document))
+        op.service.metrics.documents["inserted"] += 1
         return
     match = request.match if collection is None else _match_in_partition(collection, request)
-    inserted: bytes | None = None
-    may_be_inserted = len(request.document) >= MANY_BYTES and request.when_not_matched == "insert"
-    if may_be_inserted and (collection is None or _matching(op, collection, match, collation) is None):
-        inserted = _inserted(op, request)  # others run meanwhile, but not in the block
-    for _ in range(_MAX_CONFLICTS):
-        with Undivided():  # nobody inserts the document while it is looked for
-            record = None if collection is None else _matching(op, collection, match, collation)
-            if collection is None or record is None:
-                try:
-                    _insert_unmatched(op, database, name, request, inserted)
-                    return
-                except CommandError as error:
-                    # Another server may have, and the collection, too.
-                    collection = op.catalog.lookup(database, name)
-                    if error.code != ErrorCode.DuplicateKey or collection is None:
-                        raise
-                    record = _matching(op, collection, _match_in_partition(collection, request), collation)
-                    if record is None:
-                        raise
-                match = _match_in_partition(collection, request)
-        try:
-            _update(op, collection, record, request, context, pipeline)
-        except (ClaimedByTransaction, CatalogChanged):
-            raise
-        except WriteConflict:
-            continue
-        return
+    with KeysAhead() as ahead:
+        insertion: _Insertion | None = None
+        if _takes_long(collection, request):
+            insertion = _prepared(op, collection, match, request, collation, ahead)
+        for _ in range(_MAX_CONFLICTS):
+            with Undivided():  # nobody inserts the document while it is looked for
+                record = None if collection is None else _matching(op, collection, match, collation)
+                if collection is None or record is None:
+                    try:
+                        _insert_unmatched(op, database, name, request, insertion)
+                    except CommandError as error:
+                        # Another server may have, and the collection, too.
+                        collection = op.catalog.lookup(database, name)
+                        if error.code != ErrorCode.DuplicateKey or collection is None:
+                            raise
+                        record = _matching(op, collection, _match_in_partition(collection, request), collation)
+                        if record is None:
+                            raise
+                        match = _match_in_partition(collection, request)
+            if record is None:
+                if insertion is not None and insertion.unlogged is not None:
+                    insertion.unlogged.complete()
+                return
+            assert collection is not None
+            try:
+                _update(op, collection, record, request, context, pipeline)
+            except (ClaimedByTransaction, CatalogChanged):
+                raise
+            except WriteConflict:
+                continue
+            return
     raise CommandError(ErrorCode.WriteConflict, "the document kept changing; try again")
 
 
+class _Insertion:
+    """A document that is inserted if none matches, and what was done with it before the block in which that is found
+    out, while others ran.
+
+    collection: for which that was done; None if it does not exist. passed: the validator that has let it pass.
+    unlogged: what is to be logged once it is inserted.
+    """
+
+    def __init__(self, document: bytes) -> None:
+        self.document = document
+        self.collection: Collection | None = None
+        self.passed: Validator | None = None
+        self.unlogged: InvalidDocument | None = None
+
+
+def _takes_long(collection: Collection | None, request: MergeRequest) -> bool:
+    """Whether an insertion of the result would take long: to make it, to check it, or to make its keys."""
+    size = len(request.document)
+    if request.when_not_matched != "insert":
+        return False
+    if size >= MANY_BYTES or collection is None:
+        return size >= MANY_BYTES
+    validator = collection.validator
+    return size >= collection.ahead_bytes or (validator is not None and validator.takes_long(request.document))
+
+
+def _prepared(
+    op: OperationContext,
+    collection: Collection | None,
+    match: bytes,
+    request: MergeRequest,
+    collation: Collation | None,
+    ahead: KeysAhead,
+) -> _Insertion | None:
+    """What is inserted if nothing matches, which is looked for once more then; None if something does."""
+    if collection is not None and _matching(op, collection, match, collation) is not None:
+        return None
+    try:
+        insertion = _Insertion(_inserted(op, request))
+        if collection is not None:
+            document = _checked(op, collection, insertion.document)
+            insertion.document = document
+            insertion.collection = collection
+            ahead.make(collection.writable_indexes, document)
+            validator = collection.validator
+            if validator is not None and validator.takes_long(document):
+                insertion.unlogged = check_document(op, collection, document)
+                insertion.passed = validator
+    except CommandError as error:
+        # Others may have inserted what matches while the document was checked.
+        if is_interruption(error) or collection is None or _matching(op, collection, match, collation) is None:
+            raise
+        return None
+    return insertion
+
+
 def _insert_unmatched(
-    op: OperationContext, database: str, name: str, request: MergeRequest, inserted: bytes | None
+    op: OperationContext, database: str, name: str, request: MergeRequest, insertion: _Insertion | None
 ) -> None:
-    """inserted: the document that is inserted, if it has been made."""
+    """In an undivided block. insertion: what has been done before it."""
     if request.when_not_matched == "insert":
-        _insert(op, database, name, _inserted(op, request) if inserted is None else inserted)
+        _insert(op, database, name, _Insertion(_inserted(op, request)) if insertion is None else insertion)
     elif request.when_not_matched == "fail":
         raise CommandError(
             13113, "$merge could not find a matching document in the target collection for at least one document"
@@ -311,13 +377,21 @@ def _match_in_partition(collection: Collection, request: MergeRequest) -> bytes:
     return encode_fields([*fields(request.match), (shard_key.path.dotted, equal)])
 
 
-def _insert(op: OperationContext, database: str, name: str, document: bytes) -> None:
-    with Undivided():
-        collection = _target(op, database, name)
-        prepared = prepare_document(op, collection, document)
-        check_size(op, collection, prepared)
-        insert_document(op, collection, prepared)
-        op.service.metrics.documents["inserted"] += 1
+def _insert(op: OperationContext, database: str, name: str, insertion: _Insertion) -> None:
+    """In an undivided block."""
+    collection = _target(op, database, name)
+    document = insertion.document
+    if insertion.collection is not collection:
+        document = _checked(op, collection, document)
+    insert_document(op, collection, document, insertion.passed)
+    op.service.metrics.documents["inserted"] += 1
+
+
+def _checked(op: OperationContext, collection: Collection, document: bytes) -> bytes:
+    """A document as it will be stored. The errors of `prepare_document` and `check_size`."""
+    prepared = prepare_document(op, collection, document)
+    check_size(op, collection, prepared)
+    return prepared
 
 
 def _matching(op: OperationContext, collection: Collection, match: bytes, collation: Collation | None) -> Record | None:

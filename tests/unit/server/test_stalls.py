@@ -388,6 +388,12 @@ def update_of_checked(filter: Command, fields: Command, **options: bool) -> Comm
     return {"update": "checked", "updates": [{"q": filter, "u": {"$set": fields}, **options}]}
 
 
+def merge_of_checked(identifier: int, fields: Command, mode: str) -> Command:
+    result = {"$replaceWith": {"$literal": {"_id": identifier, **fields}}}
+    merge = {"$merge": {"into": "checked", "whenMatched": mode}}
+    return {"aggregate": "long", "pipeline": [{"$limit": 1}, result, merge], "cursor": {}}
+
+
 CHECKED_WRITES: dict[str, Callable[[Command], Command]] = {
     "insert": lambda fields: {"insert": "checked", "documents": [{"_id": 2, **fields}]},
     "insert of several": lambda fields: {"insert": "checked", "documents": [{"_id": 2, **fields}, {"n": 1}]},
@@ -400,6 +406,9 @@ CHECKED_WRITES: dict[str, Callable[[Command], Command]] = {
         "pipeline": [{"$replaceWith": {"$literal": fields}}, {"$out": "checked"}],
         "cursor": {},
     },
+    "$merge": lambda fields: merge_of_checked(2, fields, "merge"),
+    "$merge of what has a match": lambda fields: merge_of_checked(1, fields, "replace"),
+    "$merge that refuses a match": lambda fields: merge_of_checked(2, fields, "fail"),
 }
 
 
