@@ -6,6 +6,7 @@
 Source: MongoDB's command reference, "setQuerySettings" and "removeQuerySettings".
 """
 
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 from mongottl.catalog.namespace import SYSTEM_DATABASES, check_database_name
@@ -61,13 +62,13 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
     7746402 for a query that is no find, distinct or aggregate, 7746606 for one by `_id` only, 8584900 on an internal
     database, 8727502 for empty settings, 7746604 if all settings would be defaults.
     """
-    parts, shape_hash, query = _target(op, request.query, "setQuerySettings")
+    parts, shape_hash, query = op.compute(partial(_target, op, request.query, "setQuerySettings"))
     if is_empty(request.settings):
         raise CommandError(EMPTY_SETTINGS, "settings field in setQuerySettings command cannot be empty")
+    shape = None if query is None else op.compute(partial(_described, parts, query))
     known = op.service.settings.query_settings.get(shape_hash)
     settings = QuerySettings(shape_hash, known.query if query is None and known is not None else query)
-    if query is not None:
-        settings.shape = described_shape(parts[0].partition(".")[0], first_field_name(query), fields(query))
+    settings.shape = shape
     if known is not None:
         settings.shape = settings.shape or known.shape
         settings.hints = known.hints
@@ -91,10 +92,14 @@ def set_query_settings(op: OperationContext, request: SetQuerySettingsRequest) -
 )
 def remove_query_settings(op: OperationContext, request: RemoveQuerySettingsRequest) -> Reply:
     """Removes the settings of a shape; succeeds if there are none."""
-    _, shape_hash, _ = _target(op, request.query, "removeQuerySettings")
+    _, shape_hash, _ = op.compute(partial(_target, op, request.query, "removeQuerySettings"))
     op.service.settings.query_settings.pop(shape_hash, None)
     op.service.settings.save()
     return {}
+
+
+def _described(parts: list[str], query: bytes) -> bytes:
+    return described_shape(parts[0].partition(".")[0], first_field_name(query), fields(query))
 
 
 def _target(op: OperationContext, given: Value, name: str) -> tuple[list[str], str, bytes | None]:

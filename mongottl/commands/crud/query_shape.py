@@ -114,7 +114,8 @@ def check_settings(op: OperationContext, command: str, request: Any, collection:
     """The indexes that query settings allow this query, None for all. QueryRejectedBySettings (411)."""
     if not op.service.settings.query_settings:
         return None
-    settings = op.service.settings.query_settings.get(query_shape_hash(QUERY_SHAPES[command](op.database, request)))
+    shape_hash = op.compute(lambda: query_shape_hash(QUERY_SHAPES[command](op.database, request)))
+    settings = op.service.settings.query_settings.get(shape_hash)
     if settings is None:
         return None
     if settings.reject:

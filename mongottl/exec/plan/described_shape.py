@@ -14,6 +14,7 @@ Source: MongoDB's manual, "$queryStats (aggregation)".
 from typing import Final
 
 from mongottl.document.build import encode_fields
+from mongottl.document.interrupt import give_way
 from mongottl.document.types import Regex, Value, is_number, type_code_of, type_name
 from mongottl.document.utf8 import encode_text
 from mongottl.document.walk import fields, first_field_name
@@ -151,6 +152,7 @@ class Shaper:
             return "[]"
         first = _type_of(value[0])
         for item in value:
+            give_way()
             if _type_of(item) != first:
                 return "?array<>"
         return f"?array<{first}>"
@@ -194,6 +196,7 @@ class Shaper:
         """A sort, projection or key pattern: its directions and inclusions stay."""
         shaped: list[tuple[str, Value]] = []
         for name, value in fields(pattern):
+            give_way()
             shown: Value
             if isinstance(value, bool) or is_number(value):
                 shown = value
@@ -207,6 +210,7 @@ class Shaper:
         return encode_fields(shaped)
 
     def expression(self, value: Value) -> Value:
+        give_way()
         if isinstance(value, bytes):
             return encode_fields([self._operator_or_field(name, item) for name, item in fields(value)])
         if isinstance(value, list):

@@ -63,6 +63,7 @@ def _conjunction(clauses: list[str]) -> str:
 def _clauses(filter: bytes, planned: bool) -> list[str]:
     shapes: list[str] = []
     for name, value in fields(filter):
+        give_way()
         if name == "$and" and isinstance(value, list):
             for item in value:
                 if isinstance(item, bytes):
@@ -92,6 +93,7 @@ def _ordered(shapes: list[str], planned: bool) -> list[str]:
 def _conditions(operators: bytes, planned: bool) -> list[str]:
     shapes: list[str] = []
     for name, value in fields(operators):
+        give_way()
         if name == "$options":
             continue
         if name == "$not" and isinstance(value, bytes):
@@ -113,6 +115,7 @@ def _conditions(operators: bytes, planned: bool) -> list[str]:
 
 def expression_shape(value: Value) -> str:
     """The shape of an expression or of a stage's argument: operators, names and paths, without constants."""
+    give_way()
     if isinstance(value, bytes):
         return "{" + ",".join(f"{name}:{expression_shape(item)}" for name, item in fields(value)) + "}"
     if isinstance(value, list):
@@ -149,6 +152,7 @@ def projection_shape(projection: bytes) -> str:
 
 
 def _flag(value: Value) -> str:
+    give_way()
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, (int, float)):

@@ -165,6 +165,16 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
     },
     "described role": lambda: {"rolesInfo": "role", "showPrivileges": True},
     "described user": lambda: {"usersInfo": "user", "showPrivileges": True},
+    "query settings": lambda: {
+        "setQuerySettings": {"find": "c", "filter": {f"f{n}": "x" for n in range(PATHS)}, "$db": "test"},
+        "settings": {"reject": True},
+        "$db": "admin",
+    },
+    "pipeline beside query settings": lambda: {
+        "aggregate": "c",
+        "pipeline": [{"$match": {f"f{n}": "x" for n in range(2 * PATHS)}}],
+        "cursor": {},
+    },
     "restricted user": lambda: {
         "updateUser": "user",
         "authenticationRestrictions": [{"clientSource": [f"10.0.{number % 250}.0/24" for number in range(40_000)]}],
@@ -238,6 +248,9 @@ BEFORE: dict[str, list[Command]] = {
         {"createIndexes": "indexed", "indexes": [{"key": {f"f{n}": 1}, "name": f"f{n}"} for n in range(60)]}
     ],
     "merged into a new collection": [{"insert": "wide", "documents": [{"_id": 1, **WIDE}]}],
+    "pipeline beside query settings": [
+        {"setQuerySettings": {"find": "other", "$db": "test"}, "settings": {"reject": True}, "$db": "admin"}
+    ],
     "changed view": [{"create": "view", "viewOn": "c", "pipeline": []}],
     "granted roles": [HOLDER],
     "revoked roles": [HOLDER],
