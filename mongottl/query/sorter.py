@@ -15,7 +15,7 @@ No method does more than a few milliseconds of work: while `pending` is true, ca
 
 import heapq
 from collections.abc import Iterator
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from librt.strings import BytesWriter, read_i32_le, read_i64_le, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
@@ -28,6 +28,9 @@ from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
 
 # (key, arrival number, document, and three numbers for the caller: a record's id, `_ts` and `ttl`).
 SortEntry: TypeAlias = tuple[bytes, int, bytes, int, int, int]
+# An entry that is only passed on. Compiled code takes a SortEntry apart where it gets one, and makes another where it
+# hands it on.
+PassedEntry: TypeAlias = Any
 
 RUN_LENGTH: Final = 4096  # entries; sorting them takes about two milliseconds
 MAX_LIMIT_CUT_BY_SORT: Final = 2048  # up to this limit, the entries beyond it are cut by one sort instead of a merge
@@ -128,7 +131,7 @@ class MemoryRun:
     `spill` moves the next entries to a file; they are returned from there, before those that are still in memory.
     """
 
-    def __init__(self, entries: list[SortEntry]) -> None:
+    def __init__(self, entries: list[PassedEntry]) -> None:
         entries.reverse()
         self._entries: Final = entries
         self._spilled: Final[list[FileRun]] = []
@@ -169,9 +172,9 @@ class MemoryRun:
         return sum([run.held_bytes() for run in self._spilled])
 
 
-def entries_of(run: MemoryRun | FileRun) -> Iterator[SortEntry]:
-    """The entries of a run, with their type."""
-    return cast("Iterator[SortEntry]", run)
+def entries_of(run: MemoryRun | FileRun) -> Iterator[PassedEntry]:
+    """The entries of a run."""
+    return cast("Iterator[PassedEntry]", run)
 
 
 class Sorter:
@@ -191,17 +194,17 @@ class Sorter:
         self.run_length: i64 = RUN_LENGTH
         self.total_bytes: i64 = 0
         self.spilled: Final = SpillStatistics()
-        self._entries: list[SortEntry] = []
+        self._entries: list[PassedEntry] = []
         self._arrived: i64 = 0
         self._bytes_in_memory: i64 = 0  # of the entries in memory
         self._count_in_memory: i64 = 0
         # Once there are `limit` entries: entries with this key or a greater one are dropped.
         self._cutoff_key: bytes | None = None
-        self._runs: list[list[SortEntry]] = []
+        self._runs: list[list[PassedEntry]] = []
         self._file: SpillFile | None = None
         self._file_runs: list[FileRun] = []
         self._finished = False
-        self._output: Iterator[SortEntry] | None = None
+        self._output: Iterator[PassedEntry] | None = None
         # The runs of the output, and the approximate memory of an entry in memory.
         self._memory_output: list[MemoryRun] = []
         self._file_output: list[FileRun] = []
@@ -210,10 +213,10 @@ class Sorter:
         self._taken: i64 = 0  # entries since the share was adapted
         # The merge in progress: source, number of remaining entries, and destination.
         self.pending = False
-        self._merged: Iterator[SortEntry] = iter([])
+        self._merged: Iterator[PassedEntry] = iter([])
         self._merge_left: i64 = -1
         self._merge_last = b""
-        self._to_memory: list[SortEntry] | None = None
+        self._to_memory: list[PassedEntry] | None = None
         self._written_from = 0
         self._written_to = 0
 
@@ -279,7 +282,7 @@ class Sorter:
         left = self._merge_left
         ended = False
         count: i64 = 0
-        last: SortEntry | None = None
+        last: PassedEntry = None
         while count < MERGE_STEP and left != 0:
             entry = next(merged, None)
             if entry is None:
@@ -315,7 +318,7 @@ class Sorter:
     def take(self, count: int, max_bytes: int = 8 << 20) -> list[SortEntry]:
         """The next entries, at most `count`, and none after `max_bytes` of documents; [] at the end."""
         output = self._output
-        taken: list[SortEntry] = []
+        taken: list[PassedEntry] = []
         if output is None:
             return taken
         left: i64 = count
@@ -398,7 +401,7 @@ class Sorter:
             self._runs.append(freed_in_slices(entries))
             self._entries = []
 
-    def _take_runs(self) -> list[list[SortEntry]]:
+    def _take_runs(self) -> list[list[PassedEntry]]:
         runs = self._runs
         self._runs = []
         self._count_in_memory = 0
@@ -410,7 +413,7 @@ class Sorter:
         limit = self._limit
         self._close_run()
         if limit <= MAX_LIMIT_CUT_BY_SORT:
-            entries: list[SortEntry] = []
+            entries: list[PassedEntry] = []
             for run in self._take_runs():
                 entries.extend(run)
             entries.sort()
@@ -430,7 +433,9 @@ class Sorter:
         if cutoff is None or key < cutoff:
             self._cutoff_key = key
 
-    def _start_merge(self, runs: list[list[SortEntry]], max_entries: i64, to_memory: list[SortEntry] | None) -> None:
+    def _start_merge(
+        self, runs: list[list[PassedEntry]], max_entries: i64, to_memory: list[PassedEntry] | None
+    ) -> None:
         self._merged = heapq.merge(*[entries_of(MemoryRun(run)) for run in runs])
         self._merge_left = max_entries
         self._to_memory = to_memory
@@ -464,7 +469,7 @@ class Sorter:
             self._written_to = 0
             self.pending = True
             return
-        iterators: list[Iterator[SortEntry]] = []
+        iterators: list[Iterator[PassedEntry]] = []
         for run in self._runs:
             memory_run = MemoryRun(run)
             self._memory_output.append(memory_run)

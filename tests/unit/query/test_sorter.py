@@ -1,5 +1,6 @@
 """The external sort: the same order as `sorted`, whatever does not fit into memory."""
 
+import gc
 import random
 from pathlib import Path
 
@@ -60,6 +61,28 @@ def test_order(tmp_path: Path, limit: int, memory_limit_bytes: int) -> None:
     expected = sorted(pairs, key=lambda pair: pair[0])
     assert taken(sorter) == (expected[:limit] if limit else expected)
     assert sorter.take(1) == []
+
+
+@pytest.mark.parametrize("limit", [0, 5000])
+def test_entries_are_passed_on_and_not_made_anew(limit: int) -> None:
+    """Else all of them would be new to the garbage collector, which examines what is new at once."""
+    sorter = Sorter(limit, 100 << 20, None)
+    sorter.run_length = 500
+    for key, document in pairs_of(11_000, 500):
+        sorter.add(key, document)
+    gc.collect()
+    gc.disable()
+    try:
+        sorter.check()
+        while sorter.pending:
+            sorter.work()
+        sorter.finish()
+        taken = sorter.take(4000)
+        new = sum(isinstance(one, tuple) for one in gc.get_objects(generation=0))
+    finally:
+        gc.enable()
+    assert len(taken) == 4000
+    assert new < 100
 
 
 def test_more_runs_than_are_merged_at_once(tmp_path: Path) -> None:
