@@ -208,7 +208,7 @@ async def _serve(
                         log.info("network", "Waiting for connections", address=server.config.host, port=server.port)
                     async with trio.open_nursery() as nursery:
                         nursery.start_soon(_stop_on_command, server, log, nursery.cancel_scope)
-                        nursery.start_soon(garbage.collect_while_idle, server)
+                        nursery.start_soon(garbage.collect_garbage, server)
                         await stopping.wait()
                         faulthandler.cancel_dump_traceback_later()
                         nursery.cancel_scope.cancel()

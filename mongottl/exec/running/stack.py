@@ -282,6 +282,7 @@ class Stack:
         operation = self.operation
         if operation is not None:
             operation.register()
+        self._stacks.examine_if_due()
         self.step = step
         self._run.parent.switch()
         self.step = None
@@ -418,6 +419,7 @@ class Stacks:
     check: called for checks for interruption within evaluations; it calls `check_present`.
     attempts: whether an operation is attempted without a stack, and has not committed anything yet.
     answer_apart: answers the clients that wait and whose requests touch no data.
+    examine_new: has Python's garbage collector examine the objects that are new.
     """
 
     def __init__(self, monotonic_s: Callable[[], float], times: StepTimes) -> None:
@@ -427,7 +429,9 @@ class Stacks:
         self.check: Callable[[], None] = self.check_present
         self.attempts = False
         self.answer_apart: Callable[[], None] = _nothing
+        self.examine_new: Callable[[], None] = _nothing
         self._asked_s = 0.0
+        self._examined_s = 0.0
         self._idle: list[Stack] = []
 
     def begin(self, function: Callable[[], T]) -> T | Steps[T]:
@@ -529,6 +533,7 @@ class Stacks:
         stack = self.present
         if self.worked_s(self._asked_s) < self.times.left_after_s:
             return
+        self.examine_if_due()
         self.present = None
         if stack is not None:
             clear_check()
@@ -539,6 +544,12 @@ class Stacks:
             if stack is not None and stack.operation is not None:
                 set_check(self.check, self.monotonic_s)
             self._asked_s = self.monotonic_s()
+
+    def examine_if_due(self) -> None:
+        """Called where an operation is left: examines new objects about as often as one that takes long is left."""
+        if self.monotonic_s() - self._examined_s >= self.times.left_after_s:
+            self.examine_new()
+            self._examined_s = self.monotonic_s()
 
     def wait(self, step: Wait) -> None:
         """Returns when the wait is over."""

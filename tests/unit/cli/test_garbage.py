@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mongottl.cli.garbage import FullCollections
+from mongottl.cli.garbage import FullCollections, NewObjects
 
 
 class Ring:
@@ -51,3 +51,37 @@ def test_a_full_collection_is_made_only_if_there_is_much_to_examine() -> None:
     gc.collect(1)
     assert collections.look(requests=0, is_busy=False)
     assert not collections.look(requests=0, is_busy=False), "nothing is new"
+
+
+def test_new_objects_are_examined_although_as_many_are_freed() -> None:
+    """Python examines none then, until there are very many."""
+    gc.collect()
+    gc.freeze()  # the objects of all tests need not be examined
+    gc.disable()  # and Python is to make no collection of its own
+    try:
+        rings: list[weakref.ref[Ring]] = []
+        new = NewObjects()
+        for _ in range(3):
+            for _ in range(100):
+                ring = Ring()
+                rings.append(weakref.ref(ring))
+                del ring
+            new.examine()
+            assert not any(found() for found in rings)
+        assert new.collections == 1, "one of three is of the second generation, as by the thresholds"
+        assert new.allocated >= 300
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def test_collections_of_new_objects_make_no_full_one_due() -> None:
+    new = NewObjects()
+    collections = FullCollections(due_after=5, new=new)
+    collections.look(requests=0, is_busy=False)
+    for _ in range(30):
+        new.examine()
+    assert new.collections >= 9
+    assert not collections.look(requests=0, is_busy=False)
+    new.allocated += 5 * 15_000
+    assert collections.look(requests=0, is_busy=False)

@@ -95,6 +95,17 @@ def test_journaled_writes_wait_for_the_disk(setup: Setup, command: dict[str, Any
     assert flushes(setup.dispatcher.handle(setup.message(command), setup.client)) == expected
 
 
+def test_new_objects_are_examined_after_some_hundreds_of_requests(setup: Setup) -> None:
+    """Short ones, which are never left."""
+    examined: list[int] = []
+    metrics = setup.service.metrics
+    setup.service.stacks.examine_new = lambda: examined.append(metrics.requests)
+    for _ in range(600):
+        setup.run({"ping": 1})
+    assert len(examined) == 2
+    assert examined[1] - examined[0] == 256
+
+
 def test_default_write_concern_holds_for_aggregations_that_write(setup: Setup) -> None:
     default = {"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": 1, "j": True}, "$db": "admin"}
     message = OpMsg(1, 0, 0, bson.encode(default), [])

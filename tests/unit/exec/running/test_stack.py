@@ -1,6 +1,7 @@
 """Operations that are left, and gone on with later."""
 
 import gc
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -281,6 +282,22 @@ def test_stop_iteration_in_an_operation_raises_runtime_error(stacks: Stacks) -> 
     next(steps)
     with pytest.raises(RuntimeError):
         next(steps)
+
+
+def test_new_objects_are_examined_while_an_operation_goes_on(clock: Elapsed, stacks: Stacks) -> None:
+    """About as often as one that takes long is left, however short its steps are."""
+    examined: list[float] = []
+    stacks.examine_new = lambda: examined.append(clock.now_s)
+
+    def run() -> None:
+        for _ in range(30):
+            clock.now_s += LEFT_AFTER_S / 4
+            stacks.give_way()
+
+    for _ in begun(stacks, run):
+        pass
+    assert len(examined) in (7, 8)
+    assert min(after - before for before, after in itertools.pairwise(examined)) >= LEFT_AFTER_S * 0.99
 
 
 def test_a_server_is_freed_with_the_stacks_that_it_has_used() -> None:
