@@ -1,5 +1,6 @@
 """When a query is covered, by the conditions in `stages.covered_scan`, and its access path."""
 
+from mongottl.document.freeing import LongList, LongSet
 from mongottl.exec.plan.access_path import IndexPath
 from mongottl.exec.stages.covered_scan import CoveredScan, always_present_paths, known_paths
 from mongottl.query.match import MatchExpression
@@ -34,8 +35,8 @@ def covered_path(
     path: IndexPath, projection: Projection, sort: SortPattern | None, metadata: set[str]
 ) -> CoveredPath | None:
     """The covered scan with the bounds of `path`, or None if the query is not covered (see `stages.covered_scan`)."""
-    included: list[str] = []
-    read: set[str] = set()
+    included: list[str] = LongList()
+    read: set[str] = LongSet()
     if metadata or not projection.collect_paths(included, read):
         return None
     return path_over_keys(path, included, read, sort)

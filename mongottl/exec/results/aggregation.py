@@ -12,6 +12,7 @@ from mongottl.catalog.view import View
 from mongottl.document.annotated import STORED_AS
 from mongottl.document.build import EMPTY_DOCUMENT, encode, encode_fields
 from mongottl.document.collation import Collation, same_collation
+from mongottl.document.freeing import LongList, LongSet
 from mongottl.document.interrupt import check_interrupt
 from mongottl.document.keystring import encode_value
 from mongottl.document.types import MISSING, Date, Int64, Value, integer
@@ -592,8 +593,8 @@ def plan_aggregation(
 
 def _covered_paths(plan: QueryPlan, spec: StageSpec) -> list[str]:
     """Makes the plan a covered one if the index keys contain all that the stage after it reads: these paths, or []."""
-    included: list[str] = []
-    read: set[str] = set()
+    included: list[str] = LongList()
+    read: set[str] = LongSet()
     if isinstance(spec, ProjectSpec):
         if not spec.projection.collect_paths(included, read):
             return []

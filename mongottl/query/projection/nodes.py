@@ -91,6 +91,7 @@ class ProjectionNode:
         """Must be called when the tree is complete."""
         self.inclusive = inclusive
         for entry in self.entries:
+            give_way()
             node = entry.node
             if node is not None:
                 node.finish(inclusive)
@@ -187,6 +188,7 @@ class ProjectionNode:
         above: the path of this node with a dot, empty for the root. False if more of the document decides the result.
         """
         for entry in self.entries:
+            give_way()
             node = entry.node
             expression = entry.expression
             if entry.kind == INCLUDE:
@@ -201,6 +203,7 @@ class ProjectionNode:
     def collect_fields(self, fields: set[str]) -> bool:
         """Adds the root fields that computed values read to `fields`; False if one reads the whole document."""
         for entry in self.entries:
+            give_way()
             expression = entry.expression
             if expression is not None and not expression.collect_fields(fields):
                 return False

@@ -128,6 +128,11 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "update": {"$set": {"z": 1}},
         "fields": {f"f{n}": 1 for n in range(2 * FIELDS)},
     },
+    "projection of nested fields": lambda: {
+        "aggregate": "c",
+        "pipeline": [{"$limit": 2}, {"$project": {f"f{n}.a.b": 1 for n in range(2 * PATHS)}}],
+        "cursor": {},
+    },
     "validator of a new collection": lambda: {"create": "new", "validator": long_validator(10_000)},
     "changed validator": lambda: {"collMod": "c", "validator": long_validator(10_000)},
     "collection that exists": lambda: {"create": "checked", "validator": long_validator(4_001)},
