@@ -28,6 +28,8 @@ from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
 
 _DOCUMENT_TYPE: Final = 3
 _NO_END: Final = 1 << 62
+# Up to this number of documents it takes as long to remove one from a sum as to add all.
+_NARROW: Final = 12
 PAGE: Final = 64  # maximal number of documents
 PAGE_BYTES: Final = 256 << 10  # maximal size in bytes, the last document not counted
 _MIN_PAGES_IN_MEMORY: Final = 16  # for the start and end of frames, and the current documents
@@ -212,10 +214,11 @@ class Partition:
 
 
 class Frame:
-    """Base of frames. slides: whether documents leave the frame as it moves."""
+    """Base of frames. slides: whether documents leave the frame as it moves. is_narrow: whether it never has many."""
 
-    def __init__(self, slides: bool) -> None:
+    def __init__(self, slides: bool, is_narrow: bool = False) -> None:
         self.slides: Final = slides
+        self.is_narrow: Final = is_narrow
 
     def begin(self) -> None:
         """Starts a new partition."""
@@ -232,7 +235,7 @@ class DocumentsFrame(Frame):
     """
 
     def __init__(self, lower: int | None, upper: int | None) -> None:
-        super().__init__(lower is not None)
+        super().__init__(lower is not None, lower is not None and upper is not None and upper - lower < _NARROW)
         self.lower: Final = lower
         self.upper: Final = upper
 

@@ -1,7 +1,8 @@
 """Window functions of `$setWindowFields`: the base class, accumulators over a frame, and the registry.
 
-An accumulator over a frame that only grows adds each document once; over other frames it is computed anew for each
-document. The functions that are not accumulators are in the other modules of this package.
+An accumulator over a frame that only grows adds each document once. Over a frame that slides it removes those that have
+left it, if it can (`sliding`); else it is computed anew for each document. The functions that are not accumulators are
+in the other modules of this package.
 """
 
 import math
@@ -16,7 +17,7 @@ from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
-from mongottl.query.expr import EvaluationContext, parse_expression
+from mongottl.query.expr import EvaluationContext, Expression, parse_expression
 from mongottl.query.expr.accumulators import AccumulatorState, StdDevState
 from mongottl.query.expr.numbers import width
 from mongottl.query.expr.parser import type_of
@@ -28,6 +29,7 @@ from mongottl.query.pipeline.accumulators import (
     exact_avg_state,
 )
 from mongottl.query.pipeline.window.frame import Frame, Partition, default_frame, parse_frame
+from mongottl.query.pipeline.window.sliding import SLIDING, SlidingState, is_repeatable
 from mongottl.query.registry import Registry
 from mongottl.query.sort import SortPattern
 from mongottl.versions import Version
@@ -77,6 +79,14 @@ class WindowAccumulator(WindowFunction):
         if first != self._first or end < self._end:
             self._restart(first)
         self.steps = 1
+        self._add(partition, end, ev)
+        if not self._known:
+            self._result = self._state.result()
+            self._known = True
+        return self._result
+
+    def _add(self, partition: Partition, end: int, ev: EvaluationContext) -> None:
+        """Adds the documents up to the end of the frame."""
         argument = self.spec.argument
         while self._end < end:
             give_way()
@@ -89,10 +99,61 @@ class WindowAccumulator(WindowFunction):
             self._end += 1
             self.steps += 1
             self._known = False
-        if not self._known:
-            self._result = self._state.result()
-            self._known = True
-        return self._result
+
+
+class SlidingAccumulator(WindowAccumulator):
+    """An accumulator over a frame that slides. spec: its states are `SlidingState`s."""
+
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        first, end = self.frame.bounds(partition, position)
+        removed = self._slide(partition, first, end, ev)
+        value = WindowAccumulator.value(self, partition, position, ev)
+        self.steps += removed
+        return value
+
+    def _slide(self, partition: Partition, first: int, end: int, ev: EvaluationContext) -> int:
+        """Removes what has left the frame, unless less would be left; how much that was."""
+        state = self._state
+        assert isinstance(state, SlidingState)
+        removed = first - self._first
+        if removed <= 0 or removed > self._end - first or end < self._end:
+            return 0
+        argument = self.spec.argument
+        for leaving in range(self._first, first):
+            give_way()
+            ev.root = partition.document(leaving)
+            state.remove(argument.evaluate(ev))
+        self._first = first
+        self._known = False
+        return removed
+
+    def _add(self, partition: Partition, end: int, ev: EvaluationContext) -> None:
+        WindowAccumulator._add(self, partition, end, ev)
+        state = self._state
+        assert isinstance(state, SlidingState)
+        if not state.is_known():
+            self._restart(self._first)
+            WindowAccumulator._add(self, partition, end, ev)
+
+
+class EdgeOfFrame(WindowFunction):
+    """`$first` and `$last` over a frame that slides."""
+
+    def __init__(self, argument: Expression, frame: Frame, is_last: bool) -> None:
+        super().__init__()
+        self.argument: Final = argument
+        self.frame: Final = frame
+        self._is_last: Final = is_last
+
+    def begin(self, partition: Partition) -> None:
+        self.frame.begin()
+
+    def value(self, partition: Partition, position: int, ev: EvaluationContext) -> Value:
+        first, end = self.frame.bounds(partition, position)
+        if first >= end:
+            return MISSING
+        ev.root = partition.document(end - 1 if self._is_last else first)
+        return self.argument.evaluate(ev)
 
 
 class SlidingStdDevState(StdDevState):
@@ -222,11 +283,23 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
             spec = SimpleAccumulator(field, name, spec.argument, sliding, None)
         if frame.slides and name == "$avg":
             spec = SimpleAccumulator(field, name, spec.argument, exact_avg_state, None)
-        return WindowAccumulator(spec, frame)
+        return _over(frame, spec, ctx)
     accumulator = ACCUMULATORS.get(name)
     if accumulator is None or name in _NOT_IN_WINDOWS:
         raise _unrecognized(name)
-    return WindowAccumulator(accumulator(field, name, argument, ctx), call.frame())
+    spec = accumulator(field, name, argument, ctx)
+    return _over(call.frame(), spec, ctx)
+
+
+def _over(frame: Frame, spec: AccumulatorSpec, ctx: ParseContext) -> WindowFunction:
+    """The function that computes an accumulator over a frame."""
+    name = spec.name
+    if frame.slides and name in ("$first", "$last"):
+        return EdgeOfFrame(spec.argument, frame, name == "$last")
+    if frame.slides and not frame.is_narrow and name in SLIDING and is_repeatable(spec.argument):
+        sliding = SimpleAccumulator(spec.field, name, spec.argument, SLIDING[name], ctx.collation)
+        return SlidingAccumulator(sliding, frame)
+    return WindowAccumulator(spec, frame)
 
 
 def _unrecognized(name: str, advice: str = "") -> CommandError:

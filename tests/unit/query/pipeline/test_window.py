@@ -1,4 +1,6 @@
 import datetime
+import math
+import random
 from typing import Any
 
 import bson
@@ -6,8 +8,15 @@ import pytest
 from bson import Decimal128
 
 from mongottl.errors import CommandError
+from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
+from mongottl.query.expr import EvaluationContext
+from mongottl.query.memory import OperationMemory
 from mongottl.query.pipeline import ListSource, RunContext, drain, open_pipeline, parse_pipeline
+from mongottl.query.pipeline.window.frame import Partition
+from mongottl.query.pipeline.window.function import parse_window_function
+from mongottl.query.sort import parse_sort
+from mongottl.query.spill import SpillStatistics
 
 Documents = list[dict[str, Any]]
 
@@ -240,3 +249,77 @@ def test_output_fields_keep_their_place_or_come_behind() -> None:
     [found] = run(documents, {"$setWindowFields": {"output": output}})
     assert list(found) == ["_id", "a", "b", "c", "d"]
     assert found == {"_id": 1, "a": 1, "b": {"x": 1, "y": 6, "z": 1}, "c": {"f": 1}, "d": {"e": 1, "g": 1}}
+
+
+WHOLE: list[Any] = [1, -7, bson.Int64(5), bson.Int64(2**62), 2**31 - 1]
+NUMBERS: list[Any] = [*WHOLE, 2.5, -0.0, 1e-9, 0.1, 1e15, None, "text", True]
+INEXACT: list[Any] = [*NUMBERS, math.nan, math.inf, -math.inf, Decimal128("1.25"), Decimal128("NaN"), 1e300, 5e-324]
+BOUNDS: list[list[Any]] = [[-13, 2], [0, 15], [-19, -2], [2, 40], [-3, 2], [-1, "unbounded"], ["current", "unbounded"]]
+
+
+def values_of(values: list[Any], seed: int) -> Documents:
+    """Documents of which some have no value; those that are inexact come here and there."""
+    numbers = random.Random(seed)
+    few = [value for value in values if value not in NUMBERS]
+    documents: Documents = []
+    for t in range(60):
+        value = numbers.choice(few if few and numbers.random() < 0.1 else [one for one in values if one in NUMBERS])
+        documents.append({"t": t} if numbers.random() < 0.1 else {"t": t, "v": value})
+    return documents
+
+
+def exact(value: Any) -> str:
+    """With its type, and with the sign of zero."""
+    return f"{type(value).__name__} {value!r}"
+
+
+@pytest.mark.parametrize("name", ["$sum", "$avg", "$count", "$min", "$max", "$first", "$last"])
+@pytest.mark.parametrize("values", [WHOLE, NUMBERS, INEXACT])
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_values_that_leave_a_frame_are_removed(name: str, values: list[Any], bounds: list[Any]) -> None:
+    """As if each frame were computed anew, which is so for an argument that has a random number in it."""
+    argument = {} if name == "$count" else "$v"
+    again = {"$cond": [{"$gte": [{"$rand": {}}, 0]}, "$v", None]}
+    for seed in range(4):
+        documents = values_of(values, seed)
+        removing = window(documents, {name: argument, "window": {"documents": bounds}})
+        if name in ("$count", "$first", "$last"):
+            gathered = window(documents, {"$push": {"x": "$v"}, "window": {"documents": bounds}})
+            found = [[pair.get("x") for pair in pairs] for pairs in gathered]
+            if name == "$count":
+                anew: list[Any] = [len(frame) for frame in found]
+            else:
+                anew = [frame[0 if name == "$first" else -1] if frame else None for frame in found]
+        else:
+            anew = window(documents, {name: again, "window": {"documents": bounds}})
+        assert [exact(value) for value in removing] == [exact(value) for value in anew]
+
+
+def test_extremes_of_a_moving_frame_compare_by_the_collation() -> None:
+    documents = [{"t": t, "v": text} for t, text in enumerate(["b", "B", "a", "A", "c", "C"])]
+    ctx = ParseContext(0, namespace="db.c", collation=parse_collation(bson.encode({"locale": "en", "strength": 2})))
+    output = {name: {name: "$v", "window": {"range": [-1, 0]}} for name in ("$min", "$max")}
+    output = {name[1:]: function for name, function in output.items()}
+    specs = parse_pipeline([bson.encode({"$setWindowFields": {"sortBy": {"t": 1}, "output": output}})], ctx)
+    raw = [bson.encode(document) for document in documents]
+    found = [bson.decode(document) for document in drain(open_pipeline(specs, ListSource(raw, 2), RunContext()))]
+    assert "".join(document["min"] for document in found) == "bbaaAc"
+    assert "".join(document["max"] for document in found) == "bbBacc"
+
+
+@pytest.mark.parametrize("name", ["$sum", "$avg", "$min", "$max", "$first", "$last"])
+def test_a_moving_frame_evaluates_each_document_a_few_times(name: str) -> None:
+    """Not as often as there are frames that have it."""
+    pattern = parse_sort(bson.encode({"t": 1}))
+    spec = parse_window_function(
+        "r", bson.encode({name: "$v", "window": {"documents": [-500, 500]}}), pattern, ParseContext(0, namespace="db.c")
+    )
+    partition = Partition(pattern, 100 << 20, None, SpillStatistics(), OperationMemory())
+    for t in range(2000):
+        partition.add(bson.encode({"v": t * 7919 % 2000}), b"")
+    spec.begin(partition)
+    steps = 0
+    for position in range(2000):
+        spec.value(partition, position, EvaluationContext())
+        steps += spec.steps
+    assert steps < 4 * 2000 + 10

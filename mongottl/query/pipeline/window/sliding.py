@@ -1,0 +1,193 @@
+"""States of accumulators over a frame that slides: values that leave the frame are removed from them.
+
+Else a state would be computed anew for each document, in as many steps as its frame has documents. What they return is
+what that would return: sums are exact until they are rounded at the end, and of equal extremes the first is kept.
+"""
+
+from collections import deque
+from typing import Final
+
+from mypy_extensions import i64
+
+from mongottl.document.build import encode
+from mongottl.document.collation import Collation
+from mongottl.document.compare import compare_values
+from mongottl.document.types import Decimal128, Int64, Value
+from mongottl.query.expr import Expression
+from mongottl.query.expr.accumulators import AccumulatorState, AvgState, SumState, size_of
+from mongottl.query.expr.base import is_nullish
+from mongottl.query.expr.numbers import long_or_double, narrow
+
+# Doubles are added as multiples of the smallest one, 2 to the power of minus this.
+_SMALLEST_BITS: Final = 1074
+# From here on a sum may become infinite or not, depending on the order of its parts.
+_HUGE: Final = 1e290
+# Approximate memory of a value in a queue besides its own.
+_ENTRY_BYTES: Final = 120
+
+
+class SlidingState(AccumulatorState):
+    """A state from which the values can be removed in the order in which they were added."""
+
+    def remove(self, value: Value) -> None:
+        """Removes the oldest value, which is this one."""
+        raise NotImplementedError
+
+    def is_known(self) -> bool:
+        """Whether there is a result. If not, a new state must be made of the values that are left."""
+        return True
+
+
+class SlidingSum(SlidingState):
+    """`$sum`, and `$avg` of a frame that slides.
+
+    Decimals are rounded at each addition, and infinities and NaN leave no sum of the others, so that there is no result
+    once a value was removed while one of those is left.
+    """
+
+    def __init__(self, averages: bool) -> None:
+        self._averages: Final = averages
+        self._unchanged: Final[AccumulatorState] = AvgState(exact=True) if averages else SumState()
+        self._has_removed = False
+        self._integers: int = 0
+        self._doubles: int = 0
+        # How many numbers there are, and how many of them are int64, doubles, and none of those that are added exactly.
+        self._count: i64 = 0
+        self._long_count: i64 = 0
+        self._double_count: i64 = 0
+        self._inexact_count: i64 = 0
+
+    def add(self, value: Value) -> None:
+        if not self._has_removed:
+            self._unchanged.add(value)
+        self._change(value, 1)
+
+    def remove(self, value: Value) -> None:
+        self._has_removed = True
+        self._change(value, -1)
+
+    def is_known(self) -> bool:
+        return not self._has_removed or self._inexact_count == 0
+
+    def _change(self, value: Value, sign: i64) -> None:
+        if isinstance(value, float):
+            if -_HUGE < value < _HUGE:
+                numerator, denominator = value.as_integer_ratio()
+                scaled = numerator << (_SMALLEST_BITS + 1 - denominator.bit_length())
+                self._doubles += scaled if sign > 0 else -scaled
+                self._double_count += sign
+            else:
+                self._inexact_count += sign
+        elif isinstance(value, Decimal128):
+            self._inexact_count += sign
+        elif isinstance(value, int) and not isinstance(value, bool):
+            self._integers += value if sign > 0 else -value
+            if isinstance(value, Int64):
+                self._long_count += sign
+        else:
+            return
+        self._count += sign
+
+    def result(self) -> Value:
+        if not self._has_removed:
+            return self._unchanged.result()
+        if self._averages:
+            return None if self._count == 0 else self._double() / int(self._count)
+        if self._double_count:
+            return self._double()
+        return narrow(self._integers) if self._long_count == 0 else long_or_double(self._integers)
+
+    def _double(self) -> float:
+        if self._double_count == 0:
+            return float(self._integers)
+        return ((self._integers << _SMALLEST_BITS) + self._doubles) / (1 << _SMALLEST_BITS)
+
+
+class SlidingCount(SlidingState):
+    """`$count`."""
+
+    def __init__(self) -> None:
+        self._count: i64 = 0
+
+    def add(self, value: Value) -> None:
+        self._count += 1
+
+    def remove(self, value: Value) -> None:
+        self._count -= 1
+
+    def result(self) -> Value:
+        return narrow(int(self._count))
+
+
+class SlidingExtreme(SlidingState):
+    """`$min` (sign -1) and `$max` (sign 1): a queue of the values that will be the extreme once those before them have
+    left the frame."""
+
+    def __init__(self, sign: int, collation: Collation | None) -> None:
+        self._sign: Final[i64] = sign
+        self._collation: Final = collation
+        self._queue: Final[deque[tuple[int, Value]]] = deque()
+        self._bytes: int = 0
+        self._added = 0
+        self._removed = 0
+
+    def add(self, value: Value) -> None:
+        number = self._added
+        self._added += 1
+        if is_nullish(value):
+            return
+        queue = self._queue
+        while queue and compare_values(value, queue[-1][1], self._collation) == self._sign:
+            self._bytes -= size_of(queue.pop()[1])
+        queue.append((number, value))
+        self._bytes += size_of(value)
+
+    def remove(self, value: Value) -> None:
+        queue = self._queue
+        if queue and queue[0][0] == self._removed:
+            self._bytes -= size_of(queue.popleft()[1])
+        self._removed += 1
+
+    def result(self) -> Value:
+        return self._queue[0][1] if self._queue else None
+
+    def size(self) -> int:
+        return 64 + self._bytes + _ENTRY_BYTES * len(self._queue)
+
+    def grows(self) -> bool:
+        return True
+
+
+def _sliding_sum(collation: Collation | None) -> AccumulatorState:
+    return SlidingSum(False)
+
+
+def _sliding_avg(collation: Collation | None) -> AccumulatorState:
+    return SlidingSum(True)
+
+
+def _sliding_count(collation: Collation | None) -> AccumulatorState:
+    return SlidingCount()
+
+
+def _sliding_min(collation: Collation | None) -> AccumulatorState:
+    return SlidingExtreme(-1, collation)
+
+
+def _sliding_max(collation: Collation | None) -> AccumulatorState:
+    return SlidingExtreme(1, collation)
+
+
+SLIDING: Final = {
+    "$avg": _sliding_avg,
+    "$count": _sliding_count,
+    "$max": _sliding_max,
+    "$min": _sliding_min,
+    "$sum": _sliding_sum,
+}
+
+
+def is_repeatable(expression: Expression) -> bool:
+    """Whether it gives the same value when it is evaluated on a document again: when that leaves the frame."""
+    described = encode({"": expression.describe()})
+    return b"$rand\0" not in described and b"$function\0" not in described
