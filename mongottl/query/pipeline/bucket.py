@@ -5,6 +5,8 @@ from typing import Final
 from mongottl.document.build import EMPTY_DOCUMENT, DocumentBuilder, encode, encode_fields
 from mongottl.document.collation import Collation
 from mongottl.document.compare import bracket_of, compare_values
+from mongottl.document.freeing import list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import whole_int32
 from mongottl.document.render import render_result, render_value
@@ -143,8 +145,9 @@ def _group_by(value: Value, ctx: ParseContext, code: int, name: str) -> Expressi
 def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
     if not isinstance(value, list):
         raise CommandError(40200, f"The $bucket 'boundaries' field must be an array, but found type: {type_of(value)}.")
-    boundaries: list[Value] = []
+    boundaries: list[Value] = list_for(len(value))
     for item in value:
+        give_way()
         node = parse_expression(item, ctx)
         # Variables are refused even if their value is known.
         if not isinstance(node, Constant) or (isinstance(item, str) and item.startswith("$$")):
@@ -159,6 +162,7 @@ def _boundaries(value: Value, ctx: ParseContext) -> list[Value]:
             40192, f"The $bucket 'boundaries' field must have at least 2 values, but found {len(boundaries)} value(s)."
         )
     for i in range(1, len(boundaries)):
+        give_way()
         low = boundaries[i - 1]
         high = boundaries[i]
         if bracket_of(low) != bracket_of(high):

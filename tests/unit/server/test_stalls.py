@@ -128,6 +128,14 @@ EXAMPLES: dict[str, Callable[[], Command]] = {
         "update": {"$set": {"z": 1}},
         "fields": {f"f{n}": 1 for n in range(2 * FIELDS)},
     },
+    "boundaries of buckets": lambda: {
+        "aggregate": "c",
+        "pipeline": [
+            {"$limit": 2},
+            {"$bucket": {"groupBy": "$n", "boundaries": list(range(4 * PATHS)), "default": -1}},
+        ],
+        "cursor": {},
+    },
     "projection of nested fields": lambda: {
         "aggregate": "c",
         "pipeline": [{"$limit": 2}, {"$project": {f"f{n}.a.b": 1 for n in range(2 * PATHS)}}],

@@ -11,6 +11,7 @@ from mypy_extensions import i64
 
 from mongottl.document.bson_field import read_fields
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import put_aside
 from mongottl.document.numbers import whole
 from mongottl.document.path import FieldPath
 from mongottl.document.types import Date, Missing, Value
@@ -61,7 +62,7 @@ class Partition:
         self._share: Final = memory.share()
         self._states_share: Final = memory.share()
         self._states_size: i64 = 0  # of all functions
-        self._pages: Final[list[list[tuple[bytes, bytes]] | None]] = []  # None for pages that are only in the file
+        self._pages: list[list[tuple[bytes, bytes]] | None] = []  # None for pages that are only in the file
         self._starts: Final[list[int]] = []  # the position of each page's first document
         self._sizes: Final[list[int]] = []
         self._in_file: Final[dict[int, tuple[int, int]]] = {}  # page number to (offset, size)
@@ -141,7 +142,8 @@ class Partition:
 
     def close(self) -> None:
         """Gives memory back and deletes the file. May be called more than once."""
-        self._pages.clear()
+        put_aside(self._pages)
+        self._pages = []
         self._held_bytes = 0
         self._share.release()
         self._states_share.release()

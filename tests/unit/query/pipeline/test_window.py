@@ -7,6 +7,7 @@ import bson
 import pytest
 from bson import Decimal128
 
+from mongottl.document.freeing import free_some
 from mongottl.errors import CommandError
 from mongottl.query.collation import parse_collation
 from mongottl.query.context import ParseContext
@@ -323,3 +324,16 @@ def test_a_moving_frame_evaluates_each_document_a_few_times(name: str) -> None:
         spec.value(partition, position, EvaluationContext())
         steps += spec.steps
     assert steps < 4 * 2000 + 10
+
+
+def test_the_documents_of_a_partition_are_freed_in_slices() -> None:
+    while free_some():
+        pass  # what tests before have let go
+    partition = Partition(None, 100 << 20, None, SpillStatistics(), OperationMemory())
+    for t in range(60_000):
+        partition.add(bson.encode({"t": t}), b"")
+    partition.close()
+    slices = 0
+    while free_some():
+        slices += 1
+    assert slices > 50
