@@ -256,6 +256,9 @@ class ForwardingEngine(StorageEngine):
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self.inner.set_commit_listener(listener)
 
+    def set_pause(self, pause: Callable[[], None]) -> None:
+        self.inner.set_pause(pause)
+
     def idents(self) -> list[str]:
         return self.inner.idents()
 

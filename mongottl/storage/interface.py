@@ -441,6 +441,11 @@ class StorageEngine(ABC):
         rollback. There is one listener: it replaces the one set before. It must not raise."""
         raise NotImplementedError
 
+    def set_pause(self, pause: Callable[[], None]) -> None:
+        """Has `pause` called between two parts of what takes the engine long within a unit of work: of a long list of
+        rows, of a long document. What it calls must not use the engine. By default it is not called."""
+        return
+
     @abstractmethod
     def idents(self) -> list[str]:
         """All idents, in no order."""

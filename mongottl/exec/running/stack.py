@@ -551,6 +551,12 @@ class Stacks:
             self.examine_new()
             self._examined_s = self.monotonic_s()
 
+    def pause(self) -> None:
+        """`let_ask` where the storage engine is in the middle of a unit of work (`StorageEngine.set_pause`). NeedsStack
+        if the operation is attempted."""
+        self.require()
+        self.let_ask()
+
     def wait(self, step: Wait) -> None:
         """Returns when the wait is over."""
         if self.present is not None:

@@ -81,6 +81,7 @@ class ServiceContext:
         self.describe_operation: Callable[[Any], RunningOperation] | None = None
         self.stacks = Stacks(self.monotonic_s, StepTimes())
         self.engine = engine
+        engine.set_pause(self.stacks.pause)
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()
         self.catalog = Catalog(engine, clock)

@@ -49,6 +49,10 @@ class ContractEngine(ContractCalls, ForwardingEngine):
         self.require_open("set_commit_listener")
         self.inner.set_commit_listener(listener)
 
+    def set_pause(self, pause: Callable[[], None]) -> None:
+        self.require_open("set_pause")
+        self.inner.set_pause(pause)
+
     def idents(self) -> list[str]:
         self.require_open("idents")
         found = self.inner.idents()

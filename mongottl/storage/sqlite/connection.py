@@ -23,6 +23,8 @@ without adding to the log, by one that creates or drops a log, after some thousa
 import sqlite3
 import struct
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from mongottl.storage.checksums import crc32c_after
@@ -53,6 +55,14 @@ _KEPT_IN_MEMORY_BYTES: Final = 1 << 30
 # Its records are checked again when it was read so often.
 _READS_UNTIL_CHECKED_AGAIN: Final = 64
 _FEW_RECORDS: Final = 1024
+# Rows that are written between two pauses: about 5 ms.
+_ROWS_PER_PART: Final = 4096
+# The bytes of documents that are: about 5 ms.
+_BYTES_PER_PART: Final = 1 << 20
+# To write a document of this length, or to replace or delete it, takes 10 to 100 ms.
+_VERY_LONG_BYTES: Final = 4 << 20
+# The time between two pauses while it is written.
+_PAUSE_S: Final = 0.002
 
 
 # No room for the database or the log, and none for the log's index.
@@ -69,6 +79,21 @@ def engine_error(error: sqlite3.Error) -> Exception:
         return DiskFull(str(error))
     detail = f" ({name})" if name else ""
     return EngineUnavailable(f"the storage engine failed: {error}{detail}")
+
+
+def _nothing() -> None:
+    pass
+
+
+def _is_very_long(parameters: tuple[object, ...]) -> bool:
+    return any(isinstance(value, bytes) and len(value) >= _VERY_LONG_BYTES for value in parameters)
+
+
+def rows_per_part(count: int, size_bytes: int) -> int:
+    """How many of `count` rows, whose documents have this size together, are written between two pauses."""
+    if size_bytes <= _BYTES_PER_PART:
+        return _ROWS_PER_PART
+    return max(1, count * _BYTES_PER_PART // size_bytes)
 
 
 class StoreCounters:
@@ -168,7 +193,7 @@ def unpacked_counters(packed: bytes) -> list[tuple[int, int, int, int]]:
 
 class SqliteConnection(UnitOfWorkState):
     """Runs statements; at most one unit of work at a time, which is one BEGIN … COMMIT or ROLLBACK. All use is on one
-    thread, but for `refusal`.
+    thread, but for `refusal` and very long documents, which another one writes while this waits.
 
     persistent: whether counters are written at commit (an engine in memory has no need of it).
     """
@@ -183,6 +208,8 @@ class SqliteConnection(UnitOfWorkState):
         # One cursor for all statements: creating one costs as much as a short statement. Each result is read to its
         # end at once, so no two statements share it.
         self._cursor: sqlite3.Cursor = raw.cursor()
+        # See `StorageEngine.set_pause`.
+        self.pause: Callable[[], None] = _nothing
         self._touched: list[StoreCounters] = []
         # Whether a write has found the disk full since there was room last. Any thread may set it.
         self.disk_full = False
@@ -260,14 +287,62 @@ class SqliteConnection(UnitOfWorkState):
             self.state = FAILED
             raise self._write_error(error) from error
 
-    def write_many(self, sql: str, rows: list[Any]) -> int:
-        """Runs one writing statement for each row of parameters; how many rows were changed in all."""
+    def write_long(self, sql: str, parameters: tuple[object, ...]) -> int:
+        """`write` for a long document, with pauses before and after it: of a very long one also in between."""
+        self.pause()
+        if _is_very_long(parameters):
+            changed = self._aside(partial(self.write, sql, parameters))
+        else:
+            changed = self.write(sql, parameters)
+        self.pause()
+        return changed
+
+    def _aside(self, function: Callable[[], int]) -> int:
+        """What a function returns that another thread calls, with pauses until it has returned: in a call that takes
+        long, SQLite lets other threads run."""
+        results: list[int] = []
+        errors: list[BaseException] = []
+        ended = threading.Event()
+
+        def call() -> None:
+            try:
+                results.append(function())
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                ended.set()
+
+        thread = threading.Thread(target=call, name="long write")
+        thread.start()
+        try:
+            while not ended.wait(_PAUSE_S):
+                self.pause()
+        finally:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def write_many(self, sql: str, rows: list[Any], per_part: int = _ROWS_PER_PART) -> int:
+        """Runs one writing statement for each row of parameters; how many rows were changed in all.
+
+        per_part: how many are written between two pauses (`rows_per_part`).
+        """
         if self.state != OPEN:
             raise self.no_unit()
         if self._log_row is not None:
             self._write_log_row(None)
         try:
-            return int(self._cursor.executemany(sql, rows).rowcount)
+            if len(rows) <= per_part > 1:
+                return int(self._cursor.executemany(sql, rows).rowcount)
+            changed = 0
+            for start in range(0, len(rows), per_part):
+                if per_part == 1:
+                    changed += self.write_long(sql, rows[start])
+                    continue
+                changed += int(self._cursor.executemany(sql, rows[start : start + per_part]).rowcount)
+                self.pause()
+            return changed
         except sqlite3.Error as error:
             self.state = FAILED
             raise self._write_error(error) from error
@@ -283,7 +358,12 @@ class SqliteConnection(UnitOfWorkState):
             self._write_log_row(None)
         before: int = self.raw.total_changes
         try:
-            self._cursor.executemany(sql, rows)
+            if len(rows) <= _ROWS_PER_PART:
+                self._cursor.executemany(sql, rows)
+            else:
+                for start in range(0, len(rows), _ROWS_PER_PART):
+                    self._cursor.executemany(sql, rows[start : start + _ROWS_PER_PART])
+                    self.pause()
         except sqlite3.IntegrityError:
             after: int = self.raw.total_changes
             return after - before
@@ -367,10 +447,17 @@ class SqliteConnection(UnitOfWorkState):
         row = self._log_row
         assert row is not None
         self._log_row = None
+        values = (*row.values, counters)
         try:
-            self._cursor.execute(row.sql, (*row.values, counters))
-            if row.forget_sql:
-                self._cursor.execute(row.forget_sql, (None,) * (len(row.values) + 1))
+            if not row.forget_sql:
+                self._cursor.execute(row.sql, values)
+                return
+            if _is_very_long(values):
+                self._aside(lambda: int(self._cursor.execute(row.sql, values).rowcount))
+            else:
+                self._cursor.execute(row.sql, values)
+            self._cursor.execute(row.forget_sql, (None,) * len(values))
+            self.pause()
         except sqlite3.Error as error:
             self.state = FAILED
             raise self._write_error(error) from error

@@ -95,6 +95,9 @@ class SqliteEngine(StorageEngine):
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self._connection.commit_listener = listener
 
+    def set_pause(self, pause: Callable[[], None]) -> None:
+        self._connection.pause = pause
+
     def idents(self) -> list[str]:
         return self._idents.names()
 

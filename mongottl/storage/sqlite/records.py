@@ -32,7 +32,7 @@ from mongottl.storage.checksums import (
     undamaged_records,
 )
 from mongottl.storage.errors import DamagedRecord
-from mongottl.storage.sqlite.connection import LogRow, SqliteConnection, StoreCounters, unpacked_counters
+from mongottl.storage.sqlite.connection import LogRow, SqliteConnection, StoreCounters, rows_per_part, unpacked_counters
 from mongottl.storage.sqlite.record_cache import RecordCache
 from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 
@@ -186,16 +186,15 @@ class SqliteRecordStore(RecordStore):
         first = counters.next_record_id
         # SQLite gives the following rows the following ids, which spares binding them.
         count = len(records)
-        if self.has_sums:
-            rows = summed_rows(first, records)
-            connection.write(self._insert, (first, *rows[0]))
-            if count > 1:
-                connection.write_many(self._append, rows[1:])
-        else:
-            connection.write(self._insert, (first, *records[0]))
-            if count > 1:
-                connection.write_many(self._append, records[1:])
         lengths = [len(record[0]) for record in records]
+        per_part = rows_per_part(count, sum(lengths))
+        rows: list[Any] = summed_rows(first, records) if self.has_sums else records
+        if lengths[0] >= _LONG_BYTES:
+            connection.write_long(self._insert, (first, *rows[0]))
+        else:
+            connection.write(self._insert, (first, *rows[0]))
+        if count > 1:
+            connection.write_many(self._append, rows[1:], per_part)
         counters.longest = max(counters.longest, *lengths)
         counters.next_record_id = first + count
         counters.record_count += count
@@ -224,7 +223,7 @@ class SqliteRecordStore(RecordStore):
 
     def _add_row(self, values: tuple[object, ...], is_long: bool) -> None:
         if is_long:
-            self._connection.write(self._insert_long, values)
+            self._connection.write_long(self._insert_long, values)
             self._connection.write(self._insert_long, (None,) * len(values))
         else:
             self._connection.write(self._insert, values)
@@ -236,25 +235,27 @@ class SqliteRecordStore(RecordStore):
         connection = self._connection
         known = self._are_known(old)
         connection.touch(counters)
+        lengths = [len(record[1]) for record in new]
+        growth = size_bytes = sum(lengths)
+        for record in old:
+            growth -= len(record[1])
+        per_part = rows_per_part(len(new), max(size_bytes, size_bytes - growth))
         if self.has_sums:
             summed = summed_updates(new)
             if known:
-                updated = connection.write_many(self._update_known, summed)
+                updated = connection.write_many(self._update_known, summed, per_part)
             else:
                 rows = [row + stored[1:] for row, stored in zip(summed, old, strict=True)]
-                updated = connection.write_many(self._update, rows)
+                updated = connection.write_many(self._update, rows, per_part)
         elif known:
-            updated = connection.write_many(self._update_known, [record[1:] + record[:1] for record in new])
+            plain_known = [record[1:] + record[:1] for record in new]
+            updated = connection.write_many(self._update_known, plain_known, per_part)
         else:
             plain = [record[1:] + stored for record, stored in zip(new, old, strict=True)]
-            updated = connection.write_many(self._update, plain)
+            updated = connection.write_many(self._update, plain, per_part)
         if updated != len(new):
             raise self._refusal(old, f"a record to update in {self.ident} was changed or deleted")
-        lengths = [len(record[1]) for record in new]
         counters.longest = max(counters.longest, *lengths)
-        growth = sum(lengths)
-        for record in old:
-            growth -= len(record[1])
         counters.size_bytes += growth
         if counters.cache is not None:
             counters.cache.update(new)
@@ -268,9 +269,14 @@ class SqliteRecordStore(RecordStore):
         values: tuple[object, ...] = new[1:] + stored
         if self.has_sums:
             values = (*new[1:], stored_sum(*new), *stored)
-        if self._connection.write(self._update_known if known else self._update, values) != 1:
-            raise self._refusal([old], f"record {new[0]} of {self.ident} was changed or deleted")
         length = len(new[1])
+        sql = self._update_known if known else self._update
+        if max(length, len(old[1])) >= _LONG_BYTES:
+            changed = self._connection.write_long(sql, values)
+        else:
+            changed = self._connection.write(sql, values)
+        if changed != 1:
+            raise self._refusal([old], f"record {new[0]} of {self.ident} was changed or deleted")
         counters.size_bytes += length - len(old[1])
         if length > counters.longest:
             counters.longest = length
@@ -284,18 +290,22 @@ class SqliteRecordStore(RecordStore):
         connection = self._connection
         known = len(records) > FEW and self._are_known(records)
         connection.touch(counters)
-        deleted = 0
-        if known:
-            ids: list[object] = [record[0] for record in records]
-            for start in range(0, len(ids), LOOKUP_WIDTH):
-                deleted += connection.write(self._delete_known, padded(ids[start : start + LOOKUP_WIDTH]))
-        else:
-            deleted = connection.write_many(self._delete, records)
-        if deleted != len(records):
-            raise self._refusal(records, f"a record to delete in {self.ident} was changed or deleted")
         size = 0
         for record in records:
             size += len(record[1])
+        per_part = rows_per_part(len(records), size)
+        deleted = 0
+        if known:
+            ids: list[object] = [record[0] for record in records]
+            width = min(per_part, LOOKUP_WIDTH)
+            for start in range(0, len(ids), width):
+                deleted += connection.write(self._delete_known, padded(ids[start : start + width]))
+                if width < LOOKUP_WIDTH:
+                    connection.pause()
+        else:
+            deleted = connection.write_many(self._delete, records, per_part)
+        if deleted != len(records):
+            raise self._refusal(records, f"a record to delete in {self.ident} was changed or deleted")
         counters.record_count -= len(records)
         counters.size_bytes -= size
         if counters.cache is not None:
@@ -305,10 +315,13 @@ class SqliteRecordStore(RecordStore):
         counters = self.counters
         self._connection.touch(counters)
         cache = counters.cache
-        if cache is not None and cache.has([record]):
-            deleted = self._connection.write(self._delete_one_known, record[:1])
+        known = cache is not None and cache.has([record])
+        sql = self._delete_one_known if known else self._delete
+        values: tuple[object, ...] = record[:1] if known else record
+        if len(record[1]) >= _LONG_BYTES:
+            deleted = self._connection.write_long(sql, values)
         else:
-            deleted = self._connection.write(self._delete, record)
+            deleted = self._connection.write(sql, values)
         if deleted != 1:
             raise self._refusal([record], f"record {record[0]} of {self.ident} was changed or deleted")
         counters.record_count -= 1
