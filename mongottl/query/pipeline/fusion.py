@@ -17,9 +17,12 @@ from mongottl.document.annotated import annotated, metadata_of, plain
 from mongottl.document.bson_field import check_known, missing_field, read_fields, wrong_type
 from mongottl.document.build import encode
 from mongottl.document.compare import compare_values
+from mongottl.document.freeing import list_for, put_aside
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
 from mongottl.document.numbers import to_double
 from mongottl.document.render import render_value
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import MISSING, Value, is_number
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -85,11 +88,12 @@ _DOCUMENT_BYTES: Final = 400  # approximate memory of a document besides its byt
 
 
 class Ranked:
-    """A document and its rank in each of the inputs, 0 if it is not in it."""
+    """A document, its rank in each of the inputs, 0 if it is not in it, and its score in the end."""
 
     def __init__(self, document: bytes, inputs: int) -> None:
         self.document: Final = document
         self.ranks: Final[list[int]] = [0] * inputs
+        self.score = 0.0
 
 
 class RankFusionSource(DocumentSource):
@@ -102,7 +106,7 @@ class RankFusionSource(DocumentSource):
         self._source: Final = source
         if not self._fed:
             source.close()
-        self._found: Final[dict[bytes, Ranked]] = {}
+        self._found: dict[bytes, Ranked] = {}
         self._share: Final = run.memory.share()
         self._size = 0
         self._input_index = 0
@@ -121,7 +125,7 @@ class RankFusionSource(DocumentSource):
             if self._input_index >= len(self._spec.pipelines):
                 self._output = OutputQueue()
                 self._output.put(self._fused())
-                self._found.clear()
+                self._forget_found()
                 self._size = 0
                 return []
             current = self._open()
@@ -163,22 +167,24 @@ class RankFusionSource(DocumentSource):
         return open_on_collection(specs, self._spec.contexts[self._input_index], self._run, None)
 
     def _fused(self) -> list[bytes]:
-        scored: list[tuple[float, bytes, Ranked]] = []
+        found: list[Ranked] = list_for(len(self._found))
+        keys: list[bytes] = list_for(len(self._found))
         for key, ranked in self._found.items():
-            score = 0.0
+            give_way()
             for i in range(len(ranked.ranks)):
                 if ranked.ranks[i]:
-                    score += self._spec.weights[i] * (1.0 / (RANK_CONSTANT + ranked.ranks[i]))
-            scored.append((-score, key, ranked))
-        scored.sort(key=_order)
-        documents: list[bytes] = []
+                    ranked.score += self._spec.weights[i] * (1.0 / (RANK_CONSTANT + ranked.ranks[i]))
+            found.append(ranked)
+            keys.append(encode_value(-ranked.score) + key)
+        documents: list[bytes] = list_for(len(found))
         requested = self._run.metadata
-        for negative, _, ranked in scored:
+        for ranked in sorted_by_keys(found, keys):
+            give_way()
             document = ranked.document
             if SCORE in requested:
-                document = annotated(document, SCORE, -negative)
+                document = annotated(document, SCORE, ranked.score)
             if SCORE_DETAILS in requested and self._spec.details:
-                document = annotated(document, SCORE_DETAILS, self._details(-negative, ranked))
+                document = annotated(document, SCORE_DETAILS, self._details(ranked.score, ranked))
             documents.append(document)
         return documents
 
@@ -194,6 +200,10 @@ class RankFusionSource(DocumentSource):
             details.append(encode(known))
         return encode({"value": score, "description": _DESCRIPTION, "details": details})
 
+    def _forget_found(self) -> None:
+        put_aside(self._found)
+        self._found = {}
+
     def held_bytes(self) -> int:
         return self._size if self._output is None else self._output.held_bytes()
 
@@ -202,7 +212,7 @@ class RankFusionSource(DocumentSource):
 
     def close(self) -> None:
         self._share.release()
-        self._found.clear()
+        self._forget_found()
         self._source.close()
         if self._input is not None:
             self._input.close()
@@ -214,10 +224,6 @@ def _sort_key(document: bytes) -> Value:
     """The values by which an input ordered a document; MISSING if its stages give none."""
     metadata = metadata_of(document)
     return metadata.get(SORT_KEY, metadata.get(GEO_NEAR_DISTANCE, MISSING))
-
-
-def _order(entry: tuple[float, bytes, Ranked]) -> tuple[float, bytes]:
-    return entry[0], entry[1]
 
 
 @stage(NAME, StageTraits(hybrid=True), since=(8, 0))

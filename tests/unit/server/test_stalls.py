@@ -229,6 +229,13 @@ COMPILED_EXAMPLES: dict[str, Callable[[], Command]] = {
         "update": "c",
         "updates": [{"q": {"_id": 1}, "u": {"$addToSet": {"set": {"$each": list(range(200_000))}}}}],
     },
+    "fused rankings": lambda: {
+        "aggregate": "ranked",
+        "pipeline": [
+            {"$rankFusion": {"input": {"pipelines": {"a": [{"$sort": {"n": 1}}], "b": [{"$sort": {"_id": -1}}]}}}}
+        ],
+        "cursor": {},
+    },
     "polygon": lambda: {
         "find": "c",
         "filter": {"place": {"$geoWithin": {"$polygon": [[number % 180, number % 90] for number in range(100_000)]}}},
@@ -241,10 +248,15 @@ CHECKED: Command = {"create": "checked", "validator": long_validator(4_000)}
 WARNED: Command = {"create": "warned", "validator": long_validator(4_000), "validationAction": "warn"}
 UNIQUE: Command = {"createIndexes": "unique", "indexes": [{"key": {"wide": 1}, "name": "wide", "unique": True}]}
 ROLE: Command = {"createRole": "role", "privileges": privileges("find"), "roles": []}
+RANKED: list[Command] = [
+    {"insert": "ranked", "documents": [{"_id": part + n, "n": -n} for n in range(FIELDS // 2)]}
+    for part in (0, FIELDS // 2)
+]
 USER: Command = {"createUser": "user", "pwd": "p", "roles": ["role"]}
 HOLDER: Command = {"createUser": "holder", "pwd": "p", "roles": roles(150_000), "$db": "admin"}
 # What is there before an example runs.
 BEFORE: dict[str, list[Command]] = {
+    "fused rankings": RANKED,
     "failed validation": [CHECKED],
     "logged validation": [WARNED],
     "logged validation of an update": [WARNED, {"insert": "warned", "documents": [{"_id": 1, "n": 1}]}],
