@@ -1,6 +1,6 @@
 """Databases, collections and views by name, as the catalog has them now."""
 
-from typing import Final
+from typing import Any, Final
 
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import (
@@ -12,13 +12,19 @@ from mongottl.catalog.namespace import (
 )
 from mongottl.catalog.plan_memory import IndexFilter
 from mongottl.catalog.view import SYSTEM_VIEWS, View, view_of
+from mongottl.document.freeing import LongDict, LongList, list_for
+from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
+from mongottl.document.sorting import sort_in_parts
+from mongottl.document.types import Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.storage.errors import DamagedRecord
 from mongottl.storage.stores import Record
 
 # Records read at once where all are wanted.
 _RECORDS_PER_SCAN: Final = 256
+# What reading the definition of a view takes, in the units of `give_way`.
+_VIEW_WORK: Final = 8
 _BYTES_PER_SCAN: Final = 16 << 20
 # Where MongoDB keeps the measurements of a time series collection.
 BUCKETS: Final = "system.buckets."
@@ -33,8 +39,17 @@ def no_buckets(series: Collection) -> CommandError:
     )
 
 
-def _name_of(view: View) -> str:
-    return view.name
+def _by_name(places: list[Any]) -> list[Any]:
+    """Collections or views, ordered by their names."""
+    named = LongDict({})
+    for place in places:
+        give_way()
+        named[place.name] = place
+    ordered = list_for(len(named))
+    for name in sort_in_parts(list(named)):
+        give_way()
+        ordered.append(named[name])
+    return ordered
 
 
 class NamedCollections:
@@ -91,9 +106,18 @@ class NamedCollections:
         return self.record_by_id(database, SYSTEM_VIEWS, f"{database}.{name}")
 
     def views(self, database: str) -> list[View]:
-        """The database's views by name. InvalidViewDefinition (182) if a stored definition is not valid."""
-        found = [view_of(database, record[1]) for record in self.all_records(database, SYSTEM_VIEWS)]
-        return sorted(found, key=_name_of)
+        """The database's views by name; an evaluation is left meanwhile. InvalidViewDefinition (182) if a stored
+        definition is not valid."""
+        found: list[View] = LongList()
+        for record in self.all_records(database, SYSTEM_VIEWS):
+            give_way(_VIEW_WORK)
+            found.append(view_of(database, record[1]))
+        return _by_name(found)
+
+    def view_count(self, database: str) -> int:
+        """How many views the database has."""
+        collection = self.stored_collection(database, SYSTEM_VIEWS)
+        return 0 if collection is None else collection.store.count()
 
     def stored_collection(self, database: str, name: str) -> Collection | None:
         """The collection of that name, or None; views are not looked for."""
@@ -144,9 +168,22 @@ class NamedCollections:
         return spelled_otherwise(database, self._databases)
 
     def collections(self, database: str) -> list[Collection]:
-        """The database's collections by name; none if it does not exist."""
-        collections = self._databases.get(database, {})
-        return [collections[name] for name in sorted(collections)]
+        """The database's collections by name; none if it does not exist. An evaluation is left meanwhile: what is
+        dropped then may be among them, and is not what is made."""
+        return _by_name(list(self._databases.get(database, {}).values()))
+
+    def places(self, database: str) -> list[Collection | View]:
+        """The database's collections and views by name; an evaluation is left meanwhile, as by `collections`."""
+        views = self.views(database)
+        collections = self.collections(database)
+        return _by_name([*collections, *views]) if views else [*collections]
+
+    def with_uuid(self, database: str, uuid: Value) -> Collection | None:
+        """The collection of a database that has this UUID, or None."""
+        for collection in self._databases.get(database, {}).values():
+            if collection.uuid == uuid:
+                return collection
+        return None
 
     def has_collections(self, database: str) -> bool:
         return bool(self._databases.get(database))

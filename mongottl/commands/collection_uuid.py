@@ -17,8 +17,7 @@ def check_uuid(
     if uuid is None:
         return
     if collection is None or collection.uuid != uuid:
-        names = [other.name for other in op.catalog.collections(database) if other.uuid == uuid]
-        actual = names[0] if names else None
+        other = op.catalog.with_uuid(database, uuid)
         raise CommandError(
             ErrorCode.CollectionUUIDMismatch,
             "Collection UUID does not match that specified",
@@ -26,7 +25,7 @@ def check_uuid(
                 "db": database,
                 "collectionUUID": uuid,
                 "expectedCollection": name,
-                "actualCollection": actual,
+                "actualCollection": None if other is None else other.name,
             },
         )
 

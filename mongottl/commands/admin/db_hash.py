@@ -12,6 +12,8 @@ from mongottl.commands.access import on_database
 from mongottl.commands.registry import Reply, command
 from mongottl.commands.request import ANY, ONE, Field
 from mongottl.document.build import EMPTY_DOCUMENT
+from mongottl.document.freeing import LongDict, LongList
+from mongottl.document.sorting import sort_in_parts
 from mongottl.document.types import MISSING, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -53,8 +55,15 @@ def db_hash(op: OperationContext, request: DbHashRequest) -> Reply:
     uuids: dict[str, Value] = {}
     capped: list[Value] = []
     total = hashlib.md5(usedforsecurity=False)
-    named = {_shown_name(collection): collection for collection in op.catalog.collections(op.database)}
-    included = [named[name] for name in sorted(named) if not wanted or name in wanted]
+    named: dict[str, Collection] = LongDict({})
+    for collection in op.collections(op.database):
+        op.give_way()
+        named[_shown_name(collection)] = collection
+    included: list[Collection] = LongList()
+    for name in op.compute(partial(sort_in_parts, list(named))):
+        op.give_way()
+        if not wanted or name in wanted:
+            included.append(named[name])
     for collection, digest in measured(op, included, partial(_digest, op)):
         name = _shown_name(collection)
         digests[name] = digest

@@ -2,17 +2,18 @@
 
 import os
 import sys
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from mongottl.build_info import is_compiled
-from mongottl.catalog.collection import Collection
-from mongottl.catalog.view import View
 from mongottl.commands.access import ANYONE, on_cluster
 from mongottl.commands.crud.last_error import LAST_ERROR
 from mongottl.commands.registry import COMMANDS, Reply, command
 from mongottl.commands.request import ONE, Field
 from mongottl.config import GIT_VERSION, SETTINGS, VERSION
 from mongottl.document.bson_field import missing_field
+from mongottl.document.build import encode
+from mongottl.document.freeing import LongDict
 from mongottl.document.types import MAX_DOCUMENT_BYTES, Date, Int64, Value
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.exec.operation.context import OperationContext
@@ -278,19 +279,21 @@ def top(op: OperationContext, request: TopRequest) -> Reply:
     time: in microseconds, since the server started or the collection was created.
     """
     registry = op.service.metrics.usage
-    totals: dict[str, Value] = {"note": "all times in microseconds"}
+    totals: dict[str, Value] = LongDict({"note": "all times in microseconds"})
     for database in [*op.catalog.database_names()]:
-        entries: list[Collection | View] = [*op.catalog.collections(database), *op.catalog.views(database)]
-        for namespace in sorted(entry.namespace for entry in entries):
+        for place in op.compute(partial(op.catalog.places, database)):
             op.give_way()
-            usage = registry.of(namespace)
+            usage = registry.of(place.namespace)
             timings = {
                 "total": usage.all_events(),
                 "readLock": usage.read_events(),
                 "writeLock": usage.write_events(),
                 **usage.events,
             }
-            totals[namespace] = {
-                event: {"time": Int64(timing.micros), "count": Int64(timing.count)} for event, timing in timings.items()
-            }
+            totals[place.namespace] = encode(
+                {
+                    event: {"time": Int64(timing.micros), "count": Int64(timing.count)}
+                    for event, timing in timings.items()
+                }
+            )
     return {"totals": totals}

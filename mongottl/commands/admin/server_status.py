@@ -178,7 +178,7 @@ def _catalog_statistics(op: OperationContext) -> dict[str, Value]:
         counts["capped"] += collection.options.capped
         counts["clustered"] += collection.options.clustered_index is not None
     for database in op.catalog.database_names():
-        views = len(op.catalog.views(database))
+        views = op.catalog.view_count(database)
         counts["internalViews" if database in SYSTEM_DATABASES else "views"] += views
     return dict(counts)
 

@@ -4,6 +4,7 @@ Source: MongoDB's reference for each.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -160,6 +161,8 @@ def _check_records(op: OperationContext, collection: Collection, found: _Finding
     """Checks each document, and adds up the entries that it must have in the indexes."""
     for record in _stored(op, collection, found):
         _check_record(op, collection, record, found)
+        op.give_way()  # a batch of records with keys in many indexes takes 30 ms
+        _check_alive(op, collection)
 
 
 def _stored(op: OperationContext, collection: Collection, found: _Findings | None) -> Iterator[Record]:
@@ -431,10 +434,12 @@ def validate_db_metadata(op: OperationContext, request: ValidateDBMetadataReques
     errors: list[Value] = []
     if api.strict:
         for database in op.catalog.database_names() if request.database is None else [request.database]:
-            for collection in op.catalog.collections(database):
+            for collection in op.collections(database):
+                op.give_way()
                 if request.collection is None or request.collection == collection.name:
                     _add_index_errors(collection, errors)
-            for view in op.catalog.views(database):
+            for view in op.compute(partial(op.catalog.views, database)):
+                op.give_way()
                 if request.collection is None or request.collection == view.name:
                     _add_view_errors(view, errors)
     return {"apiVersionErrors": errors}

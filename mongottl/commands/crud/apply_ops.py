@@ -245,10 +245,7 @@ def _collection(op: OperationContext, name: str, operation: Operation) -> Collec
 
 def _with_uuid(op: OperationContext, database: str, operation: Operation) -> Collection | None:
     """The collection of a database that has the UUID of an operation, whatever its name; None if there is none."""
-    for collection in op.catalog.collections(database):
-        if collection.uuid == operation.uuid:
-            return collection
-    return None
+    return op.catalog.with_uuid(database, operation.uuid)
 
 
 def _of_collection(request: Any, collection: Collection) -> Any:

@@ -232,10 +232,9 @@ def list_collections(op: OperationContext, request: ListCollectionsRequest) -> R
 
 
 def _listed_all(op: OperationContext, request: ListCollectionsRequest, match: MatchExpression) -> list[bytes]:
-    entries: list[Collection | View] = [*op.catalog.collections(op.database), *op.catalog.views(op.database)]
+    entries = op.catalog.places(op.database)
     if request.authorized_collections and not op.may(database_resource(op.database), "listCollections"):
-        entries = [entry for entry in entries if op.may_use(op.database, entry.name)]
-    entries.sort(key=lambda entry: entry.name)
+        entries = [entry for entry in entries if _may_use(op, entry)]
     shown: tuple[str, ...] = ("name", "type") if request.name_only else ("name", "type", "options", "info", "idIndex")
     dialect = op.service.dialect
     if not dialect.filters_listings() and not is_empty(request.filter):
@@ -243,6 +242,11 @@ def _listed_all(op: OperationContext, request: ListCollectionsRequest, match: Ma
     shown = dialect.collection_fields(shown)
     named = dialect.names_indexes
     return matching(match, (_listed(entry, shown, named) for entry in entries))
+
+
+def _may_use(op: OperationContext, entry: Collection | View) -> bool:
+    give_way(_WORK)
+    return op.may_use(op.database, entry.name)
 
 
 def _listed(entry: Collection | View, shown: tuple[str, ...], names_indexes: bool) -> bytes:

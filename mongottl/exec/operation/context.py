@@ -17,6 +17,7 @@ nobody changes (`Final`), or is made when it is first asked for.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mongottl.catalog.collection import Collection
@@ -223,6 +224,10 @@ class OperationContext(OperationState):
     def is_long(self) -> bool:
         """Whether the request has at least LONG_REQUEST_BYTES: parsing and planning it take long."""
         return self.request_bytes >= LONG_REQUEST_BYTES
+
+    def collections(self, database: str) -> list[Collection]:
+        """The collections of a database by name. Others run meanwhile, and may drop some."""
+        return self.compute(partial(self.catalog.collections, database))
 
     def compute(self, function: Callable[[], T], check: Callable[[], None] | None = None) -> T:
         """What a function returns that may take long for some requests: parsing, planning. Others run meanwhile.

@@ -4,7 +4,7 @@ Counts and sizes of documents are exact and cheap, since storage maintains them.
 they are estimated from a few entries.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from mongottl.catalog.collection import Collection, CollectionIndex
@@ -58,20 +58,25 @@ def collection_size(unit: RecoveryUnit, collection: Collection) -> CollectionSiz
     return CollectionSize(unit, collection)
 
 
-def measured(op: OperationContext, collections: list[Collection], measure: Callable[[Collection], T]) -> list[T]:
+def measured(op: OperationContext, collections: list[Collection], measure: Callable[[Collection], T]) -> Iterator[T]:
     """What `measure` returns for each collection. Others run between two of them; those that are dropped meanwhile, or
     while `measure` waits for the engine, are left out."""
-    found: list[T] = []
     for collection in collections:
         op.give_way()
-        if collection.dropped:
+        if _is_dropped(collection):
             continue
         try:
-            found.append(measure(collection))
+            size = measure(collection)
         except CommandError as error:
-            if error.code != ErrorCode.QueryPlanKilled or not collection.dropped:
-                raise
-    return found
+            if error.code == ErrorCode.QueryPlanKilled and _is_dropped(collection):
+                continue
+            raise
+        yield size
+
+
+def _is_dropped(collection: Collection) -> bool:
+    """Whether it is now: others run in between."""
+    return collection.dropped
 
 
 def describe_size(unit: RecoveryUnit, collection: Collection | None, now_s: int, scale: int) -> dict[str, Value]:

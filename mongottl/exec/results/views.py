@@ -14,6 +14,7 @@ from mongottl.catalog.collection import Collection
 from mongottl.catalog.view import SYSTEM_VIEWS, View
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.interrupt import UndividedEvaluation, give_way
 from mongottl.document.types import Value
 from mongottl.document.walk import fields, first_field_name, get_value
 from mongottl.errors import CommandError, ErrorCode
@@ -134,6 +135,7 @@ class _ViewGraph:
         self._below: dict[str, list[View]] = {}
         self._above: dict[str, list[View]] = {}
         for other in self._views.values():
+            give_way()
             self._below[other.name] = []
             for name in {other.view_on, *_collections_named(other.pipeline)}:
                 below = self._views.get(name)
@@ -225,7 +227,8 @@ def define_view(op: OperationContext, view: View, checked: bool = False) -> None
     """
     if not checked:
         check_stages(op, view)
-    _ViewGraph(op.catalog, view).check()
+    with UndividedEvaluation():  # there may be a hundred thousand
+        _ViewGraph(op.catalog, view).check()
     catalog = op.catalog
     definitions = catalog.lookup(view.database, SYSTEM_VIEWS)
     if definitions is None:

@@ -120,7 +120,7 @@ def _cumulated(times: Latency) -> list[tuple[int, int]]:
 
 async def _read_collections(shell: Shell, snapshot: Snapshot) -> None:
     service = shell.service
-    collections = shown_collections(service)
+    collections = (await shown_collections(shell)).collections
     snapshot.add("mongottl_collections_omitted", max(0, len(collections) - MAX_COLLECTIONS))
     databases: dict[str, list[int]] = {}
     first_due: list[int] = []

@@ -5,6 +5,7 @@ meanwhile may make the sums of two figures differ.
 """
 
 import os
+from bisect import insort
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -12,6 +13,9 @@ import trio
 
 from mongottl.catalog.collection import Collection
 from mongottl.clock import SystemClock, VirtualClock
+from mongottl.document.freeing import LongDict, LongList
+from mongottl.document.interrupt import give_way
+from mongottl.document.sorting import sort_in_parts
 from mongottl.exec.results.cursors import ClientCursor
 from mongottl.exec.service.service import MS_PER_S, ServiceContext
 from mongottl.exec.unit.recovery_unit import RecoveryUnit
@@ -42,10 +46,31 @@ class CollectionFigures(NamedTuple):
     next_due_s: int | None
 
 
-def shown_collections(service: ServiceContext) -> list[Collection]:
-    """The collections that users have made, those whose documents expire first, then by name."""
-    found = [c for c in service.catalog.all_collections() if c.database not in _INTERNAL and not c.pending]
-    return sorted(found, key=_rank)
+class ShownCollections:
+    """The collections that users have made, those whose documents expire first, then by name. expiring: how many these
+    are."""
+
+    def __init__(self, service: ServiceContext) -> None:
+        ranked: list[tuple[bool, bool, str]] = LongList()
+        named: dict[str, Collection] = LongDict({})
+        self.expiring = 0
+        for collection in service.catalog.all_collections():
+            give_way()
+            if collection.database not in _INTERNAL and not collection.pending:
+                rank = _rank(collection)
+                self.expiring += not rank[0]
+                ranked.append(rank)
+                named[rank[2]] = collection
+        self.collections: list[Collection] = LongList()
+        for _, _, namespace in sort_in_parts(ranked):
+            give_way()
+            self.collections.append(named[namespace])
+
+
+async def shown_collections(shell: Shell) -> ShownCollections:
+    stacks = shell.service.stacks
+    outcome = stacks.begin(partial(stacks.compute_unknown, ShownCollections, shell.service))
+    return await drive(outcome, shell.clock, shell.durability, _SLICE_S, writes=False)
 
 
 def _rank(collection: Collection) -> tuple[bool, bool, str]:
@@ -87,14 +112,17 @@ async def soonest(service: ServiceContext, collections: list[Collection], most: 
     """Up to `most` collections, in the given order: those in which a document expires next, then the first ones."""
     if len(collections) <= most:
         return collections
-    by_due: list[tuple[int, int]] = []
+    soon: list[tuple[int, int]] = []
     for place, collection in enumerate(collections):
         due_s = None
         if expires(collection) and not collection.dropped:
             due_s = first_due_s(service, collection, now_s(service))
             await trio.lowlevel.checkpoint()
-        by_due.append((LATEST_S if due_s is None else due_s, place))
-    return [collections[place] for place in sorted(place for _, place in sorted(by_due)[:most])]
+        entry = (LATEST_S if due_s is None else due_s, place)
+        if len(soon) < most or entry < soon[-1]:
+            insort(soon, entry)
+            del soon[most:]
+    return [collections[place] for place in sorted(place for _, place in soon)]
 
 
 def now_s(service: ServiceContext) -> int:

@@ -266,9 +266,9 @@ class Live:
     async def _counted(self) -> dict[str, object]:
         service = self._shell.service
         await measure_oplog(self._shell)
-        collections = shown_collections(service)
+        all_shown = await shown_collections(self._shell)
         rows: list[dict[str, object]] = []
-        shown = await soonest(service, collections, MAX_COLLECTIONS)
+        shown = await soonest(service, all_shown.collections, MAX_COLLECTIONS)
         for collection in shown:
             if collection.dropped:
                 continue
@@ -278,11 +278,10 @@ class Live:
             if figures is not None:
                 rows.append(_row(figures))
         rows.sort(key=_due_rank)
-        left_out = set(collections).difference(shown)
         return {
             "collections": rows,
-            "omitted": len(left_out),
-            "omittedExpiring": sum(expires(collection) for collection in left_out),
+            "omitted": len(all_shown.collections) - len(shown),
+            "omittedExpiring": max(0, all_shown.expiring - sum(expires(collection) for collection in shown)),
         }
 
 

@@ -300,7 +300,8 @@ class Site:
         if command is None:
             names = ", ".join(CLOCK_ACTIONS)
             return text(400, f'{{"action": …}} is needed, one of {names}; advance also needs a number of "seconds"')
-        before = {collection: collection.purged_documents for collection in shown_collections(self._shell.service)}
+        shown = (await shown_collections(self._shell)).collections
+        before = {collection: collection.purged_documents for collection in shown}
         reply = await run_command(self._shell, client, encode({**command, "$db": "admin"}))
         if get_value(reply, "ok") != 1.0:
             status = 403 if get_value(reply, "code") == ErrorCode.Unauthorized else 400
