@@ -13,8 +13,8 @@ it ends, and stops it when they have ended. If the parent is killed it runs on, 
 and the next start stops it.
 
 The parent serves nothing, and has no event loop. A worker that ends is started again: at once, but after longer and
-longer pauses if it does not run for STEADY_S in between. One that ends with status 0 has run the command `shutdown`,
-which ends all of them, as a signal to the parent does.
+longer pauses if it does not run for STEADY_S in between, also if a signal was sent to it alone. One that ends with the
+status SHUT_DOWN has run the command `shutdown`, which ends all of them, as a signal to the parent does.
 """
 
 import os
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 STEADY_S: Final = 60.0
 # Seconds before a worker is started again that has ended for the first, second, … time without running for STEADY_S.
 PAUSES_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+# The status of a worker that has run the command `shutdown`. The log has 0 for it.
+SHUT_DOWN: Final = 100
 # How long workers have to end after SIGTERM, before they get SIGKILL. Each has a last resort that is sooner.
 END_S: Final = 5.0
 # Seconds between two looks whether the private PostgreSQL runs.
@@ -223,13 +225,15 @@ class _Parent:
     def _end_of(self, worker: _Worker, status: int) -> None:
         pid = worker.pid
         worker.forget_process()
+        is_shut_down = status == SHUT_DOWN
+        status = 0 if is_shut_down else status
         if self._kill_s:
             self._log.info("control", "Worker ended", worker=worker.number, pid=pid, status=status)
             # A worker that is still starting has no handler of the signal yet.
             if status not in (0, 128 + signal.SIGTERM):
                 self._status = FAILURE
             return
-        if not self._is_announced or not status:
+        if not self._is_announced or is_shut_down:
             self._log.info("control", "Worker ended", worker=worker.number, pid=pid, status=status)
             self._status = status and FAILURE
             self._stop()
@@ -320,6 +324,8 @@ def _serve_in_child(
     status = FAILURE
     try:
         status = serve(config, note_ready, partial(_obey, orders, servers, announce), logs_waiting)
+        if not status and any(server.stop_requested.is_set() for server in servers):
+            status = SHUT_DOWN
     except BaseException:
         traceback.print_exc()
     finally:

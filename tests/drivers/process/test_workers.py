@@ -180,6 +180,17 @@ def test_a_worker_that_dies_is_started_again(start: Starter) -> None:
 
 
 @takes_several_servers
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_one_worker_ends_that_alone(start: Starter, number: signal.Signals) -> None:
+    process = start("--workers", "2")
+    [first, second] = pids_of(process)
+    os.kill(first, number)
+    until(lambda: len(pids_of(process)) == 3, "it was not started again")
+    assert is_running(second) and not is_running(first)
+    process.stop()
+
+
+@takes_several_servers
 def test_the_command_shutdown_ends_all(start: Starter) -> None:
     process = start("--workers", "2")
     with Client(process.uri) as client, contextlib.suppress(pymongo.errors.AutoReconnect):
