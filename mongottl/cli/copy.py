@@ -16,6 +16,7 @@ from mongottl.offline.check import counted
 from mongottl.storage.data_folder import has_database
 from mongottl.storage.errors import DataDirectoryError, EngineUnavailable
 from mongottl.storage.interface import StorageEngine
+from mongottl.storage.nodes import LONE_NODE, NodeFacts
 from mongottl.storage.opening import folder_uri, open_engine
 
 _NAME: Final = "copy"
@@ -44,7 +45,8 @@ def copy(source: str, target: str) -> int:
     try:
         if not source.startswith(STORES) and not has_database(source):
             return fail(_NAME, f"{source} has no data")
-        with _Opened(source) as from_engine, _Opened(target) as to_engine:
+        # Where nothing is, a name was mistaken.
+        with _Opened(source, LONE_NODE._replace(needs_data=True)) as from_engine, _Opened(target) as to_engine:
             for copied in copy_data(from_engine, to_engine):
                 numbers = (counted(copied.documents, "document"), counted(copied.indexes, "index", "indexes"))
                 print(f"{copied.namespace}: {', '.join(numbers)}", flush=True)
@@ -52,7 +54,7 @@ def copy(source: str, target: str) -> int:
                 documents += copied.documents
                 size += copied.size
     except (CopyError, DataDirectoryError, EngineUnavailable) as error:
-        return fail(_NAME, f"{error}; {without_passwords(target)} is as empty as it was")
+        return fail(_NAME, f"{error}; {without_passwords(target)} is as it was")
     except KeyboardInterrupt:
         return fail(_NAME, f"interrupted; {without_passwords(target)} is as empty as it was")
     took_s = clock.monotonic_s() - begun_s
@@ -64,13 +66,14 @@ def copy(source: str, target: str) -> int:
 class _Opened:
     """The engine of a folder or store, closed at the end of the block."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, facts: NodeFacts = LONE_NODE) -> None:
         self._place = place
+        self._facts = facts
         self._engine: StorageEngine | None = None
 
     def __enter__(self) -> StorageEngine:
         place = self._place
-        self._engine = open_engine(place if place.startswith(STORES) else folder_uri(place))
+        self._engine = open_engine(place if place.startswith(STORES) else folder_uri(place), self._facts)
         return self._engine
 
     def __exit__(self, *raised: object) -> None:

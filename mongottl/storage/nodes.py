@@ -36,13 +36,14 @@ class NodeFacts(NamedTuple):
 
     topology: as which it answers, for others to show. may_share: whether others may open the store, too. timeout_s: for
     how long it repeats calls while the store is away. keys: by what it makes keys; who does it by something else cannot
-    share the store with it.
+    share the store with it. needs_data: whether the store is refused, and not made, if it is not there.
     """
 
     topology: str = ""
     may_share: bool = False
     timeout_s: float = STORE_TIMEOUT_S
     keys: str = ""
+    needs_data: bool = False
 
 
 # Of who is no server, as tools are, and tests of engines.

@@ -150,6 +150,7 @@ class PostgresEngine(StorageEngine, Access):
             schema, node, self.units, self._waiter, self._connect_for_lock, sessions, token, self.reload
         )
         self._is_shared: Final = node.may_share
+        self._needs_data: Final = node.needs_data
         self._isolation: Final = PostgresIsolation(
             self,
             self._stores.records,
@@ -187,7 +188,7 @@ class PostgresEngine(StorageEngine, Access):
 
     def _prepare(self, connection: Connection) -> None:
         """Makes the tables if there are none, and finds out whether they are distributed. StoreFailure."""
-        prepare_schema(connection, self._schema)
+        prepare_schema(connection, self._schema, self._needs_data)
         self._workers = citus.workers_of(connection)
         if not self._workers:
             return

@@ -156,15 +156,17 @@ _LOOK: Final = Statement(
 )
 
 
-def prepare_schema(connection: Connection, schema: str) -> bool:
+def prepare_schema(connection: Connection, schema: str, needs_data: bool = False) -> bool:
     """Makes the tables if there are none, and those which an older format does not have; whether all were made. Nothing
-    is changed if they cannot be used.
+    is changed if they cannot be used. needs_data: whether none are made.
 
     StoreFailure in one line: REFUSED (a newer format, others' tables, a standby), FORBIDDEN (missing rights).
     """
     place = Place(connection, schema)
     if place.has_tables and place.check():
         return False
+    if needs_data and not place.has_tables:
+        raise place.has_no_data()
     try:
         # One makes them, others wait for that and look again.
         number = int8(lock_number(f"mongottl schema {schema}"))
@@ -245,6 +247,10 @@ class Place:
         if found < newest:
             self._require_rights()
         return found == newest
+
+    def has_no_data(self) -> StoreFailure:
+        """What says that the tables are not there."""
+        return StoreFailure(REFUSED, f"schema {self._schema} of database {self._database} has no data")
 
     def require_rights_to_create(self) -> None:
         """Raises if the tables cannot be made."""

@@ -118,6 +118,14 @@ def test_a_folder_without_data_is_not_made(tmp_path: Path, capsys: pytest.Captur
     assert not (tmp_path / "to").exists()
 
 
+@needs_postgresql
+def test_a_schema_without_data_is_not_made(tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main([store, str(tmp_path / "to")]) == 1
+        assert "has no data; " in capsys.readouterr().err
+    assert not (tmp_path / "to").exists()
+
+
 def test_a_folder_in_use_is_not_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with mongottl.start_server(data_dir=str(tmp_path / "from")) as server, Client(server.uri) as client:
         client.shop.items.insert_one({})
