@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from psycopg import pq
 
+from mongottl.storage.errors import DataDirectoryError
+from mongottl.storage.opening import open_engine
 from mongottl.storage.postgresql.address import Address
 
 
@@ -83,6 +85,20 @@ def test_a_wrong_uri_is_refused_without_showing_it(uri: str) -> None:
     with pytest.raises(ValueError, match="the store's URI is not one of PostgreSQL") as caught:
         Address(uri)
     assert "pa" not in str(caught.value).replace("database", "")
+
+
+@pytest.mark.parametrize(
+    ("uri", "error"),
+    [
+        ("postgresql://ann:pa%ss@one/x", "the store's URI is not one of PostgreSQL"),
+        ("postgresql://one/x?colour=red", "the store's URI is not one of PostgreSQL"),
+        ("postgresql://one/x?schema=", "the name of a schema has 1 to 63 bytes, not 0"),
+        ("postgresql://one/x?schema=" + "%C3%A4" * 32, "the name of a schema has 1 to 63 bytes, not 64"),
+    ],
+)
+def test_a_store_is_refused_by_the_error_that_a_start_shows_in_one_line(uri: str, error: str) -> None:
+    with pytest.raises(DataDirectoryError, match=error):
+        open_engine(uri)
 
 
 def test_wrong_numbers_of_ports_and_addresses_are_refused() -> None:

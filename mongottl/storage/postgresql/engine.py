@@ -42,6 +42,8 @@ from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
 
 _SCHEMA: Final = "mongottl"
+# PostgreSQL cuts longer names off, so that the next server would look for another schema than the first has made.
+_MOST_SCHEMA_BYTES: Final = 63
 # How long a unit of work waits for the row of another, in milliseconds. Where it may be one of a transaction of another
 # server, of which nothing is known here, it gives its connection back sooner, and is tried again.
 _LOCK_TIMEOUT_MS: Final = 1000
@@ -492,8 +494,15 @@ def open_postgresql(address: str, node: NodeFacts) -> PostgresEngine:
             schema = value
         else:
             kept.append((name, value))
+    length = len(encode_text(schema))
+    if not 1 <= length <= _MOST_SCHEMA_BYTES:
+        raise DataDirectoryError(f"the name of a schema has 1 to {_MOST_SCHEMA_BYTES} bytes, not {length}")
     uri = f"postgresql:{before}{mark if kept else ''}{urlencode(kept, quote_via=quote)}"
-    return PostgresEngine(Address(uri), schema, node)
+    try:
+        location = Address(uri)
+    except ValueError as error:
+        raise DataDirectoryError(str(error)) from error
+    return PostgresEngine(location, schema, node)
 
 
 @store_engine("local-postgresql")
