@@ -153,6 +153,9 @@ class PostgresEngine(StorageEngine, Access):
         )
         self._is_shared: Final = node.may_share
         self._needs_data: Final = node.needs_data
+        # How often another host has taken the place of the latest one, and how often when all was read last.
+        self._moves = 0
+        self._moves_read = 0
         self._isolation: Final = PostgresIsolation(
             self,
             self._stores.records,
@@ -214,6 +217,10 @@ class PostgresEngine(StorageEngine, Access):
 
     def _leave_others(self) -> None:
         """Ends the connections to the host whose place another one has taken."""
+        if self._is_shared:
+            # A standby may lack changes that this server knows, and others may make new ones under their versions.
+            self._moves += 1
+            self.units.is_stale = True
         latest = self._address.latest
         for pool in (self._pool, self._isolation.pool, self._isolation.holders):
             pool.leave(latest)
@@ -242,6 +249,8 @@ class PostgresEngine(StorageEngine, Access):
         everything: where others may have forgotten since what they have deleted. EngineUnavailable."""
         self._turns.hold()
         try:
+            moves = self._moves
+            everything |= moves != self._moves_read
             epoch, stores, catalog = self._read_changes(everything)
             # Who has no place while it reads is not waited for by those who forget what they have deleted.
             if not everything and not self._nodes.has_place:
@@ -255,7 +264,8 @@ class PostgresEngine(StorageEngine, Access):
                     catalog += self._catalog.gone_from(catalog)
                 made, gone = self._stores.take(stores)
                 self._nodes.on_change(CatalogChange(self._catalog.take(catalog), made, gone + forgotten))
-            self.units.is_stale = False
+            self._moves_read = moves
+            self.units.is_stale = moves != self._moves
         except StoreFailure as failure:
             if failure.kind == LOCKED:  # nothing that the caller could carry out again without a wait
                 raise StoreUnreachable("the catalog cannot be read: its table is locked") from failure

@@ -513,7 +513,8 @@ class PostgresNodes(StoreNodes):
         elif not self.is_shared:
             return
         else:
-            self._reload(False)
+            # An older version than this server's is that of a standby that lacks changes.
+            self._reload(renewed.value() < said)
         # Only now others may count on this server's knowing it, and clients on what it says.
         sent_s = self.lease_clock_s()
         if self._send_renewal().changed:

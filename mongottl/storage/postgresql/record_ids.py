@@ -51,6 +51,10 @@ class RecordIds:
         self.following += count
         return list(range(first, first + count))
 
+    def forget(self) -> None:
+        """Gives nothing more of what is leased: a standby that was promoted may not know of it."""
+        self.following = self.end = 0
+
     def give_back(self, first: int, count: int) -> None:
         """Called for ids from `take` of a unit that is rolled back: they are given again if none was given since."""
         if self.following == first + count:

@@ -83,6 +83,17 @@ _FREE: Final = {
     )
     for table in ("records", "entries", "unique_entries")
 }
+# Where others change the table, the drop may have been lost with a primary, and its number be another store's.
+_FREE_SHARED: Final = {
+    table: Statement(
+        f"free_shared_{table}",
+        f"WITH done AS (DELETE FROM {table} WHERE ctid = ANY (ARRAY("
+        f"SELECT ctid FROM {table} WHERE store = $1 AND EXISTS (SELECT FROM stores WHERE id = $1 AND dropped)"
+        " LIMIT $2)) RETURNING 1) SELECT count(*) FROM done",
+        (INT4, INT8),
+    )
+    for table in ("records", "entries", "unique_entries")
+}
 _NO_COUNTS: Final[dict[int, tuple[int, int]]] = {}
 _TABLE_OF: Final = {RECORDS: "records", LOG: "records", SORTED: "entries", SORTED_UNIQUE: "unique_entries"}
 
@@ -141,12 +152,17 @@ class StoreTable:
         return made, gone
 
     def forget_others(self, rows: list[Row]) -> list[str]:
-        """Forgets the stores that are not among these rows, which are all, and returns them."""
-        there = {row[0] for row in rows}
-        gone = [ident for ident, store in self.records.items() if store.store_id not in there]
-        gone += [ident for ident, data in self.sorted_data.items() if data.store_id not in there]
+        """Forgets the stores that are not among these rows, which are all, and returns them; with the ids that are
+        leased, and with drops, which a standby that was promoted may lack."""
+        there = {(row[0], decode_text(row[1])) for row in rows}
+        gone = [ident for ident, store in self.records.items() if (store.store_id, ident) not in there]
+        gone += [ident for ident, data in self.sorted_data.items() if (data.store_id, ident) not in there]
         for ident in gone:
             self._forget(ident)
+        for store in self.records.values():
+            store.ids.forget()
+        dropped = {row[0] for row in rows if row[3]}
+        self._dropped[:] = [each for each in self._dropped if each[0] in dropped]
         return gone
 
     def create_record_store(self, ident: str, is_log: bool = False) -> RecordStore:
@@ -268,7 +284,11 @@ class StoreTable:
         store, kind, places = dropped
         number = int4(store)
         place = places[-1]
-        if self._access.at(place).read(_FREE[_TABLE_OF[kind]], number, int8(limit))[0][0] < limit:
+        if self._is_shared:
+            [[freed]] = self._access.read(_FREE_SHARED[_TABLE_OF[kind]], number, int8(limit))
+        else:
+            [[freed]] = self._access.at(place).read(_FREE[_TABLE_OF[kind]], number, int8(limit))
+        if freed < limit:
             if len(places) == 1:
                 self._access.read(_FORGET_STORE, number)
                 if dropped in self._dropped:

@@ -148,6 +148,43 @@ def test_a_retried_write_waits_for_the_standby(pair: Replicated, tmp_path: Path)
         second.kill()
 
 
+def test_nodes_forget_changes_that_a_promoted_standby_lacks(pair: Replicated, tmp_path: Path) -> None:
+    pair.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+    options = ("--port", "0", "--store", pair.store, "--topology", "sharded")
+    nodes = [Process(tmp_path / f"node{number}", *options) for number in range(2)]
+    try:
+        with ExitStack() as stack:
+            wires = [stack.enter_context(closing(WireClient(node.uri))) for node in nodes]
+            one, two = wires
+            for name in ("kept", "dropped"):
+                assert one.command({"insert": name, "documents": [{"_id": 1, "n": 1}]})["n"] == 1
+            last = "SELECT pg_current_wal_lsn() <= replay_lsn FROM pg_stat_replication"
+            until(lambda: pair.execute(last) == [(True,)], "the standby lags")
+            pair.cut_off()
+            index = {"key": {"n": 1}, "name": "n"}
+            assert one.command({"createIndexes": "kept", "indexes": [index]})["ok"]
+            assert two.command({"drop": "dropped"})["ok"]
+            assert two.command({"create": "lost"})["ok"]
+            pair.kill_primary()
+            pair.promote()
+            # The versions of the changes that were lost are given to others at once.
+            assert two.command({"create": "made"})["ok"]
+            for wire in wires:
+                listed = wire.command({"listCollections": 1, "nameOnly": True})["cursor"]["firstBatch"]
+                assert sorted(each["name"] for each in listed) == ["dropped", "kept", "made"]
+                assert len(wire.command({"listIndexes": "kept"})["cursor"]["firstBatch"]) == 1
+            for number, name in enumerate(("dropped", "kept", "made", "lost"), 2):
+                for wire in wires:
+                    assert wire.command({"insert": name, "documents": [{"n": number}]})["n"] == 1, name
+            for wire in wires:
+                for name in ("dropped", "kept", "made", "lost"):
+                    assert wire.command({"validate": name, "full": True})["valid"]
+                assert len(wire.command({"find": "dropped"})["cursor"]["firstBatch"]) == 3
+    finally:
+        for node in nodes:
+            node.kill()
+
+
 def test_a_primary_that_says_nothing_any_more_is_left_for_the_standby(pair: Replicated) -> None:
     """As when its machine is gone: nobody is told that the connections have ended."""
     with (
