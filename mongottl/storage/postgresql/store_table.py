@@ -284,11 +284,9 @@ class StoreTable:
         store, kind, places = dropped
         number = int4(store)
         place = places[-1]
-        if self._is_shared:
-            [[freed]] = self._access.read(_FREE_SHARED[_TABLE_OF[kind]], number, int8(limit))
-        else:
-            [[freed]] = self._access.at(place).read(_FREE[_TABLE_OF[kind]], number, int8(limit))
-        if freed < limit:
+        # Rows that are distributed are deleted on the machine of their place, which does not have this table.
+        free = _FREE_SHARED if self._is_shared and place is None else _FREE
+        if self._access.at(place).read(free[_TABLE_OF[kind]], number, int8(limit))[0][0] < limit:
             if len(places) == 1:
                 self._access.read(_FORGET_STORE, number)
                 if dropped in self._dropped:
