@@ -177,11 +177,14 @@ def check_often(often: bool = True) -> None:
     _count.looked_work = min(_FIRST_WORK, _count.most_work)
 
 
-def clear_check() -> None:
+def clear_check() -> Callable[[], None] | None:
+    """The check that was set for computations on this thread, of which there is none from now on."""
     thread = _present()
+    check = thread.check
     thread.check = None
     if thread.evaluates:
         _stop(thread)
+    return check
 
 
 def _stop(thread: _Thread) -> None:

@@ -535,14 +535,13 @@ class Stacks:
             return
         self.examine_if_due()
         self.present = None
-        if stack is not None:
-            clear_check()
+        check = None if stack is None else clear_check()
         try:
             self.answer_apart()
         finally:
             self.present = stack
-            if stack is not None and stack.operation is not None:
-                set_check(self.check, self.monotonic_s)
+            if check is not None:
+                set_check(check, self.monotonic_s)
             self._asked_s = self.monotonic_s()
 
     def examine_if_due(self) -> None:
