@@ -583,3 +583,24 @@ def test_all_know_what_a_transaction_has_changed_though_its_version_was_not_rais
     first.wait_by(OthersAttend(second.nodes), lambda: None)
     first.nodes.end()
     assert second.catalog_entry("7") == b"of first"
+
+
+def test_dropped_stores_may_be_forgotten_while_it_is_asked_whether_they_may_be_freed(
+    opened: Callable[..., PostgresEngine], connect_to: Callable[..., Connection], schema: str
+) -> None:
+    """By a standby that has become primary without it."""
+    engine = opened()
+    connection = connect_to(settings=SessionSettings(schema))
+    make(engine, "a")
+    with engine.unit_of_work() as unit:
+        engine.drop_ident("a")
+        unit.commit()
+
+    def may_free() -> bool:
+        connection.run([Statement("lose", "DELETE FROM stores").with_()])
+        engine.reload(everything=True)
+        return True
+
+    assert engine._stores.drop_some(10, lambda: False) is False
+    assert engine._stores.drop_some(10, may_free) is False
+    assert engine.drop_some(10) is False

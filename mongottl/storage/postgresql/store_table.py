@@ -278,7 +278,8 @@ class StoreTable:
 
     def drop_some(self, limit: int, may_free: Callable[[], bool]) -> bool:
         """`StorageEngine.drop_some`. may_free: whether no server can read any more what was dropped."""
-        if not self._dropped or not may_free():
+        # Asking takes time, in which all may be read anew, without what a standby lacks.
+        if not self._dropped or not may_free() or not self._dropped:
             return False
         dropped = self._dropped[-1]
         store, kind, places = dropped
