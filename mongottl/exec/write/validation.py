@@ -41,7 +41,10 @@ def check_document(
         invalid.complete()
     if validator.refuses:
         raise invalid
-    return invalid if validator.logs and validator.is_long else None
+    if not validator.logs or not validator.is_long:
+        return None
+    op.service.stacks.require()  # after the write there is no turning back to a stack, and `complete` takes long
+    return invalid
 
 
 def accepts(op: OperationContext, validator: Validator, document: bytes) -> bool:
