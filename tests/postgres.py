@@ -102,25 +102,20 @@ class OwnCluster:
 
     def end_sessions(self, share: float = 1.0) -> int:
         """Ends the sessions of servers, or this share of them, chosen at random; how many."""
-        import psycopg
-
-        with psycopg.connect(self.store, autocommit=True) as connection:
-            found = connection.execute(
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                " WHERE starts_with(application_name, 'mongottl') AND pid <> pg_backend_pid() AND random() < %s",
-                [share],
-            ).fetchone()
-            assert found is not None
-            return int(found[0])
+        return self._of_sessions("count(pg_terminate_backend(pid))", f"random() < {share}")
 
     def cancel_statements(self) -> int:
         """Cancels what the sessions of servers are doing; how many were doing something."""
+        return self._of_sessions("count(pg_cancel_backend(pid))", "state = 'active'")
+
+    def _of_sessions(self, count: str, condition: str) -> int:
+        """What is counted of the sessions of servers for which a condition is true."""
         import psycopg
 
         with psycopg.connect(self.store, autocommit=True) as connection:
             found = connection.execute(
-                "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity"
-                " WHERE starts_with(application_name, 'mongottl') AND state = 'active' AND pid <> pg_backend_pid()"
+                f"SELECT {count} FROM pg_stat_activity WHERE starts_with(application_name, 'mongottl')"
+                f" AND pid <> pg_backend_pid() AND {condition}".encode()
             ).fetchone()
             assert found is not None
             return int(found[0])

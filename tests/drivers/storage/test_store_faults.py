@@ -138,19 +138,23 @@ class Writers:
             assert shop[name].count_documents({}) == shop[name].estimated_document_count()
 
 
+def check_all_is_known(writers: Writers, server: mongottl.RunningServer) -> None:
+    """Stops the writers: nothing was so long away that a client would have to know."""
+    writers.wait_for_some()
+    writers.stop()
+    with Client(server.uri) as client:
+        writers.check(client)
+    assert not writers.unknown_inserts
+    assert not writers.unknown_increments
+
+
 def test_writes_go_on_while_connections_are_ended(cluster: OwnCluster) -> None:
     with mongottl.start_server(store=cluster.store) as server:
         writers = Writers(server.uri)
         for _ in range(6):
             writers.wait_for_some()
             assert cluster.end_sessions() > 0
-        writers.wait_for_some()
-        writers.stop()
-        with Client(server.uri) as client:
-            writers.check(client)
-            # Nothing was so long away that a client would have to know.
-            assert not writers.unknown_inserts
-            assert not writers.unknown_increments
+        check_all_is_known(writers, server)
     with mongottl.start_server(store=cluster.store) as server, Client(server.uri) as client:
         writers.check(client)
 
@@ -163,12 +167,7 @@ def test_writes_go_on_while_statements_are_cancelled(cluster: OwnCluster) -> Non
             writers.wait_for_some()
             while not cluster.cancel_statements():
                 continue
-        writers.wait_for_some()
-        writers.stop()
-        with Client(server.uri) as client:
-            writers.check(client)
-            assert not writers.unknown_inserts
-            assert not writers.unknown_increments
+        check_all_is_known(writers, server)
 
 
 def test_writes_go_on_after_restarts_of_the_database(cluster: OwnCluster) -> None:

@@ -321,6 +321,15 @@ class Setup:
             if isinstance(step, InThread):
                 step.run()
 
+    def run_uncollected(self, command: Command) -> Command:
+        """`run` without collections of garbage, which would examine all that this process has."""
+        gc.collect()
+        gc.disable()
+        try:
+            return self.run(command)
+        finally:
+            gc.enable()
+
     def _timed(self, function: Callable[[], Any]) -> Any:
         self._since_s = time.thread_time()
         try:
@@ -374,12 +383,7 @@ def longest_step_s(example: str) -> float:
             made.run({"find": "c", "startTransaction": True, **TRANSACTION})
         for first in ({"explain": {"find": "c"}}, {"bulkWrite": 1, "ops": [], "nsInfo": [], "$db": "admin"}):
             made.run(first)  # imports what it needs
-        gc.collect()
-        gc.disable()
-        try:
-            reply = made.run(command)
-        finally:
-            gc.enable()
+        reply = made.run_uncollected(command)
         assert reply["ok"] == 1.0 or reply["codeName"] in REFUSED, reply["codeName"]
         return made.longest_s
 
@@ -463,12 +467,7 @@ def test_others_run_while_a_document_is_checked(name: str, check: str) -> None:
                 assert made.run(command)["ok"] == 1.0
             made.others_wait = True
             command = CHECKED_WRITES[name](fields)
-            gc.collect()
-            gc.disable()
-            try:
-                reply = made.run(command)
-            finally:
-                gc.enable()
+            reply = made.run_uncollected(command)
             assert reply["ok"] == 1.0 and "writeErrors" not in reply, reply
             taken_s.append(made.longest_s)
 
