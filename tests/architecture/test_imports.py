@@ -240,7 +240,12 @@ def test_no_circles_but_those_listed() -> None:
 
 SHELL = ROWS.index(("server",))
 # Modules below the shell that know sockets all the same: pairs, to speak with processes of their own; names of hosts.
-KNOW_SOCKETS = {"javascript.processes", "javascript.spawner", "storage.postgresql.address"}
+KNOW_SOCKETS = {
+    "javascript.processes",
+    "javascript.spawner",
+    "storage.postgresql.address",
+    "storage.postgresql.host_names",
+}
 
 
 @pytest.mark.parametrize("module", [m for m in modules() if place_of(m)[0] < SHELL])

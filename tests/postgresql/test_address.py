@@ -1,6 +1,9 @@
 """Single addresses of a URI of libpq, and what is shown of it."""
 
 import socket
+import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from psycopg import pq
 from mongottl.storage.errors import DataDirectoryError
 from mongottl.storage.opening import open_engine
 from mongottl.storage.postgresql.address import Address
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +77,60 @@ def test_hosts_that_are_known_are_tried_though_others_are_not() -> None:
     assert [each["host"] for each in attempts("host=three,one")] == ["one"]
     with pytest.raises(OSError, match="host three is unknown"):
         Address("host=three").attempts()
+
+
+def look_up_never(monkeypatch: pytest.MonkeyPatch, gone: str) -> threading.Event:
+    """Has the name server not answer for a host before the event is set."""
+    look_up = socket.getaddrinfo
+    answered = threading.Event()
+
+    def look_up_slowly(host: str, port: str, **named: Any) -> list[tuple[Any, ...]]:
+        if host == gone:
+            answered.wait(PATIENCE_S)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return look_up(host, port, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_slowly)
+    return answered
+
+
+def test_nobody_waits_for_a_name_server_who_knows_another_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = look_up_never(monkeypatch, "one")
+    address = Address("host=one,two connect_timeout=50")
+    assert [b"host='two'" in each for each in address.attempts()] == [True, True]
+    assert not answered.is_set()
+    answered.set()
+
+
+def test_a_host_has_the_addresses_that_were_found_last_while_no_name_server_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address = Address("host=one,two connect_timeout=50")
+    before = address.attempts()
+    with monkeypatch.context() as patch:
+        answered = look_up_never(patch, "one")
+        assert address.attempts() == before
+        # Then it says that it cannot say.
+        answered.set()
+        assert address.attempts() == before
+
+
+def test_an_unknown_host_has_no_addresses_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address("host=one,two")
+    address.attempts()
+    monkeypatch.setattr(socket, "getaddrinfo", partial(without, "one", socket.getaddrinfo))
+    assert [b"host='two'" in each for each in address.attempts()] == [True, True]
+
+
+def without(gone: str, look_up: Callable[..., Any], host: str, port: str, **named: Any) -> Any:
+    return look_up("three" if host == gone else host, port, **named)
+
+
+def test_a_host_of_which_no_name_server_says_anything_is_unknown_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = look_up_never(monkeypatch, "one")
+    with pytest.raises(OSError, match="host one is unknown: no name server has answered"):
+        Address("host=one connect_timeout=1").attempts()
+    answered.set()
 
 
 def test_passwords_with_special_characters_arrive() -> None:

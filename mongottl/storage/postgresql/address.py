@@ -1,7 +1,7 @@
 """Where the PostgreSQL server is: a URI or connection string of libpq, and the single addresses that it stands for.
 
 libpq itself would look up hosts while everything else waits, and would try one address for minutes. So each host is
-looked up here, which may block, and each of its addresses is one attempt, in the order given.
+looked up here (`host_names`), which may block, and each of its addresses is one attempt, in the order given.
 """
 
 import os
@@ -14,6 +14,7 @@ from psycopg import Error as PsycopgError
 from psycopg import pq
 
 from mongottl.document.utf8 import decode_text, encode_text
+from mongottl.storage.postgresql.host_names import HostNames
 
 # Settings of libpq where the user gives none: what is dead is noticed in seconds, not in hours.
 _DEFAULTS: Final = {
@@ -48,6 +49,7 @@ class Address:
         }
         timeout = self._parameters.get("connect_timeout", os.environ.get("PGCONNECT_TIMEOUT", ""))
         self.attempt_s = float(timeout) if timeout.isdigit() and int(timeout) > 0 else _CONNECT_S
+        self._host_names: Final = HostNames()
         self.latest = b""
         self.on_move: Callable[[], None] = _stay
 
@@ -73,21 +75,23 @@ class Address:
         count = len(hosts) or len(addresses) or 1
         ports = self._ports(count)
         is_given = bool(self._list("port", "PGPORT")) or count > 1
+        is_named = [not addresses and bool(host) and not _is_folder(host) for host in hosts] or [False] * count
+        looked_up = self._host_names.look_up(
+            [(hosts[number], ports[number]) for number in range(count) if is_named[number]], self.attempt_s
+        )
         found: list[bytes] = []
         unknown: OSError | None = None
         for number in range(count):
             host = hosts[number] if hosts else ""
-            given = addresses[number] if addresses else ""
-            if given or not host or _is_folder(host):
-                found.append(self._string(host, given, ports[number] if is_given else "", count))
+            port = ports[number] if is_given else ""
+            if not is_named[number]:
+                found.append(self._string(host, addresses[number] if addresses else "", port, count))
                 continue
-            try:
-                looked_up = socket.getaddrinfo(host, ports[number], type=socket.SOCK_STREAM)
-            except OSError as error:
-                unknown = OSError(f"host {host} is unknown: {error.strerror}")
-                continue
-            for address in dict.fromkeys(str(entry[4][0]) for entry in looked_up):
-                found.append(self._string(host, address, ports[number] if is_given else "", count))
+            answer = looked_up[host, ports[number]]
+            if isinstance(answer, OSError):
+                unknown = OSError(f"host {host} is unknown: {answer.strerror}")
+            else:
+                found += [self._string(host, address, port, count) for address in answer]
         if unknown is not None and not found:
             raise unknown
         return sorted(found, key=lambda attempt: attempt != self.latest)
