@@ -70,8 +70,8 @@ class WriteUnitOfWork(ABC):
         raise RuntimeError("the storage engine has no log")
 
     def end_kept_forms(self, ends: list[bytes]) -> None:
-        """Of the final unit of a transaction: puts what that has kept (`OpenTransaction.keep_forms`) in the log, before
-        the forms of `log`. ends: what is appended to each."""
+        """Of the final unit of a transaction: puts what that has kept (`OpenTransaction.keep_forms`) in the log, after
+        the forms that `log` has put there, and before those that follow. ends: what is appended to each."""
         raise RuntimeError("the storage engine has no log")
 
     @abstractmethod

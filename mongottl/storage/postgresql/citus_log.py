@@ -164,9 +164,9 @@ def append_some(place: int, xid: str, token: int, positions: list[int], rows: tu
     return _APPEND_MANY, (int4(place), text(xid), int8(token), int8_array(positions), *rows)
 
 
-def append_kept(rows: tuple[Parameter, ...], places: list[int], without_form: int, ends: Parameter, place: int) -> Call:
-    """The same with the forms that a transaction has kept. without_form: how many rows come before these."""
-    return _APPEND_KEPT, (*rows, int4_array(places), int4(without_form), ends, int4(place))
+def append_kept(rows: tuple[Parameter, ...], places: list[int], earlier: int, ends: Parameter, place: int) -> Call:
+    """The same with the forms that a transaction has kept. earlier: how many rows come before these."""
+    return _APPEND_KEPT, (*rows, int4_array(places), int4(earlier), ends, int4(place))
 
 
 def count_up(before: int, horizon: int, changes: Answer, forms: Answer) -> list[Call]:

@@ -103,7 +103,8 @@ _APPEND_LATE: Final = _unless_late("append_late", _APPEND, "$6", "$7")
 _APPEND_MANY_LATE: Final = _unless_late(
     "append_many_late", _APPEND_MANY, "($7::bytea[])[cardinality($7)]", "($8::int8[])[cardinality($8)]"
 )
-# Puts the open forms that the transaction has kept in the log as well, between rows without a form and the others.
+# Puts the open forms that the transaction has kept in the log as well, after rows without a form and those of the
+# collections that it makes, and before the others.
 _APPEND_KEPT: Final = Statement(
     "append_kept",
     f"WITH m AS MATERIALIZED (SELECT m.xid, take_positions($3) / {_IS_KNOWN} AS first"
@@ -427,13 +428,15 @@ class PostgresLog(StoreLog):
         forms: list[LogForm],
         changed: Changes,
         ends: list[bytes] | None = None,
+        before_kept: int = 0,
         place: int = 0,
     ) -> list[Call]:
         """The last statements of a unit, the last of which returns its position; where tables are distributed, those of
         all its rows.
 
         number: of the unit. epoch: of the catalog that it knows, with its own changes. ends: what is appended to each
-        of the forms that its transaction has kept. place: of rows that no store is changed by.
+        of the forms that its transaction has kept. before_kept: how many forms come before these. place: of rows
+        that no store is changed by.
         """
         calls = self._raise_calls(forms)
         changes = [(counters.store, delta[0], delta[1]) for counters, delta in changed.items() if any(delta)]
@@ -444,10 +447,11 @@ class PostgresLog(StoreLog):
             places += [place] * (count - len(places))
         if ends:
             rows = self._rows(number, epoch, count, len(ends), forms, changes)
+            earlier = count - len(forms) + before_kept
             if self.is_distributed:
-                calls.append(citus_log.append_kept(rows, places, count - len(forms), bytea_array(ends), place))
+                calls.append(citus_log.append_kept(rows, places, earlier, bytea_array(ends), place))
             else:
-                calls.append((_APPEND_KEPT, (*rows, int4(count - len(forms)), bytea_array(ends))))
+                calls.append((_APPEND_KEPT, (*rows, int4(earlier), bytea_array(ends))))
             return calls
         if count > 1:
             append = _APPEND_MANY_LATE if forms and self._may_be_late(forms[-1].executed) else _APPEND_MANY

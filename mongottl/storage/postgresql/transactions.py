@@ -138,6 +138,7 @@ class CommitUnit(PostgresUnit):
 
     def end_kept_forms(self, ends: list[bytes]) -> None:
         self.kept_ends = ends
+        self.forms_before_kept = len(self.forms)  # of the collections that it makes
         self.kept_form_bytes = self._transaction.kept_form_bytes
 
     @property

@@ -119,9 +119,9 @@ class PostgresUnit(WriteUnitOfWork):
     exclusive_store: the record store that it holds other servers off, 0 for none.
 
     undo: what brings memory back that the unit has changed. changed: by how many records and bytes it has changed each
-    store. forms: what it puts in the oplog, after what its transaction has kept there (`kept_form_bytes`), with
-    `kept_ends`. asks_for_keys: whether it asks PostgreSQL for each unique key before the commit. awaits_catalog: it
-    waits until nobody changes the catalog.
+    store. forms: what it puts in the oplog, the first `forms_before_kept` before what its transaction has kept there
+    (`kept_form_bytes`), with `kept_ends`, the others after it. asks_for_keys: whether it asks PostgreSQL for each
+    unique key before the commit. awaits_catalog: it waits until nobody changes the catalog.
     """
 
     def __init__(self, units: "PostgresUnits", alone: bool) -> None:
@@ -140,6 +140,7 @@ class PostgresUnit(WriteUnitOfWork):
         self.changed: Changes = {}
         self.forms: list[LogForm] = []
         self.kept_ends: list[bytes] = []
+        self.forms_before_kept = 0
         self.kept_form_bytes = 0
         self.asks_for_keys = alone
         self.awaits_catalog = False
@@ -539,7 +540,9 @@ class PostgresUnits:
             if unit.closes and self.on_commit is not None:
                 calls.append(self.log.close_epoch(epoch))
             if positions is None:
-                calls += self.log.append_calls(number, epoch, unit.forms, unit.changed, unit.kept_ends, unit.log_place)
+                calls += self.log.append_calls(
+                    number, epoch, unit.forms, unit.changed, unit.kept_ends, unit.forms_before_kept, unit.log_place
+                )
             else:
                 calls += self.log.placed_calls(number, *positions, unit.forms, unit.changed, unit.log_place)
             try:

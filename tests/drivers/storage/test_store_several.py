@@ -1307,6 +1307,28 @@ def test_a_change_stream_sees_the_writes_of_all_in_one_order(clients: tuple[Clie
         assert log.estimated_document_count() == len(list(log.find({}, {"_id": 1})))
 
 
+def test_a_transaction_of_many_entries_has_one_time_with_the_collection_that_it_makes(
+    clients: tuple[Client, Client],
+) -> None:
+    """It is made before what is inserted into it, and nothing comes between the entries of the transaction."""
+    client, other = clients
+    client.shop.create_collection("carts")
+    size = 7 << 20
+
+    def insert(session: pymongo.client_session.ClientSession) -> None:
+        for number in range(3):
+            client.shop.carts.insert_one({"_id": number, "text": "x" * size}, session=session)
+        client.shop.orders.insert_one({"_id": 3}, session=session)
+
+    with other.watch(show_expanded_events=True, max_await_time_ms=100) as stream, client.start_session() as session:
+        session.with_transaction(insert)
+        events = [stream.next() for _ in range(5)]
+    assert [event["operationType"] for event in events] == ["create", *["insert"] * 4]
+    assert len({event["clusterTime"] for event in events[1:]}) == 1
+    with other.watch(start_at_operation_time=events[-1]["clusterTime"], max_await_time_ms=100) as stream:
+        assert [stream.next()["documentKey"] for _ in range(4)] == [{"_id": number} for number in range(4)]
+
+
 def test_the_oplog_has_what_was_written_while_others_are_writing(store: str, clients: tuple[Client, Client]) -> None:
     one, two = clients
     one.shop.many.insert_many([{"_id": number} for number in range(100)])
