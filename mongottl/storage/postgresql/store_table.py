@@ -127,6 +127,7 @@ class StoreTable:
         are there keep their objects. counts: of records and their bytes, by store."""
         made: list[str] = []
         gone: list[str] = []
+        known_drops = {number for number, _, _ in self._dropped}
         for number, name, kind, dropped, next_id, *placed_at in rows:
             ident = decode_text(name)
             self._last_store = max(self._last_store, number)
@@ -136,7 +137,8 @@ class StoreTable:
             # Without places where tables are not distributed.
             places = places_of(*placed_at) if placed_at else []
             if dropped:
-                if all(number != other for other, _, _ in self._dropped):
+                if number not in known_drops:
+                    known_drops.add(number)
                     self._dropped.append((number, kind, [*places] or [None]))
                 if is_known:
                     self._forget(ident)
