@@ -19,6 +19,7 @@ from mongottl.storage.postgresql.statements import (
     INT4_ARRAY,
     INT8,
     INT8_ARRAY,
+    OF_DATABASE_ID,
     TEXT,
     Answer,
     Call,
@@ -78,7 +79,8 @@ _APPEND_KEPT: Final = Statement(
 RUNNING: Final = Statement(
     "distributed_running_units",
     "SELECT ((extract(epoch FROM xact_start) * 1000000)::int8 % 1099511627776) * 4194304 + pid"
-    " FROM pg_stat_get_activity(NULL) WHERE xact_start IS NOT NULL AND (backend_xid IS NOT NULL OR query = 'COMMIT')"
+    f" FROM pg_stat_get_activity(NULL) WHERE {OF_DATABASE_ID} AND xact_start IS NOT NULL"
+    " AND (backend_xid IS NOT NULL OR query = 'COMMIT')"
     " AND starts_with(application_name, $1)",
     (TEXT,),
 )

@@ -51,6 +51,8 @@ from mongottl.storage.postgresql.statements import (
     INT4_ARRAY,
     INT8,
     INT8_ARRAY,
+    OF_DATABASE,
+    OF_DATABASE_ID,
     PATIENT,
     SYNC,
     TEXT,
@@ -173,17 +175,19 @@ _LAST_ROW: Final = Statement("last_row", "SELECT coalesce(max(pos), 0) FROM oplo
 _RUNNING: Final = Statement(
     "running_units",
     "SELECT backend_xid::text::int8 FROM pg_stat_get_activity(NULL)"
-    " WHERE backend_xid IS NOT NULL AND starts_with(application_name, $1)",
+    f" WHERE {OF_DATABASE_ID} AND backend_xid IS NOT NULL AND starts_with(application_name, $1)",
     (TEXT,),
 )
 _SESSIONS: Final = Statement(
     "own_sessions",
-    "SELECT pid FROM pg_stat_activity WHERE application_name IN ($1, $2) AND pid <> pg_backend_pid()",
+    f"SELECT pid FROM pg_stat_activity WHERE {OF_DATABASE} AND application_name IN ($1, $2)"
+    " AND pid <> pg_backend_pid()",
     (TEXT, TEXT),
 )
 _END: Final = Statement(
     "end_sessions",
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name IN ($1, $2) AND pid = ANY ($3)",
+    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {OF_DATABASE} AND application_name IN ($1, $2)"
+    " AND pid = ANY ($3)",
     (TEXT, TEXT, INT4_ARRAY),
 )
 _FIND_TOKEN: Final = Statement("find_token", "SELECT pos FROM oplog WHERE pos > $1 AND token = $2", (INT8, INT8))

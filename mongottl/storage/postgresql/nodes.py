@@ -39,6 +39,7 @@ from mongottl.storage.postgresql.statements import (
     BYTEA_ARRAY,
     INT4,
     INT8,
+    OF_DATABASE,
     PATIENT,
     TEXT,
     Answer,
@@ -163,7 +164,7 @@ _LEFT_OF: Final = Statement(
     "SELECT ident FROM stores WHERE ident = ANY ($1) AND NOT dropped AND node NOT IN (SELECT node FROM nodes)",
     (BYTEA_ARRAY,),
 )
-_SESSIONS: Final = "(starts_with(application_name, $1) OR starts_with(application_name, $2))"
+_SESSIONS: Final = f"{OF_DATABASE} AND (starts_with(application_name, $1) OR starts_with(application_name, $2))"
 _END_OTHERS: Final = Statement(
     "end_others",
     f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_SESSIONS}"

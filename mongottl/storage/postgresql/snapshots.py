@@ -23,7 +23,7 @@ from mongottl.storage.postgresql.log import COUNTS_OF_STORE, Counters
 from mongottl.storage.postgresql.pool import ConnectionPool
 from mongottl.storage.postgresql.records import PostgresRecordStore
 from mongottl.storage.postgresql.sorted_data import PostgresSortedData
-from mongottl.storage.postgresql.statements import TEXT, Call, Parameter, Statement, int4, text
+from mongottl.storage.postgresql.statements import OF_DATABASE, TEXT, Call, Parameter, Statement, int4, text
 from mongottl.storage.postgresql.units import PostgresUnit, Row
 from mongottl.storage.stores import RecordStore, SortedDataInterface
 from mongottl.storage.waiting import Turn, Waiter
@@ -39,7 +39,8 @@ UNKNOWN_SNAPSHOT: Final = frozenset({"22023", "42704"})
 # The last statement of each session that keeps a snapshot which others may find.
 _SHARED: Final = Statement(
     "shared_snapshot",
-    "SELECT query FROM pg_stat_activity WHERE starts_with(application_name, $1) AND starts_with(query, $2)",
+    f"SELECT query FROM pg_stat_activity WHERE {OF_DATABASE} AND starts_with(application_name, $1)"
+    " AND starts_with(query, $2)",
     (TEXT, TEXT),
 )
 # What is deleted has no name any more.

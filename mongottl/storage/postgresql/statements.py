@@ -153,6 +153,10 @@ class Answer:
         return value
 
 
+# Of `pg_stat_activity`, and of the function that it is made of: the sessions of this database. Those of servers that
+# keep their data in another one have the same names.
+OF_DATABASE: Final = "datname = current_database()"
+OF_DATABASE_ID: Final = "datid = (SELECT oid FROM pg_database WHERE datname = current_database())"
 # Waits longer for locks than sessions of servers that share a database do by themselves, until the end of a unit.
 PATIENT: Final[Call] = (Statement("patient", "SELECT set_config('lock_timeout', '1000', true)"), ())
 
