@@ -314,6 +314,8 @@ class Poller:
             if self._left:
                 self._end_some()
                 await trio.lowlevel.checkpoint()
+            elif self._woken:
+                await trio.lowlevel.checkpoint()
             else:
                 await trio.lowlevel.wait_readable(number)
             self._answering = True
@@ -324,8 +326,9 @@ class Poller:
                 if monotonic_s() >= slice_end:
                     await trio.lowlevel.checkpoint()
                     slice_end = monotonic_s() + SLICE_S
-            if self._woken:
-                await self._resume_all()
+            # The rest after those who ask meanwhile: of a hundred operations that a store has answered each may go on
+            # for longer than a slice.
+            self._resume_woken(monotonic_s() + SLICE_S)
             self._answering = False
 
     def close(self) -> None:

@@ -216,6 +216,56 @@ async def _resumes_for_an_answer(poller: Poller, pair: Pair) -> None:
             nursery.cancel_scope.cancel()
 
 
+async def _answers_between_resumed(pair: Pair) -> None:
+    """A client that asks when the first of several woken operations goes on is answered before the last one does."""
+    clock = HurriedClock(0.001)
+    poller = Poller(clock, Stacks(clock.monotonic_s, StepTimes()))
+    pairs = [socket.socketpair() for _ in range(4)]
+    order: list[str] = []
+    commands: list[Pausing] = []
+
+    class Long(Pausing):
+        def resume(self) -> bool:
+            order.append("resumed")
+            if len(order) == 1:
+                pair[1].send(b"a")
+            return super().resume()
+
+    def notify_all() -> bool:
+        pairs[0][0].recv(64)
+        for command in commands:
+            command.signal.notify()
+        return True
+
+    def answer() -> bool:
+        pair[0].recv(64)
+        order.append("answered")
+        return True
+
+    for ours, _ in pairs:
+        ours.setblocking(False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        nursery.start_soon(poller.wait, pair[0], answer)
+        nursery.start_soon(poller.wait, pairs[0][0], notify_all)
+        for ours, _ in pairs[1:]:
+            side = Side(ours)
+            nursery.start_soon(poller.wait, ours, side.answer)
+            commands.append(Long(poller, side))
+        await wait_all_tasks_blocked()
+        for command in commands:
+            command.begin(600.0)
+        pairs[0][1].send(b"a")
+        await wait_all_tasks_blocked(0.01)
+        nursery.cancel_scope.cancel()
+    poller.close()
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
+    assert order.count("resumed") == len(commands)
+    assert order.index("answered") < len(order) - 1
+
+
 async def _forgets_times(poller: Poller, pair: Pair) -> None:
     command = Pausing(poller, Side(pair[0]))
     for _ in range(10_000):
@@ -231,6 +281,11 @@ def test_paused_operations_are_resumed_by_signal_or_time(pair: Pair) -> None:
 
 def test_operations_that_an_answer_wakes_are_resumed_after_it(poller: Poller, pair: Pair) -> None:
     trio.run(_resumes_for_an_answer, poller, pair)
+
+
+def test_clients_are_answered_between_operations_that_are_resumed(pair: Pair) -> None:
+    """A ping waited for 50 change streams, each of which had 15 MB from a store."""
+    trio.run(_answers_between_resumed, pair)
 
 
 def test_the_times_of_pauses_that_have_ended_are_forgotten(poller: Poller, pair: Pair) -> None:
