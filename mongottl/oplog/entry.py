@@ -9,6 +9,7 @@ from mypy_extensions import mypyc_attr
 
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import encode_fields
+from mongottl.document.interrupt import UndividedEvaluation
 from mongottl.document.types import BinData, Int64, Timestamp, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.oplog.change import LoggedChange
@@ -85,7 +86,7 @@ def stored_form(entry: OplogEntry, statements: Statements | None = None) -> byte
     An update is stored as its description, since that is small where the document is large; the documents themselves
     only where the collection keeps images. statements: what the unit of work has executed of a retryable write.
     """
-    change = entry.change.described()
+    change = _described(entry.change)
     head = _pack_head(b"\x10k\0", change.kind, b"\x11t\0", entry.at_i, entry.at_s, b"\x12w\0", entry.wall_ms)
     parts = [b"", head]
     _add_change(parts, change)
@@ -105,12 +106,20 @@ def stored_form(entry: OplogEntry, statements: Statements | None = None) -> byte
 
 def open_form(entry: OplogEntry) -> bytes:
     """The stored form of a part of a transaction that is not committed yet, without its end."""
-    change = entry.change.described()
+    change = _described(entry.change)
     parts = [b"", _pack_open_head(b"\x10k\0", change.kind, b"\x11t\0", entry.at_i, entry.at_s)]
     _add_change(parts, change)
     parts.append(encode_fields(_rare_fields(change) + _part_fields(entry))[4:-1])
     parts[0] = _pack_length(4 + sum([len(part) for part in parts]) + _pack_end.size)
     return b"".join(parts)
+
+
+def _described(change: LoggedChange) -> LoggedChange:
+    """The change with its updates described, in a unit of work: two documents of a million fields are compared."""
+    if change.is_described:
+        return change
+    with UndividedEvaluation():
+        return change.described()
 
 
 def form_end(wall_ms: int, following: int) -> bytes:

@@ -180,6 +180,7 @@ def _elements(document: bytes, names: set[str] | None = None) -> dict[str, _Raw]
     found: dict[str, _Raw] = {}
     cursor = ElementCursor(document, 0)
     while cursor.next():
+        give_way()
         name = cursor.name()
         if names is not None and (name not in names or name in found):
             continue
@@ -192,6 +193,7 @@ def _items(array: bytes) -> list[_Raw]:
     found: list[_Raw] = list_for(len(array) // _SHORTEST_ITEM)
     cursor = ElementCursor(array, 0)
     while cursor.next():
+        give_way()
         found.append((int(cursor.type_code), array[cursor.value : cursor.end]))
     return found
 

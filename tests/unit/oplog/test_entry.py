@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mongottl.catalog.change_kinds import DELETE, INSERT, UPDATE
+from mongottl.document.interrupt import begin_undivided, end_undivided
 from mongottl.document.types import Timestamp
 from mongottl.oplog.change import LoggedChange, only_ids
 from mongottl.oplog.documents import update_diff
 from mongottl.oplog.entry import TransactionPart, loaded_form, stored_form
 from tests.changes import UUID, entry_of, id_of, update_change
+from tests.gaps import measured
 from tests.oplog_replay import apply_diff
 
 NAMES = st.sampled_from(["a", "b", "0", "1", "x.y", "$c"])
@@ -40,6 +42,18 @@ def test_a_stored_update_is_described_as_before(before: dict[str, Any], after: d
         assert loaded.change.description(0, expanded) == described.description(0, expanded)
     assert (id_of(loaded), loaded.change.count, loaded.at, loaded.wall_ms) == (1, 1, Timestamp(5, 6), 5000)
     assert (loaded.change.before, loaded.change.after) == (described.before, described.after)
+
+
+def test_others_are_answered_while_an_update_is_described_in_a_unit_of_work() -> None:
+    """An update of 100,000 fields of a store was described in 0.35 s of CPU, in which no ping was answered."""
+    fields = [f"f{number}" for number in range(1000)]
+    before, after = (bson.encode({"_id": 1, **dict.fromkeys(fields, value)}) for value in (1, 2))
+    entry = entry_of(update_change(before, after))
+    with measured(evaluates=False) as gaps:
+        suspended = begin_undivided()
+        stored_form(entry)
+        end_undivided(suspended)
+    assert gaps.count >= len(fields)
 
 
 @given(DOCUMENTS, DOCUMENTS, st.booleans(), st.booleans())

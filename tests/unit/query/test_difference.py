@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mongottl.build_info import is_compiled
 from mongottl.query.difference import difference
-from tests.gaps import ELEMENTS, STALL_S, longest_stall_s
+from tests.gaps import ELEMENTS, STALL_S, longest_stall_s, measured
 from tests.unit.exec.test_growth import GROWTH, LARGE, SMALL, LineCount
 
 NAMES = st.sampled_from(["a", "b", "c", "0", "é"])
@@ -70,6 +70,29 @@ def compared(name: str, number: int) -> Callable[[], object]:
 @pytest.mark.parametrize("name", MANY)
 def test_no_difference_of_many_paths_stalls_others(name: str) -> None:
     assert longest_stall_s(compared(name, ELEMENTS)) <= STALL_S
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named", "least"),
+    [
+        ({"a": [*range(1000)]}, {"a": [*range(1001)]}, ["a"], 1500),
+        (
+            {f"f{i}": i for i in range(1000)},
+            {f"f{i}": i for i in range(1001)},
+            [f"f{i}" for i in range(990, 1001)],
+            500,
+        ),
+    ],
+    ids=["an element is added to a long array", "a few of many fields are named"],
+)
+def test_others_run_while_what_is_compared_is_listed(
+    before: dict[str, Any], after: dict[str, Any], named: list[str], least: int
+) -> None:
+    old, new = bson.encode(before), bson.encode(after)
+    names = (*named, *[f"other {number}" for number in range(20)]) if len(named) > 1 else tuple(named)
+    with measured() as gaps:
+        difference(old, new, names)
+    assert gaps.count >= least
 
 
 @pytest.mark.skipif(is_compiled(), reason="lines can only be counted where they are interpreted")
