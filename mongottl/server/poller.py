@@ -265,8 +265,8 @@ class Poller:
 
     def answer_apart(self) -> None:
         """Answers the clients that wait whose requests touch no data. All others wait on, and no task runs: for an
-        operation in the middle of its unit of work."""
-        if self._epoll is None:
+        operation in the middle of its unit of work. None is left once it is closed."""
+        if self._epoll is None or self._epoll.closed:
             return
         for number, mask in self._epoll.poll(0, _MAX_EVENTS):
             entry = self._waiting.get(number)

@@ -237,12 +237,15 @@ class TransactionWriteUnit(WriteUnit):
             return
         lsid = shown_id(transaction.session_key)
         forms: list[bytes] = []
+        stacks = self.service.stacks
         # The last one is left: the commit puts in it what the session has done.
         while len(transaction.changes) > 1:
             kept = transaction.changes.popleft()
             part = TransactionPart(lsid, transaction.number, transaction.kept_operations, 0)
             forms.append(open_form(OplogEntry(kept, 0, 0, 0, part)))
             transaction.kept_operations += kept.count
+            if stacks.present is not None:
+                stacks.let_ask()
         transaction.kept_forms += len(forms)
         transaction.changes_bytes = sum([change.size_bytes() for change in transaction.changes])
         if forms:

@@ -377,6 +377,9 @@ class PostgresEngine(StorageEngine, Access):
     def undivided_guard(self) -> UndividedGuard:
         return _SharedGuard(self._turns, self._refresh) if self._is_shared else _Guard(self._turns)
 
+    def set_pause(self, pause: Callable[[], None]) -> None:
+        self.units.pause = pause
+
     def set_commit_listener(self, listener: Callable[[], None]) -> None:
         self.units.commit_listener = listener
 

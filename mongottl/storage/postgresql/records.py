@@ -23,10 +23,13 @@ from mongottl.storage.postgresql.statements import (
     int8_array,
     placed,
 )
+from mongottl.storage.postgresql.units import PostgresUnit
 from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
 
 # Documents up to this length are compared as they are, longer ones by their SHA-256.
 _COMPARED_BYTES: Final = 8192
+# A document that is long takes a millisecond or more to be hashed, or copied.
+_LONG_BYTES: Final = 1 << 20
 
 _INSERT: Final = placed(
     "insert_record",
@@ -208,6 +211,10 @@ class PostgresRecordStore(RecordStore):
             ids = self.ids.take(len(records))
             unit.undo.append(partial(self.ids.give_back, ids[0], len(ids)))
         unit.count_change(self.counters, len(records), sum([len(record[0]) for record in records]))
+        if _have_long([record[0] for record in records]):
+            for record_id, (document, ts, ttl) in zip(ids, records, strict=True):
+                unit.write(_INSERT, self._store, int8(record_id), int8(ts), int4(ttl), document)
+            return ids
         seconds = [record[1] for record in records]
         ttls = [record[2] for record in records]
         documents = bytea_array([record[0] for record in records])
@@ -238,9 +245,13 @@ class PostgresRecordStore(RecordStore):
             return
         unit = self._access.require()
         stored = sorted(new, key=_id_of)
+        if _have_long([record[1] for record in new]):
+            for before, after in zip(sorted(old, key=_id_of), stored, strict=True):
+                self.update_record(before, after)
+            return
         rows = unit.ask(
             _UPDATE_MANY,
-            *self._expected(old),
+            *self._expected(unit, old),
             int8_array([record[2] for record in stored]),
             int4_array([record[3] for record in stored]),
             bytea_array([record[1] for record in stored]),
@@ -252,7 +263,7 @@ class PostgresRecordStore(RecordStore):
 
     def hold_records(self, records: list[Record]) -> None:
         unit = self._access.require()
-        if unit.ask(_HOLD, *self._expected(records))[0][0] != len(records):
+        if unit.ask(_HOLD, *self._expected(unit, records))[0][0] != len(records):
             raise unit.fail("a record has changed or is gone")
 
     def delete_records(self, records: list[Record]) -> None:
@@ -262,33 +273,33 @@ class PostgresRecordStore(RecordStore):
         if not records:
             return
         unit = self._access.require()
-        if unit.ask(_DELETE_MANY, *self._expected(records))[0][0] != len(records):
+        if unit.ask(_DELETE_MANY, *self._expected(unit, records))[0][0] != len(records):
             raise unit.fail("a record has changed or is gone")
         unit.count_change(self.counters, -len(records), -sum([len(record[1]) for record in records]))
 
     def update_record(self, old: Record, new: Record) -> None:
         unit = self._access.require()
-        if not unit.ask(_UPDATE, *self._expected_one(old), int8(new[2]), int4(new[3]), new[1]):
+        if not unit.ask(_UPDATE, *self._expected_one(unit, old), int8(new[2]), int4(new[3]), new[1]):
             raise unit.fail("a record has changed or is gone")
         unit.count_change(self.counters, 0, len(new[1]) - len(old[1]))
 
     def delete_record(self, record: Record) -> None:
         unit = self._access.require()
-        if not unit.ask(_DELETE, *self._expected_one(record)):
+        if not unit.ask(_DELETE, *self._expected_one(unit, record)):
             raise unit.fail("a record has changed or is gone")
         unit.count_change(self.counters, -1, -len(record[1]))
 
-    def _expected_one(self, record: Record) -> tuple[bytes, ...]:
-        return self._store, int8(record[0]), int8(record[2]), int4(record[3]), _compared(record[1])
+    def _expected_one(self, unit: PostgresUnit, record: Record) -> tuple[bytes, ...]:
+        return self._store, int8(record[0]), int8(record[2]), int4(record[3]), _compared(unit, record[1])
 
-    def _expected(self, records: list[Record]) -> tuple[bytes, ...]:
+    def _expected(self, unit: PostgresUnit, records: list[Record]) -> tuple[bytes, ...]:
         """The first parameters of a statement that changes records only as they are given.
 
         In the order of their ids, in which all lock them: else two that each had locked what the other one needs would
         wait until PostgreSQL finds that out, and one of them would have to begin anew.
         """
         records = sorted(records, key=_id_of)
-        documents: list[bytes | None] = [_compared(record[1]) for record in records]
+        documents: list[bytes | None] = [_compared(unit, record[1]) for record in records]
         return (
             self._store,
             int8_array([record[0] for record in records]),
@@ -366,9 +377,24 @@ def _by_due_second(record: Record) -> DueEntry:
     return record[2] + record[3], record[0]
 
 
-def _compared(document: bytes) -> bytes:
+def _have_long(documents: list[bytes]) -> bool:
+    """Whether documents are sent one by one: others wait for as long as what is sent together is copied."""
+    return max(map(len, documents)) >= _LONG_BYTES
+
+
+def _compared(unit: PostgresUnit, document: bytes) -> bytes:
     """By what a document is compared with the stored one."""
-    return sha256(document).digest() if len(document) > _COMPARED_BYTES else document
+    if len(document) <= _COMPARED_BYTES:
+        return document
+    if len(document) < _LONG_BYTES:
+        return sha256(document).digest()
+    unit.pause()
+    digest = sha256()
+    with memoryview(document) as view:
+        for start in range(0, len(view), _LONG_BYTES):
+            digest.update(view[start : start + _LONG_BYTES])
+            unit.pause()
+    return digest.digest()
 
 
 def _place_of_last(record_ids: list[int], found: list[Record]) -> int:

@@ -41,6 +41,8 @@ _PLACES: Final = (BYTEA, BYTEA, INT8)
 _RANGES: Final = (BYTEA_ARRAY, BYTEA_ARRAY, INT8_ARRAY, BYTEA_ARRAY, BYTEA_ARRAY)
 # Ranges that one statement scans.
 _RANGES_AT_ONCE: Final = 1000
+# Entries that are made parameters of between two pauses: 5 milliseconds or so.
+_PART: Final = 4096
 
 
 def divided(key: bytes) -> tuple[bytes, bytes, bytes]:
@@ -253,6 +255,11 @@ class PostgresSortedData(SortedDataInterface):
         if len(entries) == 1:
             self.insert_one(*entries[0])
             return
+        if len(entries) > _PART and not self.unique:
+            for start in range(0, len(entries), _PART):
+                self.insert(entries[start : start + _PART])
+                unit.pause()
+            return
         if not entries or self._insert_short(entries):
             return
         # A statement that inserts a key twice does not know which of both is the first.
@@ -292,7 +299,9 @@ class PostgresSortedData(SortedDataInterface):
         if max(map(len, keys)) >= HEAD_BYTES or len(set(keys if self.unique else entries)) < len(entries):
             return False
         unit = self._access.require()
+        unit.pause()
         sent = sorted(entries)
+        unit.pause()
         keys = [key for key, _ in sent]
         values = (self._store, bytea_array(keys), int8_array([record_id for _, record_id in sent]))
         if self.unique and unit.asks_for_keys:
@@ -332,14 +341,18 @@ class PostgresSortedData(SortedDataInterface):
         if len(entries) == 1:
             self.remove_one(*entries[0])
         elif entries:
-            rows = [divided(key) for key, _ in entries]
-            self._access.require().write(
-                self._statements.remove,
-                self._store,
-                bytea_array([row[0] for row in rows]),
-                bytea_array([row[1] for row in rows]),
-                int8_array([entry[1] for entry in entries]),
-            )
+            unit = self._access.require()
+            for start in range(0, len(entries), _PART):
+                part = entries[start : start + _PART]
+                rows = [divided(key) for key, _ in part]
+                unit.write(
+                    self._statements.remove,
+                    self._store,
+                    bytea_array([row[0] for row in rows]),
+                    bytea_array([row[1] for row in rows]),
+                    int8_array([entry[1] for entry in part]),
+                )
+                unit.pause()
 
     def remove_one(self, key: bytes, record_id: int) -> None:
         head, digest, _ = divided(key)

@@ -80,6 +80,7 @@ class StatementUnit(PostgresUnit):
         self._transaction.visit(place)
 
     def _send(self, calls: list[Call], refused: int = -1) -> list[Answer]:
+        self.pause()
         sent = self.take_kept()
         skipped = len(sent)
         if not self._is_sent:
@@ -146,6 +147,7 @@ class CommitUnit(PostgresUnit):
         return self._transaction.connection
 
     def _send(self, calls: list[Call], refused: int = -1) -> list[Answer]:
+        self.pause()
         kept = super().take_kept()
         try:
             return self._transaction.run([*kept, *calls], True)[len(kept) :]

@@ -98,6 +98,10 @@ class _Refused(Exception):
     """A unique index has a key that is written."""
 
 
+def _nothing() -> None:
+    pass
+
+
 def nobody() -> ClaimOwner | None:
     return None
 
@@ -267,6 +271,10 @@ class PostgresUnit(WriteUnitOfWork):
         self.state = _FAILED
         return WriteConflict(message)
 
+    def pause(self) -> None:
+        """To be called between two parts of what takes long: it does not wait for PostgreSQL, nor begin anything."""
+        self._units.pause()
+
     def write(self, statement: Statement, *values: Parameter) -> None:
         """A write whose answer nobody needs: it is sent later."""
         self._kept.append((statement, values) if self._place is None else self._located(statement, values))
@@ -301,6 +309,7 @@ class PostgresUnit(WriteUnitOfWork):
 
     def _send(self, calls: list[Call], refused: int = -1) -> list[Answer]:
         """Sends what is kept, and more calls. refused: the one of these which may fail by a unique index: _Refused."""
+        self.pause()
         kept = self._kept
         self._kept = []
         self._kept_bytes = 0
@@ -359,6 +368,8 @@ class PostgresUnits:
         # Whether tables are distributed: a unit of several statements is then one only between BEGIN and COMMIT.
         self.is_distributed = False
         self.commit_listener: Callable[[], None] | None = None
+        # See `StorageEngine.set_pause`.
+        self.pause: Callable[[], None] = _nothing
         # Where the database is shared with other servers: called after each commit; and whether the catalog that is in
         # memory is known to be old.
         self.on_commit: Callable[[PostgresUnit], None] | None = None
@@ -525,6 +536,7 @@ class PostgresUnits:
                 committing.discard(unit)
 
     def _commit_open(self, unit: PostgresUnit) -> None:
+        self.pause()
         positions = self._take_positions(unit) if self.is_distributed else None
         unit.state = _FAILED
         if self.refusal:

@@ -279,6 +279,12 @@ def test_paused_operations_are_resumed_by_signal_or_time(pair: Pair) -> None:
     trio.run(_pauses, pair, clock=MockClock(autojump_threshold=0))
 
 
+def test_a_unit_of_work_that_pauses_after_the_last_client_has_nobody_answered(poller: Poller) -> None:
+    """The end of a server writes, too."""
+    poller.close()
+    poller.answer_apart()
+
+
 def test_operations_that_an_answer_wakes_are_resumed_after_it(poller: Poller, pair: Pair) -> None:
     trio.run(_resumes_for_an_answer, poller, pair)
 
