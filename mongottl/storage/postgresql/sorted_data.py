@@ -184,7 +184,10 @@ class _StrictStatements(_Statements):
         super().__init__(unique)
         table = _TABLES[unique]
         if unique:
-            missing = f"WHERE NOT EXISTS (SELECT FROM {table} WHERE store = $1 AND key = u.key AND hash = u.hash)"
+            # `OFFSET 0` has PostgreSQL look up each of them: where it knows nothing of the table yet, it would compare
+            # each with each.
+            there = f"SELECT FROM {table} WHERE store = $1 AND key = u.key AND hash = u.hash OFFSET 0"
+            missing = f"WHERE NOT EXISTS ({there})"
             self.insert = placed(
                 f"strict_insert_{table}",
                 self.insert.sql.replace(" ON CONFLICT", f" {missing} ON CONFLICT"),
