@@ -120,7 +120,8 @@ def requested_indexes(op: OperationContext, request: CreateIndexesRequest) -> li
     if op.service.features is not None:
         _check_version(op.service.features, wanted)
     wanted = _without_repetitions(dialect.requested_indexes(wanted))
-    for descriptor in wanted:
+    # Of more than these some are too many.
+    for descriptor in wanted[: 2 * MAX_INDEXES]:
         descriptor.prepare()
     log_ignored_sparse(op, name, request.indexes)
     return wanted
