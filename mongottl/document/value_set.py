@@ -8,7 +8,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
-from mongottl.document.sorting import sort_in_parts
+from mongottl.document.sorting import copied, is_sorted, sort_in_parts
 from mongottl.document.types import Value
 
 # The most values that one dictionary has. It makes room for them in half a millisecond; for a million it would take
@@ -109,10 +109,14 @@ class ValueSet:
         if len(values) < LONG:  # nearly all sets: half as long as the way below
             places = self._one
             return [values[places[key]] for key in sorted(places)]
-        keys: list[bytes] = LongList()
+        # In the order in which they were added, not in that of their hashes: values that come sorted are common.
+        keys: list[bytes] = LongList([b""] * len(values))
         for dictionary in self._dictionaries():
-            give_way(len(dictionary) // LONG + 1)
-            keys.extend(dictionary)
+            for key, place in dictionary.items():
+                give_way()
+                keys[place] = key
+        if is_sorted(keys):
+            return copied(values)
         ordered: list[Value] = LongList()
         for key in sort_in_parts(keys):
             give_way()

@@ -51,7 +51,7 @@ def test_long_sets_are_as_short_ones() -> None:
         numbers: list[Value] = [*range(size)]
         found = set_of(numbers[::-1])
         assert len(found) == size
-        assert found.in_order() == numbers
+        assert found.in_order() == set_of(numbers).in_order() == numbers
         assert not any(found.add(float(number)) for number in range(0, size, 7)), "equal values are there"
         assert not found.has(size), size
         for other in SIZES:
@@ -59,6 +59,13 @@ def test_long_sets_are_as_short_ones() -> None:
             assert found.has_all(others) == (other <= size)
             assert found.shared_with(others).in_order() == numbers[: min(size, other)]
         assert found.add(-1) and found.has(-1.0)
+
+
+def test_the_order_of_a_long_set_is_a_list_of_its_own() -> None:
+    """Also where the values have been added in order."""
+    found = set_of([*range(40_000)])
+    found.in_order().append("more")
+    assert len(found) == 40_000 and found.in_order() == [*range(40_000)]
 
 
 def test_the_garbage_collector_does_not_visit_the_values_of_a_long_set() -> None:
