@@ -31,8 +31,6 @@ def sort_in_parts(values: list[Any]) -> list[Any]:
     """
     if len(values) <= _PART:
         return freed_in_slices(sorted(values))
-    if is_sorted(values):
-        return copied(values)
     parts = len(values) // (_PART // 2)
     sample = sorted(random.sample(values, min(parts * _SAMPLED, len(values))))
     give_way(len(sample))
@@ -62,10 +60,8 @@ def sort_in_parts(values: list[Any]) -> list[Any]:
     return ordered
 
 
-def is_sorted(values: list[Any]) -> bool:
-    """Whether the values are in order, as they often are: a range is, and what was read by an index."""
-    if not values:
-        return True
+def _is_sorted(values: list[Any]) -> bool:
+    """Whether the values, one at least, are in order, as they often are: a range is, and what was read by an index."""
     latest = values[0]
     for start in range(0, len(values), _DISTRIBUTED):
         for value in values[start : start + _DISTRIBUTED]:
@@ -76,24 +72,18 @@ def is_sorted(values: list[Any]) -> bool:
     return True
 
 
-def copied(values: list[Any]) -> list[Any]:
-    """A copy of a long list, made in parts."""
-    copy: list[Any] = LongList()
-    for start in range(0, len(values), _PART):
-        copy.extend(values[start : start + _PART])
-        give_way(_COPIED_WEIGHT)
-    return copy
-
-
 def sorted_by_keys(values: list[Any], keys: list[bytes]) -> list[Any]:
     """The values in the order of their KeyStrings, equal ones in their order. The list of keys is used up."""
     if len(values) <= 1:
         return values[:]
+    ordered: list[Any] = [] if len(keys) < LONG else LongList()
+    if len(keys) >= LONG and _is_sorted(keys):
+        _append(values, 0, len(values), ordered)
+        return ordered
     # Not pairs of a key and a place: those would be searched for garbage, a million of them for a tenth of a second.
     for i in range(len(keys)):
         give_way()
         keys[i] += i.to_bytes(_PLACE_BYTES, "big")
-    ordered: list[Any] = [] if len(keys) < LONG else LongList()
     for key in sort_in_parts(keys):
         give_way()
         ordered.append(values[int.from_bytes(key[-_PLACE_BYTES:], "big")])
@@ -125,14 +115,19 @@ def sorted_by_comparison(values: list[Any], compare: Callable[[Any, Any], int]) 
     return ordered
 
 
+def _append(values: list[Any], start: int, end: int, to: list[Any]) -> None:
+    """Appends the values from one place to before another."""
+    for first in range(start, end, _COMPARED):
+        give_way(_COPIED_WEIGHT)
+        to.extend(values[first : min(first + _COMPARED, end)])
+
+
 def _merge(
     values: list[Any], start: int, middle: int, end: int, merged: list[Any], compare: Callable[[Any, Any], int]
 ) -> None:
     """Appends two neighbouring parts of the values, each in order, to `merged`, in order."""
     if middle == end or compare(values[middle - 1], values[middle]) <= 0:
-        for first in range(start, end, _COMPARED):
-            give_way(_COPIED_WEIGHT)
-            merged.extend(values[first : min(first + _COMPARED, end)])
+        _append(values, start, end, merged)
         return
     left = start
     right = middle

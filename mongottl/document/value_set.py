@@ -8,7 +8,7 @@ from mongottl.document.collation import Collation
 from mongottl.document.freeing import LONG, LongList
 from mongottl.document.interrupt import give_way
 from mongottl.document.keystring import encode_value
-from mongottl.document.sorting import copied, is_sorted, sort_in_parts
+from mongottl.document.sorting import sorted_by_keys
 from mongottl.document.types import Value
 
 # The most values that one dictionary has. It makes room for them in half a millisecond; for a million it would take
@@ -115,10 +115,4 @@ class ValueSet:
             for key, place in dictionary.items():
                 give_way()
                 keys[place] = key
-        if is_sorted(keys):
-            return copied(values)
-        ordered: list[Value] = LongList()
-        for key in sort_in_parts(keys):
-            give_way()
-            ordered.append(values[self._part(key)[key]])
-        return ordered
+        return sorted_by_keys(values, keys)
