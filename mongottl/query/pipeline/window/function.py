@@ -5,21 +5,17 @@ left it, if it can (`sliding`); else it is computed anew for each document. The 
 in the other modules of this package.
 """
 
-import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from mongottl.document.bson_field import read_fields
-from mongottl.document.collation import Collation
 from mongottl.document.interrupt import give_way
-from mongottl.document.numbers import to_double
 from mongottl.document.types import MISSING, Missing, Value
 from mongottl.document.walk import fields
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.context import ParseContext
 from mongottl.query.expr import EvaluationContext, Expression, parse_expression
-from mongottl.query.expr.accumulators import AccumulatorState, StdDevState
-from mongottl.query.expr.numbers import width
+from mongottl.query.expr.accumulators import AccumulatorState
 from mongottl.query.expr.parser import type_of
 from mongottl.query.pipeline.accumulators import (
     ACCUMULATORS,
@@ -29,7 +25,7 @@ from mongottl.query.pipeline.accumulators import (
     exact_avg_state,
 )
 from mongottl.query.pipeline.window.frame import Frame, Partition, default_frame, parse_frame
-from mongottl.query.pipeline.window.sliding import SLIDING, SlidingState, is_repeatable
+from mongottl.query.pipeline.window.sliding import FRAME_STD_DEV, SLIDING, SlidingState, is_repeatable
 from mongottl.query.registry import Registry
 from mongottl.query.sort import SortPattern
 from mongottl.versions import Version
@@ -156,35 +152,6 @@ class EdgeOfFrame(WindowFunction):
         return self.argument.evaluate(ev)
 
 
-class SlidingStdDevState(StdDevState):
-    """Standard deviation over a frame that slides, as in mongod.
-
-    Null while it contains infinities or NaN; that of the population of one value is an int, 0.
-    """
-
-    def __init__(self, sample: bool) -> None:
-        super().__init__(sample)
-        self.finite: bool = True
-
-    def add(self, value: Value) -> None:
-        if width(value) != 0 and not math.isfinite(to_double(value)):
-            self.finite = False
-        StdDevState.add(self, value)
-
-    def result(self) -> Value:
-        if not self.finite:
-            return None
-        return 0 if self.count == 1 and not self.sample else StdDevState.result(self)
-
-
-def _sliding_pop(collation: Collation | None) -> AccumulatorState:
-    return SlidingStdDevState(False)
-
-
-def _sliding_samp(collation: Collation | None) -> AccumulatorState:
-    return SlidingStdDevState(True)
-
-
 class FunctionArguments:
     """The input of a function's parser. window: the original document, MISSING if there is none."""
 
@@ -278,9 +245,8 @@ def parse_window_function(field: str, value: Value, pattern: SortPattern | None,
             field, name, parse_expression(argument, ctx), SIMPLE[name], ctx.collation
         )
         frame = call.frame()
-        if frame.slides and (name == "$stdDevPop" or name == "$stdDevSamp"):
-            sliding = _sliding_pop if name == "$stdDevPop" else _sliding_samp
-            spec = SimpleAccumulator(field, name, spec.argument, sliding, None)
+        if frame.slides and name in FRAME_STD_DEV:
+            spec = SimpleAccumulator(field, name, spec.argument, FRAME_STD_DEV[name], None)
         if frame.slides and name == "$avg":
             spec = SimpleAccumulator(field, name, spec.argument, exact_avg_state, None)
         return _over(frame, spec, ctx)

@@ -4,6 +4,7 @@ Else a state would be computed anew for each document, in as many steps as its f
 what that would return: sums are exact until they are rounded at the end, and of equal extremes the first is kept.
 """
 
+import math
 from collections import deque
 from typing import Final
 
@@ -12,14 +13,16 @@ from mypy_extensions import i64
 from mongottl.document.build import encode
 from mongottl.document.collation import Collation
 from mongottl.document.compare import compare_values
+from mongottl.document.numbers import to_double
 from mongottl.document.types import Decimal128, Int64, Value
 from mongottl.query.expr import Expression
-from mongottl.query.expr.accumulators import AccumulatorState, AvgState, SumState, size_of
+from mongottl.query.expr.accumulators import AccumulatorState, AvgState, StdDevState, SumState, size_of
 from mongottl.query.expr.base import is_nullish
-from mongottl.query.expr.numbers import long_or_double, narrow
+from mongottl.query.expr.numbers import long_or_double, narrow, width
 
 # Doubles are added as multiples of the smallest one, 2 to the power of minus this.
 _SMALLEST_BITS: Final = 1074
+_SQUARE_BITS: Final = 128
 # From here on a sum may become infinite or not, depending on the order of its parts.
 _HUGE: Final = 1e290
 # Approximate memory of a value in a queue besides its own.
@@ -72,8 +75,7 @@ class SlidingSum(SlidingState):
     def _change(self, value: Value, sign: i64) -> None:
         if isinstance(value, float):
             if -_HUGE < value < _HUGE:
-                numerator, denominator = value.as_integer_ratio()
-                scaled = numerator << (_SMALLEST_BITS + 1 - denominator.bit_length())
+                scaled = in_smallest(value)
                 self._doubles += scaled if sign > 0 else -scaled
                 self._double_count += sign
             else:
@@ -101,6 +103,100 @@ class SlidingSum(SlidingState):
         if self._double_count == 0:
             return float(self._integers)
         return ((self._integers << _SMALLEST_BITS) + self._doubles) / (1 << _SMALLEST_BITS)
+
+
+class FrameStdDev(StdDevState):
+    """`$stdDevPop` (sample False) and `$stdDevSamp` of a frame that slides, from which nothing was removed.
+
+    As in mongod, null while it has infinities or NaN; that of the population of one value is an int, 0.
+    """
+
+    def __init__(self, sample: bool) -> None:
+        super().__init__(sample)
+        self.is_finite: bool = True
+
+    def add(self, value: Value) -> None:
+        if width(value) != 0 and not math.isfinite(to_double(value)):
+            self.is_finite = False
+        StdDevState.add(self, value)
+
+    def result(self) -> Value:
+        if not self.is_finite:
+            return None
+        return 0 if self.count == 1 and not self.sample else StdDevState.result(self)
+
+
+class SlidingStdDev(SlidingState):
+    """The same, from which values can be removed: then from the sums of the numbers and of their squares, unrounded.
+
+    mongod removes them from rounded sums, so that its last digits depend on what was in the frame before.
+    """
+
+    def __init__(self, sample: bool) -> None:
+        self._sample: Final = sample
+        self._unchanged: Final = FrameStdDev(sample)
+        self._has_removed = False
+        # Of the finite numbers, in multiples of the smallest double, and of its square.
+        self._sum: int = 0
+        self._squares: int = 0
+        self._count: int = 0
+        self._infinite_count: i64 = 0
+
+    def add(self, value: Value) -> None:
+        if not self._has_removed:
+            self._unchanged.add(value)
+        self._change(value, 1)
+
+    def remove(self, value: Value) -> None:
+        self._has_removed = True
+        self._change(value, -1)
+
+    def _change(self, value: Value, sign: i64) -> None:
+        if width(value) == 0:
+            return
+        number = to_double(value)
+        if not math.isfinite(number):
+            self._infinite_count += sign
+            return
+        scaled = in_smallest(number)
+        square = scaled * scaled
+        self._sum += scaled if sign > 0 else -scaled
+        self._squares += square if sign > 0 else -square
+        self._count += int(sign)
+
+    def result(self) -> Value:
+        if not self._has_removed:
+            return self._unchanged.result()
+        if self._infinite_count:
+            return None
+        count = self._count
+        if count == 1 and not self._sample:
+            return 0
+        divisor = count * (count - 1 if self._sample else count)
+        if divisor <= 0:
+            return None
+        return _root(count * self._squares - self._sum * self._sum, divisor)
+
+
+def in_smallest(number: float) -> int:
+    """A finite number as a multiple of the smallest double."""
+    numerator, denominator = number.as_integer_ratio()
+    return int(numerator << (_SMALLEST_BITS + 1 - denominator.bit_length()))
+
+
+def _root(dividend: int, divisor: int) -> float:
+    """The square root of a quotient of squares of the smallest double, rounded once."""
+    # To twice as many bits as a root needs, and an even number of them.
+    shift = (dividend.bit_length() - divisor.bit_length() - _SQUARE_BITS) // 2 * 2
+    shifted = dividend >> shift if shift >= 0 else dividend << -shift
+    square, rest = divmod(shifted, divisor)
+    root = math.isqrt(square)
+    if rest or root * root < square or (shift > 0 and dividend & ((1 << shift) - 1)):
+        root |= 1  # else it might seem to be halfway between two doubles
+    try:
+        return math.ldexp(root, shift // 2 - _SMALLEST_BITS)
+    except OverflowError:
+        return math.inf
 
 
 class SlidingCount(SlidingState):
@@ -178,11 +274,30 @@ def _sliding_max(collation: Collation | None) -> AccumulatorState:
     return SlidingExtreme(1, collation)
 
 
+def _sliding_pop(collation: Collation | None) -> AccumulatorState:
+    return SlidingStdDev(False)
+
+
+def _sliding_samp(collation: Collation | None) -> AccumulatorState:
+    return SlidingStdDev(True)
+
+
+def _frame_pop(collation: Collation | None) -> AccumulatorState:
+    return FrameStdDev(False)
+
+
+def _frame_samp(collation: Collation | None) -> AccumulatorState:
+    return FrameStdDev(True)
+
+
+FRAME_STD_DEV: Final = {"$stdDevPop": _frame_pop, "$stdDevSamp": _frame_samp}
 SLIDING: Final = {
     "$avg": _sliding_avg,
     "$count": _sliding_count,
     "$max": _sliding_max,
     "$min": _sliding_min,
+    "$stdDevPop": _sliding_pop,
+    "$stdDevSamp": _sliding_samp,
     "$sum": _sliding_sum,
 }
 

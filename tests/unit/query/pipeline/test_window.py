@@ -1,6 +1,8 @@
 import datetime
 import math
 import random
+import statistics
+from decimal import Decimal, localcontext
 from typing import Any
 
 import bson
@@ -296,6 +298,60 @@ def test_values_that_leave_a_frame_are_removed(name: str, values: list[Any], bou
         assert [exact(value) for value in removing] == [exact(value) for value in anew]
 
 
+def deviation(name: str, frame: list[Any]) -> float | int | None:
+    """Of the numbers of a frame, rounded once; by Python's own statistics."""
+    numbers = [
+        float(value.to_decimal()) if isinstance(value, Decimal128) else float(value)
+        for value in frame
+        if isinstance(value, (int, float, Decimal128)) and not isinstance(value, bool)
+    ]
+    if not all(map(math.isfinite, numbers)) or len(numbers) < (1 if name == "$stdDevPop" else 2):
+        return None
+    return statistics.pstdev(numbers) if name == "$stdDevPop" else statistics.stdev(numbers)
+
+
+@pytest.mark.parametrize("name", ["$stdDevPop", "$stdDevSamp"])
+@pytest.mark.parametrize("values", [WHOLE, NUMBERS, [value for value in INEXACT if value != 1e300]])
+@pytest.mark.parametrize("bounds", BOUNDS)
+def test_values_that_leave_a_frame_leave_its_deviation(name: str, values: list[Any], bounds: list[Any]) -> None:
+    for seed in range(2):
+        documents = values_of(values, seed)
+        found = window(documents, {name: "$v", "window": {"documents": bounds}})
+        gathered = window(documents, {"$push": {"x": "$v"}, "window": {"documents": bounds}})
+        expected = [deviation(name, [pair.get("x") for pair in pairs]) for pairs in gathered]
+        for one, other in zip(found, expected, strict=True):
+            assert one == (other if other is None else pytest.approx(other, rel=1e-9))
+
+
+def test_a_deviation_is_that_of_the_frame_alone() -> None:
+    """What was in it before leaves no trace, not even of rounding; of one value it is an int."""
+    few = [1.0, 2.0, 4.0, 4.0] * 20
+    values = [1e16, 3.0, -1e200, *few, 1.7e308, -1.7e308, *few]
+    documents: Documents = [{"t": t, "v": value} for t, value in enumerate(values)]
+    frame = {"documents": [1 - len(few), 0]}
+    found = window(documents, {"$stdDevPop": "$v", "window": frame})
+    assert found[len(few) + 2] == found[-1] == statistics.pstdev(few)
+    assert window(documents, {"$stdDevSamp": "$v", "window": frame})[-1] == statistics.stdev(few)
+    assert found[len(few) + 4] == pytest.approx(1.7e308 / math.sqrt(40))
+    lonely: Documents = [{"t": t, "v": value} for t, value in enumerate([1, 2, *["x"] * 200])]
+    found = window(lonely, {"$stdDevPop": "$v", "window": frame})
+    assert found[len(few) - 1 :][:3] == [0.5, 0, None]
+    assert [type(value) for value in found[len(few) - 1 :][:3]] == [float, int, type(None)]
+
+
+def test_deviations_are_rounded_once() -> None:
+    """Also those that are hardly more than halfway between two doubles."""
+    numbers = random.Random(7)
+    values = [1e300, *(float(numbers.getrandbits(30)) for _ in range(4000))]
+    documents: Documents = [{"t": t, "v": value} for t, value in enumerate(values)]
+    found = window(documents, {"$stdDevPop": "$v", "window": {"documents": [-15, 0]}})
+    with localcontext(prec=60):
+        for position in range(20, len(values)):
+            frame = [int(value) for value in values[position - 15 : position + 1]]
+            exact = Decimal(16 * sum(value * value for value in frame) - sum(frame) ** 2).sqrt() / 16
+            assert found[position] == float(exact)
+
+
 def test_extremes_of_a_moving_frame_compare_by_the_collation() -> None:
     documents = [{"t": t, "v": text} for t, text in enumerate(["b", "B", "a", "A", "c", "C"])]
     ctx = ParseContext(0, namespace="db.c", collation=parse_collation(bson.encode({"locale": "en", "strength": 2})))
@@ -308,7 +364,7 @@ def test_extremes_of_a_moving_frame_compare_by_the_collation() -> None:
     assert "".join(document["max"] for document in found) == "bbBacc"
 
 
-@pytest.mark.parametrize("name", ["$sum", "$avg", "$min", "$max", "$first", "$last"])
+@pytest.mark.parametrize("name", ["$sum", "$avg", "$min", "$max", "$first", "$last", "$stdDevPop", "$stdDevSamp"])
 def test_a_moving_frame_evaluates_each_document_a_few_times(name: str) -> None:
     """Not as often as there are frames that have it."""
     pattern = parse_sort(bson.encode({"t": 1}))
