@@ -11,71 +11,67 @@ from mongottl.errors import CommandError
 from mongottl.query.match.tree import MatchDetails
 
 
-class ArrayStep:
-    """Rewrites the arrays at a path of a document.
+class SliceNode:
+    """The values at one path that a projection slices, or has others in it that it does.
 
-    parts: the components of the path.
+    skip, limit: of the `$slice` there, if there is one; a negative skip counts from the end. parts: by name, those in
+    it, also in all elements of an array. As there are no others on the path of a `$slice`, a node has one or the other.
     """
 
-    def __init__(self, parts: list[str]) -> None:
-        self.parts = parts
-        self.part_bytes: list[bytes] = [encode_text(part) for part in parts]
+    def __init__(self) -> None:
+        self.is_sliced = False
+        self.skip = 0
+        self.limit = 0
+        self.parts: dict[bytes, SliceNode] = {}
 
-    def apply(self, doc: bytes, details: MatchDetails | None) -> bytes:
-        """The document with the arrays rewritten."""
-        return self._in_document(doc, 0, 0, details)
+    def add(self, path: str, skip: int, limit: int) -> None:
+        """Adds a `$slice`: `limit` elements from `skip` on."""
+        node = self
+        for part in path.split("."):
+            name = encode_text(part)
+            following = node.parts.get(name)
+            if following is None:
+                following = node.parts[name] = SliceNode()
+            node = following
+        node.is_sliced = True
+        node.skip = skip
+        node.limit = limit
 
-    def _in_document(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+    def in_document(self, buf: bytes, pos: i64) -> bytes:
+        """The document at `pos` with its arrays sliced."""
         writer = start_document()
-        name = self.part_bytes[depth]
         cursor = ElementCursor(buf, pos)
         while cursor.next():
-            if not cursor.name_is(name):
+            name = cursor.name_bytes()
+            node = self.parts.get(name)
+            if node is None:
                 writer.write(cursor.raw_element())
             elif cursor.type_code == ARRAY:
-                writer.write(element(ARRAY, name, self.rewrite(buf, cursor.value, depth + 1, details)))
-            elif cursor.type_code == DOCUMENT and depth + 1 < len(self.parts):
-                writer.write(element(DOCUMENT, name, self._in_document(buf, cursor.value, depth + 1, details)))
+                writer.write(element(ARRAY, name, node.in_array(buf, cursor.value)))
+            elif cursor.type_code == DOCUMENT and node.parts:
+                writer.write(element(DOCUMENT, name, node.in_document(buf, cursor.value)))
             else:
                 writer.write(cursor.raw_element())
         return finish_document(writer)
 
-    def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
-        """The rewritten array at `pos`, which is the value at the first `depth` components."""
-        raise NotImplementedError
-
-
-class SliceStep(ArrayStep):
-    """`$slice`: `limit` elements from `skip` on; a negative skip counts from the end."""
-
-    def __init__(self, parts: list[str], skip: int, limit: int) -> None:
-        super().__init__(parts)
-        self.skip = skip
-        self.limit = limit
-
-    def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
-        if depth < len(self.parts):
-            return self._each(buf, pos, depth, details)
-        size = int(count_fields(buf, pos))
-        start = min(self.skip, size) if self.skip >= 0 else max(size + self.skip, 0)
-        return cut_array(buf, pos, start, min(start + self.limit, size))
-
-    def _each(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+    def in_array(self, buf: bytes, pos: i64) -> bytes:
+        if self.is_sliced:
+            size = int(count_fields(buf, pos))
+            start = min(self.skip, size) if self.skip >= 0 else max(size + self.skip, 0)
+            return cut_array(buf, pos, start, min(start + self.limit, size))
         writer = start_document()
         cursor = ElementCursor(buf, pos)
         while cursor.next():
             if cursor.type_code == DOCUMENT:
-                inner = self._in_document(buf, cursor.value, depth, details)
-                writer.write(element(DOCUMENT, cursor.name_bytes(), inner))
+                writer.write(element(DOCUMENT, cursor.name_bytes(), self.in_document(buf, cursor.value)))
             elif cursor.type_code == ARRAY:
-                inner = self._each(buf, cursor.value, depth, details)
-                writer.write(element(ARRAY, cursor.name_bytes(), inner))
+                writer.write(element(ARRAY, cursor.name_bytes(), self.in_array(buf, cursor.value)))
             else:
                 writer.write(cursor.raw_element())
         return finish_document(writer)
 
 
-class PositionalStep(ArrayStep):
+class Positional:
     """`path.$`: of the first array on the path, only the element that the filter matched.
 
     Location51246 if the filter matched no element, Location51247 if the array is shorter than that.
@@ -83,11 +79,27 @@ class PositionalStep(ArrayStep):
     returns_none: whether the array is always empty, a defect of some accounts of Cosmos DB (`cosmos_choices.VARIANTS`).
     """
 
-    def __init__(self, parts: list[str], returns_none: bool = False) -> None:
-        super().__init__(parts)
+    def __init__(self, path: str, returns_none: bool = False) -> None:
+        self._parts: list[bytes] = [encode_text(part) for part in path.split(".")]
         self.returns_none = returns_none
 
-    def rewrite(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+    def in_document(self, buf: bytes, pos: i64, depth: i64, details: MatchDetails | None) -> bytes:
+        """The document at `pos`, which is the value at the first `depth` components, with the array cut."""
+        writer = start_document()
+        name = self._parts[depth]
+        cursor = ElementCursor(buf, pos)
+        while cursor.next():
+            if not cursor.name_is(name):
+                writer.write(cursor.raw_element())
+            elif cursor.type_code == ARRAY:
+                writer.write(element(ARRAY, name, self._cut(buf, cursor.value, details)))
+            elif cursor.type_code == DOCUMENT and depth + 1 < len(self._parts):
+                writer.write(element(DOCUMENT, name, self.in_document(buf, cursor.value, depth + 1, details)))
+            else:
+                writer.write(cursor.raw_element())
+        return finish_document(writer)
+
+    def _cut(self, buf: bytes, pos: i64, details: MatchDetails | None) -> bytes:
         if self.returns_none:
             return cut_array(buf, pos, 0, 0)
         if details is None or details.array_index < 0:

@@ -21,7 +21,7 @@ from mongottl.query.context import ParseContext
 from mongottl.query.expr import parse_expression
 from mongottl.query.expr.base import EXPRESSIONS
 from mongottl.query.match import check_operators, parse_condition
-from mongottl.query.projection.arrays import ArrayStep, PositionalStep, SliceStep
+from mongottl.query.projection.arrays import Positional, SliceNode
 from mongottl.query.projection.nodes import COMPUTED, ELEM_MATCH, EXCLUDE, INCLUDE, NODE, Entry, ProjectionNode
 from mongottl.query.projection.plan import Projection, RootProjection, TreeProjection
 
@@ -62,11 +62,11 @@ class ProjectionParser:
         self.filter = filter
         self.for_find = for_find
         self.root = ProjectionNode()
-        self.steps: list[ArrayStep] = []
+        self.positional: Positional | None = None
+        self.slices: SliceNode | None = None
         self.inclusive: bool | None = None
         self.id_included: bool = False
         self.has_elem_match: bool = False
-        self.has_positional: bool = False
         self.has_computed: bool = False
         self.has_meta: bool = False
 
@@ -132,11 +132,8 @@ class ProjectionParser:
         if self.for_find and operator == "$elemMatch":
             self._add_elem_match(path, value)
             return True
-        if self.for_find and operator == "$slice":
-            step = self._slice_step(path, value)
-            if step is not None:
-                self.steps.append(step)
-                return True
+        if self.for_find and operator == "$slice" and self._add_slice(path, value):
+            return True
         if operator == "$elemMatch":
             raise CommandError(
                 ErrorCode.InvalidPipelineOperator, "Cannot use $elemMatch projection in aggregation projection"
@@ -163,7 +160,7 @@ class ProjectionParser:
         return True
 
     def _add_elem_match(self, path: str, value: bytes) -> None:
-        if self.has_positional:
+        if self.positional is not None:
             raise CommandError(31255, "Cannot specify positional operator and $elemMatch.")
         if "." in path:
             raise CommandError(31275, "Cannot use $elemMatch projection on a nested field.")
@@ -179,28 +176,34 @@ class ProjectionParser:
         self.has_elem_match = True
         self.has_computed = True
 
-    def _slice_step(self, path: str, value: bytes) -> SliceStep | None:
-        """Adds an entry for find's `$slice` and returns its step, or None if it is the expression `$slice`.
+    def _add_slice(self, path: str, value: bytes) -> bool:
+        """Adds an entry for find's `$slice`; False if it is the expression `$slice`.
 
         If find's `$slice` is refused, also for a path collision, the error of the expression is raised.
         """
         argument = fields(value)[0][1]
         reason = "Location31273: $slice only supports numbers and [skip, limit] arrays"
-        step: SliceStep | None = None
+        skip = 0
+        limit = 0
+        is_valid = False
         if is_number(argument):
             limit = clamp_to_long(argument)
-            step = SliceStep(path.split("."), limit if limit < 0 else 0, abs(limit))
+            skip = min(limit, 0)
+            is_valid = True
         elif isinstance(argument, list):
             reason = "Location31272: $slice array argument should be of form [skip, limit]"
             if len(argument) == 2 and is_number(argument[0]) and is_number(argument[1]):
+                skip = clamp_to_long(argument[0])
                 limit = clamp_to_long(argument[1])
                 reason = "Location31274: $slice limit must be positive"
-                if limit > 0:
-                    step = SliceStep(path.split("."), clamp_to_long(argument[0]), limit)
-        if step is not None:
+                is_valid = limit > 0
+        if is_valid:
             try:
                 self._put(path, INCLUDE)
-                return step
+                if self.slices is None:
+                    self.slices = SliceNode()
+                self.slices.add(path, skip, abs(limit))
+                return True
             except CommandError as error:
                 reason = f"Location{int(error.code)}: {error.message}"
         try:
@@ -212,10 +215,10 @@ class ProjectionParser:
                 f"because :: {reason} :: The given syntax did not match the expression $slice syntax. :: caused by :: "
                 f"{error.message}",
             ) from None
-        return None
+        return False
 
     def _add_positional(self, path: str, included: bool) -> None:
-        if self.has_positional:
+        if self.positional is not None:
             raise CommandError(31276, "Cannot specify more than one positional projection per query.")
         if self.has_elem_match:
             raise CommandError(31256, "Cannot specify positional operator and $elemMatch.")
@@ -234,10 +237,9 @@ class ProjectionParser:
         check_operators(self.filter, plain=True)
         self.inclusive = True
         self._put(array_path, INCLUDE)
-        self.has_positional = True
         features = self.ctx.features
         is_defective = features is not None and features.projects_no_element()
-        self.steps.append(PositionalStep(array_path.split("."), is_defective))
+        self.positional = Positional(array_path, is_defective)
 
     def _put(self, path: str, kind: int) -> Entry:
         """A new entry at a path. 31249 and 31250 if the path collides with that of another entry."""
@@ -263,7 +265,7 @@ class ProjectionParser:
 
     def _is_inclusion_by_default(self) -> bool:
         """Whether a projection is an inclusion whose entries are only `_id` and operators that decide nothing."""
-        if any(isinstance(step, SliceStep) for step in self.steps):
+        if self.slices is not None:
             return self.id_included
         if self.has_elem_match or (self.has_meta and not self.for_find):
             return True
@@ -284,7 +286,8 @@ class ProjectionParser:
             elif id_entry.kind == EXCLUDE:
                 root.remove(id_entry)
         kind = "inclusion" if inclusive else "exclusion"
-        if not self.steps and not self.has_computed and all(entry.kind != NODE for entry in root.entries):
+        has_cuts = self.positional is not None or self.slices is not None
+        if not has_cuts and not self.has_computed and all(entry.kind != NODE for entry in root.entries):
             names: list[str] = list_for(len(root.entries))
             for entry in root.entries:
                 give_way()
@@ -292,7 +295,7 @@ class ProjectionParser:
                     names.append(entry.name)
             return RootProjection(spec, names, inclusive)
         root.finish(inclusive)
-        projection = TreeProjection(spec, kind, root, self.steps)
-        projection.needs_positional = self.has_positional
-        projection.is_simple = not self.steps and not self.has_computed
+        projection = TreeProjection(spec, kind, root, self.positional, self.slices)
+        projection.needs_positional = self.positional is not None
+        projection.is_simple = not has_cuts and not self.has_computed
         return projection

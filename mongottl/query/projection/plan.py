@@ -13,7 +13,7 @@ from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.document.walk import ElementCursor, skip_value
 from mongottl.query.expr.base import EvaluationContext
 from mongottl.query.match.tree import MatchDetails
-from mongottl.query.projection.arrays import ArrayStep, PositionalStep
+from mongottl.query.projection.arrays import Positional, SliceNode
 from mongottl.query.projection.nodes import ProjectionNode
 
 # Up to this many names are compared one by one with a document's field; more are looked up.
@@ -148,23 +148,21 @@ class TreeProjection(Projection):
     filter matched; `$slice` is applied last. Expressions read the original document.
     """
 
-    def __init__(self, spec: bytes, kind: str, root: ProjectionNode, steps: list[ArrayStep]) -> None:
+    def __init__(
+        self, spec: bytes, kind: str, root: ProjectionNode, positional: Positional | None, slices: SliceNode | None
+    ) -> None:
         super().__init__(spec, kind)
         self.root = root
-        self.steps_before: list[ArrayStep] = [step for step in steps if isinstance(step, PositionalStep)]
-        self.steps_after: list[ArrayStep] = [step for step in steps if not isinstance(step, PositionalStep)]
+        self._positional = positional
+        self._slices = slices
         self.context = EvaluationContext()
 
     def apply(self, doc: bytes, details: MatchDetails | None = None) -> bytes:
         ev = self.context
         ev.root = doc
-        source = doc
-        for step in self.steps_before:
-            source = step.apply(source, details)
+        source = doc if self._positional is None else self._positional.in_document(doc, 0, 0, details)
         result = self.root.project(source, 0, ev)
-        for step in self.steps_after:
-            result = step.apply(result, details)
-        return result
+        return result if self._slices is None else self._slices.in_document(result, 0)
 
     def depends_on(self) -> list[str] | None:
         if self.kind == "exclusion":
@@ -176,6 +174,6 @@ class TreeProjection(Projection):
         return sorted(fields) if self.root.collect_fields(fields) else None
 
     def collect_paths(self, included: list[str], read: set[str]) -> bool:
-        if self.kind != "inclusion" or self.steps_before or self.steps_after:
+        if self.kind != "inclusion" or self._positional is not None or self._slices is not None:
             return False
         return self.root.collect_paths("", included, read)

@@ -170,6 +170,9 @@ TEMPLATES: Final[dict[str, Case]] = {
     "projection of nested fields": lambda n: find({}, projection={f"a.{name}": 1 for name in names(n)}),
     "projection of computed fields": lambda n: find({}, projection=members(n, {"$add": [1, "$a"]})),
     "projection by $slice": lambda n: find({}, projection=members(n, {"$slice": 2})),
+    "projection by $slice of nested fields": lambda n: find(
+        {}, projection={f"list.{name}": {"$slice": 2} for name in names(n)}
+    ),
     "projection by $elemMatch": lambda n: find({}, projection=members(n, {"$elemMatch": {"x": 1}})),
     "$setWindowFields": lambda n: _window(members(n, {"$sum": 1})),
     "$setWindowFields of nested fields": lambda n: _window({f"x.{name}": {"$sum": 1} for name in names(n)}),

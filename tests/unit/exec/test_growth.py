@@ -82,8 +82,12 @@ def is_linear(case: Case, running: Running | None) -> bool:
 
     def lines(n: int) -> int:
         request = case(n)
-        # Fields of a filter or of an expression are searched for one by one, as mongod does.
-        return lines_of(running or world(n if "updates" in request else 0), request)
+        projection = request.get("projection")
+        # Fields of a filter or an expression are searched for one by one, as mongod does: those of $elemMatch, too.
+        is_wide = "updates" in request or (
+            isinstance(projection, dict) and {"$elemMatch": {"x": 1}} not in projection.values()
+        )
+        return lines_of(running or world(n if is_wide else 0), request)
 
     large = lines(LARGE)
     if large <= LINES_AT_LEAST or large <= GROWTH * lines(SMALL):

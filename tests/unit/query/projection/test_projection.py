@@ -135,6 +135,22 @@ def test_slice_reaches_into_documents_and_arrays() -> None:
     assert projected(document, {"z": {"$slice": 1}, "o": 0, "p": 0}) == bson.encode({"_id": 1, "z": 3})
 
 
+def test_slices_side_by_side_in_nested_arrays() -> None:
+    below = {"x": [1, 2, 3], "y": [4, 5, 6], "z": [7, 8]}
+    document: dict[str, Any] = {"_id": 1, "l": [below, [below, 9], 9], "x": [1, 2], "o": {"l": below, "m": {"n": [1]}}}
+    spec = {
+        "l.x": {"$slice": 1},
+        "l.y": {"$slice": [-2, 1]},
+        "x": {"$slice": 0},
+        "o.l.x": {"$slice": 5},
+        "o.l.z": {"$slice": -1},
+        "o.m.n.p": {"$slice": 1},
+    }
+    cut = {"x": [1], "y": [5], "z": [7, 8]}
+    expected = {"_id": 1, "l": [cut, [cut, 9], 9], "x": [], "o": {"l": {**below, "z": [8]}, "m": {"n": [1]}}}
+    assert projected(document, spec) == bson.encode(expected)
+
+
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
