@@ -84,11 +84,13 @@ async def run_steps(channel: Channel, steps: Steps[bytes], begun: Step, may_aban
                 reply: bytes = stop.value
                 return reply
             error = None
+            now_s = monotonic_s()
+            if step is None and now_s < look_at:
+                continue
+            # Before other tasks run: of twenty with steps that take long each would go before the clients that wait.
+            must_end = now_s >= look_at and shell.poller.answer_ready()
             if step is None:
-                now_s = monotonic_s()
-                if now_s < look_at:
-                    continue
-                if now_s < slice_end and not shell.poller.answer_ready():
+                if now_s < slice_end and not must_end:
                     look_at = monotonic_s() + LOOK_EVERY_S
                     continue
                 if may_abandon and attention.has_ended():
