@@ -176,6 +176,11 @@ class StackWaiter(Waiter):
     async def _run_one(self, function: Callable[[], None]) -> None:
         await drive(self._stacks.begin(function), self._clock, self._durability, writes=False)
 
+    def let_others_run(self) -> None:
+        stack = self._stacks.present
+        if stack is not None and not stack.is_abandoned:
+            stack.leave_for_storage_if_due()
+
     def call_in_thread(self, function: Callable[[], T]) -> T:
         stack = self._left_stack(False)
         if stack is None:

@@ -88,6 +88,10 @@ class Waiter(ABC):
         """Has a function called, now or soon, that may wait, though the caller may not."""
         raise NotImplementedError
 
+    def let_others_run(self) -> None:  # noqa: B027  # nobody waits in tests of an engine
+        """Called between two parts of what takes long, where the caller has just waited: others run, if it has gone on
+        long enough."""
+
     def call_in_thread(self, function: Callable[[], T]) -> T:
         """What a function returns that blocks and touches nothing of the engine's, such as a look-up of a host."""
         return function()
@@ -165,6 +169,9 @@ class ReplaceableWaiter(Waiter):
 
     def run_aside(self, function: Callable[[], None]) -> None:
         self.inner.run_aside(function)
+
+    def let_others_run(self) -> None:
+        self.inner.let_others_run()
 
     def call_in_thread(self, function: Callable[[], T]) -> T:
         return self.inner.call_in_thread(function)

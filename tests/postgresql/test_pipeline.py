@@ -182,6 +182,34 @@ def test_long_parameters_are_stored_whole(connection: Connection) -> None:
     assert connection.run_one(ALL.with_()).rows() == [(1, content)]
 
 
+class InterleavedWaiter(BlockingWaiter):
+    """Has another answer of the same connection read whenever others may run."""
+
+    connection: Connection
+    times = 0
+
+    def let_others_run(self) -> None:
+        self.times += 1
+        assert self.connection.run_one(DIVIDE.with_(int4(1))).rows() == [(1,)]
+
+
+# How many rows of which length are answered, and how often others run meanwhile.
+@pytest.mark.parametrize(
+    ("count", "length", "times"), [(4, 2 << 20, 4), (32, 256 << 10, 8), (32, 1000, 0), (1, 2 << 20, 1), (500, 10, 0)]
+)
+def test_others_run_between_long_rows(
+    count: int, length: int, times: int, connect_to: Callable[..., Connection]
+) -> None:
+    waiter = InterleavedWaiter()
+    connection = waiter.connection = connect_to(waiter=waiter)
+    rows = Statement(
+        "rows", "SELECT n::text, n, convert_to(repeat('x', $2), 'UTF8') FROM generate_series(1, $1) n", (INT4, INT4)
+    )
+    answer = connection.run_one(rows.with_(int4(count), int4(length)))
+    assert answer.rows() == [(str(number), number, b"x" * length) for number in range(1, count + 1)]
+    assert waiter.times == times
+
+
 class InterruptedWaiter(BlockingWaiter):
     """Raises an exception where an operation waits, when it is set."""
 

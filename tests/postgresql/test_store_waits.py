@@ -276,6 +276,32 @@ def test_a_killed_operation_ends_while_it_waits(loop: Loop, connection: Connecti
     assert loop.pool.statistics()["settled"] == 1
 
 
+def test_others_run_where_one_has_gone_on_for_long(loop: Loop) -> None:
+    """Also in an undivided block, as where it waits; not where it has gone on for less, nor outside of operations."""
+    order: list[tuple[str, bool]] = []
+
+    def work(name: str) -> None:
+        with Undivided():
+            for _ in range(3):
+                order.append((name, in_undivided()))
+                loop.waiter.let_others_run()
+
+    async def take_turns() -> None:
+        async with trio.open_nursery() as nursery:
+            for name in "ab":
+                nursery.start_soon(drive, loop.stacks.begin(partial(work, name)), loop.clock, loop.durability, 0.0)
+
+    loop.waiter.let_others_run()
+    loop.stacks.times = StepTimes(left_after_s=3600.0)
+    loop.run(take_turns)
+    assert order == [("a", True)] * 3 + [("b", True)] * 3
+    order.clear()
+    loop.stacks.times = StepTimes(left_after_s=0.0)
+    loop.run(take_turns)
+    assert sorted(order) == [("a", True)] * 3 + [("b", True)] * 3
+    assert [name for name, _ in order[:2]] == ["a", "b"]
+
+
 def test_an_operation_that_was_ended_is_not_ended_again_while_it_cleans_up(loop: Loop) -> None:
     operation = new_operation()
     cleaned: list[int] = []

@@ -329,6 +329,12 @@ class Stack:
             take_up_undivided(blocks)
             self._at_end = at_end
 
+    def leave_for_storage_if_due(self) -> None:
+        """Lets others run where the storage engine has waited just before, if the operation has gone on since for as
+        long as evaluations do."""
+        if self._stacks.monotonic_s() >= self._leave_at_s:
+            self.leave_for_storage(None)
+
     def at_end_of_step(self, action: Callable[[], None]) -> None:
         """Has `action` called when the operation next lets others run by itself, or has ended.
 

@@ -147,7 +147,7 @@ class Pipeline:
                 result = self._result()
                 status = result.status
                 if status == _TUPLES or status == _DONE:
-                    answers.append(Answer(result, transformer))
+                    answers.append(Answer(result, transformer, self._waiter))
                 elif failure is None and status != _SKIPPED:
                     failure = failure_of(result, position)
                 self._end_of_results(failure)

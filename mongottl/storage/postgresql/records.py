@@ -15,6 +15,7 @@ from mongottl.storage.postgresql.statements import (
     INT4_ARRAY,
     INT8,
     INT8_ARRAY,
+    LONG_BYTES,
     Statement,
     bytea_array,
     int4,
@@ -28,8 +29,6 @@ from mongottl.storage.stores import MAX_RECORD_ID, NO_BYTE_LIMIT, DueEntry, Expi
 
 # Documents up to this length are compared as they are, longer ones by their SHA-256.
 _COMPARED_BYTES: Final = 8192
-# A document that is long takes a millisecond or more to be hashed, or copied.
-_LONG_BYTES: Final = 1 << 20
 
 _INSERT: Final = placed(
     "insert_record",
@@ -379,20 +378,20 @@ def _by_due_second(record: Record) -> DueEntry:
 
 def _have_long(documents: list[bytes]) -> bool:
     """Whether documents are sent one by one: others wait for as long as what is sent together is copied."""
-    return max(map(len, documents)) >= _LONG_BYTES
+    return max(map(len, documents)) >= LONG_BYTES
 
 
 def _compared(unit: PostgresUnit, document: bytes) -> bytes:
     """By what a document is compared with the stored one."""
     if len(document) <= _COMPARED_BYTES:
         return document
-    if len(document) < _LONG_BYTES:
+    if len(document) < LONG_BYTES:
         return sha256(document).digest()
     unit.pause()
     digest = sha256()
     with memoryview(document) as view:
-        for start in range(0, len(view), _LONG_BYTES):
-            digest.update(view[start : start + _LONG_BYTES])
+        for start in range(0, len(view), LONG_BYTES):
+            digest.update(view[start : start + LONG_BYTES])
             unit.pause()
     return digest.digest()
 

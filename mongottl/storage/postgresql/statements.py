@@ -12,6 +12,7 @@ import struct
 from typing import Any, Final
 
 from mongottl.document.utf8 import encode_text
+from mongottl.storage.waiting import Waiter
 
 # Types of PostgreSQL by their object ids, which are fixed (pg_type.dat).
 BOOL: Final = 16
@@ -112,12 +113,19 @@ _SYNC_STATEMENT: Final = Statement("sync", "")
 SYNC: Final[Call] = (_SYNC_STATEMENT, ())
 
 
-class Answer:
-    """What the server answers to one call."""
+# A value that is long takes a millisecond or more to be copied or hashed.
+LONG_BYTES: Final = 1 << 20
+# More rows than these are not long: an answer has 16 MB, and its last row may have as much again.
+_MOST_LONG_ROWS: Final = 32
 
-    def __init__(self, result: Any, transformer: Any) -> None:
+
+class Answer:
+    """What the server answers to one call. waiter: of the connection."""
+
+    def __init__(self, result: Any, transformer: Any, waiter: Waiter) -> None:
         self._result = result
         self._transformer = transformer
+        self._waiter = waiter
 
     @property
     def changed(self) -> int:
@@ -132,14 +140,31 @@ class Answer:
         return tag or b""
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The returned rows: int8 as int, bytea as bytes, text as str, NULL as None."""
+        """The returned rows: int8 as int, bytea as bytes, text as str, NULL as None. Others may run after each long
+        one, or as much."""
         result = self._result
         count: int = result.ntuples
         if count == 0:
             return []
         transformer = self._transformer
         transformer.set_pgresult(result)
-        rows: list[tuple[Any, ...]] = transformer.load_rows(0, count, tuple)
+        rows: list[tuple[Any, ...]]
+        if count > _MOST_LONG_ROWS:
+            rows = transformer.load_rows(0, count, tuple)
+            return rows
+        rows = []
+        size = 0
+        for number in range(count):
+            if transformer.pgresult is not result:  # others, who ran, have read an answer of the same connection
+                transformer.set_pgresult(result)
+            row = transformer.load_row(number, tuple)
+            rows.append(row)
+            for value in row:
+                if type(value) is bytes:
+                    size += len(value)
+            if size >= LONG_BYTES:
+                size = 0
+                self._waiter.let_others_run()
         return rows
 
     def row(self) -> tuple[Any, ...] | None:
