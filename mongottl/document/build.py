@@ -166,6 +166,7 @@ def _write_rare(writer: BytesWriter, name: bytes, value: Value) -> None:
         write_i32_le(writer, i32(len(value.data)))
         writer.append(value.subtype)
         writer.write(value.data)
+        give_way_after(len(value.data))
     elif isinstance(value, Timestamp):
         _write_name(writer, TIMESTAMP, name)
         writer.write(struct.pack("<II", value.inc, value.time))
@@ -199,6 +200,7 @@ def _write_rare(writer: BytesWriter, name: bytes, value: Value) -> None:
     elif isinstance(value, RawArray):
         _write_name(writer, ARRAY, name)
         writer.write(value.data)
+        give_way_after(len(value.data))
     elif isinstance(value, MinKey):
         _write_name(writer, MIN_KEY, name)
     elif isinstance(value, MaxKey):
@@ -313,6 +315,7 @@ class ArrayBuilder:
         data = self._writer.getvalue()
         if len(data) >= _LONG_BYTES:
             self._writer = BytesWriter()  # who keeps the builder keeps no copy of a batch of 16 MB
+        give_way_after(len(data))
         return RawArray(data)
 
 
@@ -345,7 +348,9 @@ class DocumentBuilder:
         _check_size(self._writer)
         self._writer.append(0)
         _set_length(self._writer, 0)
-        return self._writer.getvalue()
+        document = self._writer.getvalue()
+        give_way_after(len(document))
+        return document
 
 
 def encode(document: dict[str, Value]) -> bytes:

@@ -1,11 +1,17 @@
 """Assembling documents and elements from encoded parts. (`build` encodes values.)"""
 
+from typing import Final
+
 from librt.strings import BytesWriter, write_i32_le
 from mypy_extensions import i32, i64, u8
+
+_LONG_BYTES: Final = 64 * 1024
 
 
 def frame(content: bytes) -> bytes:
     """A document (or array) of encoded elements: adds the length and the final NUL."""
+    if len(content) >= _LONG_BYTES:  # which a writer would copy twice and more
+        return b"".join((int32_bytes(len(content) + 5), content, b"\0"))
     writer = BytesWriter()
     write_i32_le(writer, i32(len(content) + 5))
     writer.write(content)

@@ -211,7 +211,9 @@ def read_cstring(buf: bytes, pos: i64) -> str:
 
 def read_embedded(buf: bytes, pos: i64) -> bytes:
     """The bytes of the document or array at `pos`."""
-    return buf[pos : pos + i64(read_i32_le(buf, pos))]
+    size = i64(read_i32_le(buf, pos))
+    give_way_after(size)
+    return buf[pos : pos + size]
 
 
 def decode_value(buf: bytes, type_code: i64, pos: i64) -> Value:
@@ -248,7 +250,9 @@ def _decode_rare(buf: bytes, type_code: i64, pos: i64) -> Value:
     if type_code == DECIMAL128:
         return Decimal128.from_bid(buf[pos : pos + 16])
     if type_code == BINARY:
-        return BinData(buf[pos + 5 : pos + 5 + i64(read_i32_le(buf, pos))], buf[pos + 4])
+        size = i64(read_i32_le(buf, pos))
+        give_way_after(size)
+        return BinData(buf[pos + 5 : pos + 5 + size], buf[pos + 4])
     if type_code == TIMESTAMP:
         both: int = int.from_bytes(buf[pos : pos + 8], "little")
         return Timestamp(both >> 32, both & 0xFFFFFFFF)

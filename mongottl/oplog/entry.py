@@ -9,7 +9,7 @@ from mypy_extensions import mypyc_attr
 
 from mongottl.catalog.view import SYSTEM_VIEWS
 from mongottl.document.build import encode_fields
-from mongottl.document.interrupt import UndividedEvaluation
+from mongottl.document.interrupt import UndividedEvaluation, give_way_after
 from mongottl.document.types import BinData, Int64, Timestamp, Value
 from mongottl.document.walk import fields, get_value
 from mongottl.oplog.change import LoggedChange
@@ -226,8 +226,10 @@ def _documents(data: bytes) -> list[bytes]:
     position = 0
     while position < len(data):
         end = position + int.from_bytes(data[position : position + 4], "little")
-        documents.append(data[position:end])
+        is_whole = position == 0 and end == len(data)
+        documents.append(data if is_whole else data[position:end])  # compiled, also a slice of all is a copy
         position = end
+    give_way_after(len(data))
     return documents
 
 

@@ -12,11 +12,12 @@ from mongottl.commands import COMMANDS, CommandSpec, Reply
 from mongottl.dialect.interface import Dialect
 from mongottl.document.build import encode, encode_fields
 from mongottl.document.splice import element, frame
-from mongottl.document.types import DOCUMENT, Value
+from mongottl.document.types import DOCUMENT, RawArray, Value
 from mongottl.document.walk import fields
 from mongottl.errors import UNKNOWN_COMMIT_LABEL, CommandError, ErrorCode, ProtocolError
 from mongottl.exec.operation.context import OperationContext
 from mongottl.exec.running.client import ClientInfo
+from mongottl.exec.running.stack import Stack
 from mongottl.exec.service.service import ServiceContext
 from mongottl.exec.state.metrics import UNKNOWN_COMMAND
 from mongottl.exec.state.observation import Observation
@@ -99,7 +100,7 @@ class Replies:
         if stacks.present is None:
             return encode(reply)
         op.is_answered = True
-        return stacks.compute(partial(encode, reply))
+        return stacks.compute(partial(_encoded_by, stacks.present, reply))
 
     def _note_operation(self, spec: CommandSpec, op: OperationContext, reply: bytes) -> None:
         """`note_operation`; others run meanwhile."""
@@ -186,6 +187,25 @@ class Replies:
             if profiler.attentive or op.elapsed_micros() >= profiler.slow_micros:
                 self._note_operation(spec, op, reply)
         return self.with_times(reply)
+
+
+def _encoded_by(stack: Stack, reply: dict[str, Value]) -> bytes:
+    """A reply as bytes, of an operation that has a stack. A long one is copied before, when its batch is ended, and
+    once more afterwards, with its times: others run in between."""
+    if _has_long_batch(reply):
+        stack.leave_if_due()
+    encoded = encode(reply)
+    if len(encoded) >= _LONG_BYTES:
+        stack.leave_if_due()
+    return encoded
+
+
+def _has_long_batch(reply: dict[str, Value]) -> bool:
+    cursor = reply.get("cursor")
+    if not isinstance(cursor, dict):
+        return False
+    batch = cursor.get("firstBatch", cursor.get("nextBatch"))
+    return isinstance(batch, RawArray) and len(batch.data) >= _LONG_BYTES
 
 
 def _note_statement_errors(observation: Observation, spec: CommandSpec, op: OperationContext) -> None:
