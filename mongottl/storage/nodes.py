@@ -126,6 +126,20 @@ class StoreNodes(ABC):
         self.on_message: Callable[[bytes], None] = _ignore
         self.shares = 1
         self.on_change: Callable[[CatalogChange], None] = _nothing
+        self._kept: list[CatalogChange] = []
+
+    def keep_changes(self) -> None:
+        """Has changes of others kept for `follow`. To be called before the catalog is loaded, each time that it is: the
+        start goes on after that, and may have the engine read the catalog anew."""
+        self._kept = []
+        self.on_change = self._kept.append
+
+    def follow(self, take: Callable[[CatalogChange], None]) -> None:
+        """Has changes of others taken by `take` from now on, and first those that were kept."""
+        kept, self._kept = self._kept, []
+        self.on_change = take
+        for change in kept:
+            take(change)
 
     @abstractmethod
     def announce(self, address: str) -> None:

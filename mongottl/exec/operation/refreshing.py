@@ -59,7 +59,7 @@ def follow_others(service: ServiceContext) -> None:
     """Has a server take over what others change, if its engine can share its data."""
     nodes = service.engine.shared_nodes
     if nodes is not None:
-        nodes.on_change = partial(refresh, service)
+        nodes.follow(partial(refresh, service))
         note_held(service)
         if nodes.found_others:
             take_clock(service)  # which may have been moved since this server has begun to start

@@ -84,6 +84,8 @@ class ServiceContext:
         engine.set_pause(self.stacks.pause)
         self.started_ms = clock.now_ms()
         self.started_monotonic_s = clock.monotonic_s()
+        if engine.shared_nodes is not None:
+            engine.shared_nodes.keep_changes()  # until this server follows the others (`refreshing`)
         self.catalog = Catalog(engine, clock)
         self.request_units = RequestUnits()
         self.apply_dialect()
