@@ -66,7 +66,7 @@ def follow_others(service: ServiceContext) -> None:
 
 
 def refresh(service: ServiceContext, change: CatalogChange) -> None:
-    refreshed = service.catalog.refresh(change)
+    refreshed = service.catalog.refresh(change, service.stacks.let_ask)
     for collection in refreshed.gone:
         service.metrics.usage.remove(collection.namespace)
         service.cursors.close_where_namespace(collection.namespace)

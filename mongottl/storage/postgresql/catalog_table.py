@@ -5,7 +5,7 @@ from typing import Final
 
 from mongottl.document.utf8 import decode_text, encode_text
 from mongottl.storage.postgresql.statements import BYTEA, INT8, Call, Statement, int8
-from mongottl.storage.postgresql.units import UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, Row
+from mongottl.storage.postgresql.units import ROWS_AT_ONCE, UNKNOWN_EPOCH, PostgresUnit, PostgresUnits, Row
 
 # What has changed since a version of the catalog; of transactions always (`UNKNOWN_EPOCH`).
 _CATALOG: Final = Statement(
@@ -54,7 +54,9 @@ class CatalogTable:
     def take(self, rows: list[Row]) -> dict[str, bytes | None]:
         """Takes over rows, all or those that have changed: what the entries were that they have changed."""
         before: dict[str, bytes | None] = {}
-        for name, value, is_there, is_new in rows:
+        for place, (name, value, is_there, is_new) in enumerate(rows, 1):
+            if not place % ROWS_AT_ONCE:
+                self._units.pause()
             key = decode_text(name)
             old = self._entries.get(key)
             if is_there and (is_new or value != old):

@@ -37,7 +37,7 @@ from mongottl.storage.postgresql.statements import (
     int8_array,
     placed,
 )
-from mongottl.storage.postgresql.units import PostgresUnits, Row, engine_error
+from mongottl.storage.postgresql.units import ROWS_AT_ONCE, PostgresUnits, Row, engine_error
 from mongottl.storage.stores import RecordStore, SortedDataInterface
 
 # What has changed since a version of the catalog; of transactions always (`UNKNOWN_EPOCH`).
@@ -128,7 +128,9 @@ class StoreTable:
         made: list[str] = []
         gone: list[str] = []
         known_drops = {number for number, _, _ in self._dropped}
-        for number, name, kind, dropped, next_id, *placed_at in rows:
+        for place, (number, name, kind, dropped, next_id, *placed_at) in enumerate(rows, 1):
+            if not place % ROWS_AT_ONCE:
+                self._units.pause()
             ident = decode_text(name)
             self._last_store = max(self._last_store, number)
             is_records = kind in (RECORDS, LOG)
@@ -157,8 +159,11 @@ class StoreTable:
         """Forgets the stores that are not among these rows, which are all, and returns them; with the ids that are
         leased, and with drops, which a standby that was promoted may lack."""
         there = {(row[0], decode_text(row[1])) for row in rows}
+        self._units.pause()
         gone = [ident for ident, store in self.records.items() if (store.store_id, ident) not in there]
+        self._units.pause()
         gone += [ident for ident, data in self.sorted_data.items() if (data.store_id, ident) not in there]
+        self._units.pause()
         for ident in gone:
             self._forget(ident)
         for store in self.records.values():

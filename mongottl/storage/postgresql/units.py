@@ -81,6 +81,9 @@ _TAKE_IDS: Final = Statement(
 _MOST_KEPT_BYTES: Final = 1 << 20
 _MOST_KEPT: Final = 1000
 
+# Rows of the catalog that are taken over between two pauses: 2 milliseconds or so.
+ROWS_AT_ONCE: Final = 1000
+
 # The version of the catalog that what a transaction has changed there has at first: later than all others.
 UNKNOWN_EPOCH: Final = 1 << 62
 
