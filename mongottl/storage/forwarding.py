@@ -13,7 +13,7 @@ Sorted data fetch from the record store of the same engine: what wraps both over
 by which `scan_fetch` and `fetch_exact` get at the wrapped store.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -25,6 +25,7 @@ from mongottl.storage.nodes import StoreNodes
 from mongottl.storage.stores import (
     NO_BYTE_LIMIT,
     DueEntry,
+    DueRecords,
     ExpiryIndex,
     FetchedEntry,
     KeyEntry,
@@ -277,6 +278,15 @@ class ForwardingEngine(StorageEngine):
 
     def sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
         return self.inner.sorted_data(ident, unique)
+
+    def count_due(self, wanted: Sequence[DueRecords]) -> list[int]:
+        return self.inner.count_due(wanted)
+
+    def have_due(self, wanted: Sequence[DueRecords]) -> list[bool]:
+        return self.inner.have_due(wanted)
+
+    def have_keys(self, wanted: Sequence[tuple[str, bool, KeyRange]]) -> list[bool]:
+        return self.inner.have_keys(wanted)
 
     def drop_ident(self, ident: str) -> None:
         self.inner.drop_ident(ident)

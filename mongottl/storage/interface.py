@@ -32,7 +32,7 @@ outside, and inside one they see its writes. `contract.ContractEngine` asserts a
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from mypy_extensions import mypyc_attr
@@ -41,7 +41,15 @@ from mongottl.document.interrupt import UndividedGuard
 from mongottl.storage.errors import ClaimOwner
 from mongottl.storage.log import LogForm, StoreLog
 from mongottl.storage.nodes import StoreNodes
-from mongottl.storage.stores import NewRecord, Record, RecordStore, SortedDataInterface
+from mongottl.storage.stores import (
+    FIRST_DUE,
+    DueRecords,
+    KeyRange,
+    NewRecord,
+    Record,
+    RecordStore,
+    SortedDataInterface,
+)
 from mongottl.storage.waiting import Waiter
 
 
@@ -483,6 +491,31 @@ class StorageEngine(ABC):
     def sorted_data(self, ident: str, unique: bool) -> SortedDataInterface:
         """The sorted data of that ident, which must exist and have been created with the same `unique`."""
         raise NotImplementedError
+
+    def count_due(self, wanted: Sequence[DueRecords]) -> list[int]:
+        """How many records of each record store `RecordStore.count_due` would count together, by the seconds of its
+        expiry indexes; 0 for a store that is gone. A store in another process answers for many at once
+        (STORES_AT_ONCE)."""
+        return [
+            sum([self.record_store(ident).count_due(index, until_s) for index, until_s in seconds.items()])
+            for ident, seconds in wanted
+        ]
+
+    def have_due(self, wanted: Sequence[DueRecords]) -> list[bool]:
+        """Whether each record store has records that `RecordStore.due` would give, as `count_due`."""
+        return [
+            any(
+                self.record_store(ident).due_entries(index, FIRST_DUE, until_s, 1) for index, until_s in seconds.items()
+            )
+            for ident, seconds in wanted
+        ]
+
+    def have_keys(self, wanted: Sequence[tuple[str, bool, KeyRange]]) -> list[bool]:
+        """Whether sorted data, each given by its ident and whether it is unique, have entries in ranges, as
+        `count_due`."""
+        return [
+            self.sorted_data(ident, unique).first_with_entries([key_range]) >= 0 for ident, unique, key_range in wanted
+        ]
 
     @abstractmethod
     def drop_ident(self, ident: str) -> None:

@@ -50,6 +50,12 @@ class ExpiryIndex(Enum):
         return record[3] == 0 if self is ExpiryIndex.BY_DEFAULT else record[3] > 0
 
 
+# A record store by its ident, and the seconds of its expiry indexes up to which records are due, inclusive.
+DueRecords = tuple[str, dict[ExpiryIndex, int]]
+# Stores that are asked for at once where a call takes a round trip: that is 10 milliseconds of its work.
+STORES_AT_ONCE: Final = 500
+
+
 def due_second(record: Record) -> int:
     """The second under which a record is in its expiry index."""
     return record[2] + record[3]

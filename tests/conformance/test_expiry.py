@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from mongottl.storage.interface import StorageEngine
-from mongottl.storage.stores import FIRST_DUE, DueEntry, ExpiryIndex, NewRecord, Record, RecordStore
+from mongottl.storage.stores import FIRST_DUE, DueEntry, ExpiryIndex, KeyRange, NewRecord, Record, RecordStore
 
 Opener = Callable[[], StorageEngine]
 
@@ -45,6 +45,56 @@ def test_due_by_default_includes_its_last_second_and_is_ordered(engine: StorageE
     assert [store.count_due(BY_DEFAULT, s) for s in (49, 50, 99, 100, 10**12)] == [0, 1, 1, 3, 3]
     assert [store.count() - store.count_without_due({BY_DEFAULT: s}) for s in (49, 50, 99, 10**12)] == [0, 1, 1, 3]
     assert store.count_without_due({}) == store.count()
+
+
+def test_many_stores_are_asked_at_once_for_what_is_due(engine: StorageEngine) -> None:
+    with engine.unit_of_work() as unit:
+        for ident in ("other", "empty"):
+            engine.create_record_store(ident)
+        engine.record_store("other").insert_records([(b"1", 300, 0), (b"2", 10, 5)])
+        unit.commit()
+    filled(engine)
+    for seconds, counts in (
+        ({BY_DEFAULT: 49, BY_OWN: 2}, [0, 0, 0]),
+        ({BY_DEFAULT: 50}, [1, 0, 0]),
+        ({BY_OWN: 14}, [1, 0, 0]),
+        ({BY_OWN: 15}, [1, 0, 1]),
+        ({BY_DEFAULT: 100, BY_OWN: 110}, [6, 0, 1]),
+        ({BY_DEFAULT: 300, BY_OWN: 201}, [7, 0, 2]),
+        ({}, [0, 0, 0]),
+    ):
+        wanted = [(ident, seconds) for ident in ("records", "empty", "other")]
+        assert engine.count_due(wanted) == counts
+        assert engine.have_due(wanted) == [count > 0 for count in counts]
+    assert engine.have_due([("other", {BY_OWN: 15}), ("records", {BY_OWN: 2}), ("records", {BY_OWN: 3})]) == [
+        True,
+        False,
+        True,
+    ]
+    assert engine.count_due([]) == engine.have_due([]) == []
+
+
+def test_many_indexes_are_asked_at_once_for_keys(engine: StorageEngine) -> None:
+    long = b"k" * 5000
+    with engine.unit_of_work() as unit:
+        for ident, unique in (("a", False), ("b", True), ("c", False)):
+            engine.create_sorted_data(ident, unique)
+        engine.sorted_data("a", False).insert([(b"d", 1), (b"f", 2)])
+        engine.sorted_data("b", True).insert([(b"e", 1), (long, 2)])
+        unit.commit()
+    for low, high, found in (
+        (b"a", b"d", [False, False, False]),
+        (b"a", b"e", [True, False, False]),
+        (b"e", b"f", [False, True, False]),
+        (b"d", b"f", [True, True, False]),
+        (long, long + b"k", [False, True, False]),
+        (long + b"k", b"z", [False, False, False]),
+    ):
+        for forward in (True, False):
+            key_range = KeyRange(low, high, forward)
+            wanted = [("a", False, key_range), ("b", True, key_range), ("c", False, key_range)]
+            assert engine.have_keys(wanted) == found
+    assert engine.have_keys([]) == []
 
 
 def test_due_by_own_includes_its_last_second_and_is_ordered(engine: StorageEngine) -> None:

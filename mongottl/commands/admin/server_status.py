@@ -10,7 +10,6 @@ import sys
 from typing import Annotated, Final, NamedTuple
 
 from mongottl.build_info import is_compiled
-from mongottl.catalog.collection import Collection
 from mongottl.catalog.namespace import SYSTEM_DATABASES
 from mongottl.commands.access import on_cluster
 from mongottl.commands.admin.handshake import replica_set_state
@@ -22,7 +21,6 @@ from mongottl.document.numbers import is_true
 from mongottl.document.types import MISSING, Date, Int64, Value
 from mongottl.document.walk import first_field_name
 from mongottl.exec.operation.context import OperationContext
-from mongottl.exec.results.sizes import measured
 from mongottl.exec.running.registry import RunningOperation
 from mongottl.exec.state.metrics import UNKNOWN_COMMAND
 from mongottl.exec.state.usage import LatencyGroup
@@ -256,11 +254,7 @@ def _metrics(op: OperationContext) -> dict[str, Value]:
 
 def _own(op: OperationContext) -> dict[str, Value]:
     service = op.service
-
-    def expired_in(collection: Collection) -> int:
-        return count_expired(op.recovery_unit.records(collection), collection, op.now_s)
-
-    expired = sum(measured(op, op.catalog.all_collections(), expired_in))
+    expired = count_expired(service, op.catalog.all_collections(), op.give_way)
     used, idle, waiting = service.scripts.counts()
     nodes = service.engine.nodes
     return {

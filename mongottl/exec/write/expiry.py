@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from mongottl.catalog.collection import Collection, CollectionIndex
+from mongottl.catalog.collection import Collection, CollectionIndex, record_store_ident
 from mongottl.catalog.key_ranges import ascending_values
 from mongottl.clock import VirtualClock
 from mongottl.document.compare import BRACKET_DATE, BRACKET_NUMBER
@@ -44,6 +44,8 @@ from mongottl.storage.interface import Isolation
 from mongottl.storage.stores import (
     FIRST_DUE,
     NO_BYTE_LIMIT,
+    STORES_AT_ONCE,
+    DueRecords,
     ExpiryIndex,
     FetchedEntry,
     KeyRange,
@@ -83,10 +85,21 @@ def count_living(records: RecordStore, collection: Collection, now_s: int) -> in
     return records.count_without_due(_cutoffs(collection.default_ttl_s, now_s))
 
 
-def count_expired(records: RecordStore, collection: Collection, now_s: int) -> int:
-    """How many of the collection's records are expired and not purged yet."""
-    cutoffs = _cutoffs(collection.default_ttl_s, now_s)
-    return sum([records.count_due(index, cutoff_s) for index, cutoff_s in cutoffs.items()])
+def count_expired(service: ServiceContext, collections: list[Collection], give_way: Callable[[], None]) -> int:
+    """How many records of collections are expired and not purged yet. give_way: called between two parts."""
+    count = 0
+    expiring = [collection for collection in collections if collection.default_ttl_s != NO_TTL]
+    at_once = STORES_AT_ONCE if service.engine.suspends else 1  # where each costs a round trip
+    for start in range(0, len(expiring), at_once):
+        give_way()
+        now_s = service.now_s()
+        stores = [
+            (record_store_ident(collection.number), _cutoffs(collection.default_ttl_s, now_s))
+            for collection in expiring[start : start + at_once]
+            if not collection.dropped
+        ]
+        count += sum(service.engine.count_due(stores))
+    return count
 
 
 def _cutoffs(default_ttl_s: int, now_s: int) -> dict[ExpiryIndex, int]:
@@ -165,13 +178,62 @@ def reap_for_all(service: ServiceContext) -> int:
 
 def _reap_everywhere(service: ServiceContext) -> int:
     deleted = 0
-    for collection in service.catalog.all_collections():
+    expiring = [
+        collection
+        for collection in service.catalog.all_collections()
+        if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes
+    ]
+    for start in range(0, len(expiring), STORES_AT_ONCE):
         if not service.expiry.is_enabled or _must_end(service):
             break
-        if collection.default_ttl_s != NO_TTL or collection.date_ttl_indexes:
-            deleted += _purge_collection(service, collection.number)
+        for number in _numbers_with_due(service, expiring[start : start + STORES_AT_ONCE]):
+            if not service.expiry.is_enabled or _must_end(service):
+                break
+            deleted += _purge_collection(service, number)
             service.stacks.give_way()
+        service.stacks.give_way()
     return deleted
+
+
+def _numbers_with_due(service: ServiceContext, collections: list[Collection]) -> list[int]:
+    """The numbers of those of some collections in which documents are due, and maybe of others. They are asked for
+    together: where many collections have TTL, most of them have nothing that is due."""
+    now_ms = service.clock.now_ms()
+    with_numbers = service.dialect.numbers_are_dates
+    numbers: list[int] = []
+    stores: list[DueRecords] = []
+    numbers_of_keys: list[int] = []
+    keys: list[tuple[str, bool, KeyRange]] = []
+    for collection in collections:
+        if collection.dropped:
+            continue
+        cutoffs = _cutoffs(collection.default_ttl_s, now_ms // _MS_PER_S)
+        if cutoffs:
+            numbers.append(collection.number)
+            stores.append((record_store_ident(collection.number), cutoffs))
+        for index in collection.date_ttl_indexes:
+            if index.ready and index.has_keys:
+                for key_range in _date_ranges(index, now_ms, with_numbers):
+                    numbers_of_keys.append(collection.number)
+                    keys.append((index.ident, index.has_unique_keys, key_range))
+    found = zip(numbers, service.engine.have_due(stores) if stores else [], strict=True)
+    due = {number for number, is_due in found if is_due}
+    for number, is_due in zip(numbers_of_keys, service.engine.have_keys(keys) if keys else [], strict=True):
+        if is_due:
+            due.add(number)
+    return [collection.number for collection in collections if collection.number in due]
+
+
+def _date_ranges(index: CollectionIndex, now_ms: int, with_numbers: bool) -> list[KeyRange]:
+    """The keys of a date-field TTL index with which documents are due. with_numbers: see `date_due_ms`."""
+    expire_after_s = index.descriptor.expire_after_s
+    assert expire_after_s is not None
+    cutoff_ms = now_ms - expire_after_s * _MS_PER_S
+    descending = index.descriptor.descending[0]
+    ranges = [ascending_values(Date(INT64_MIN), Date(cutoff_ms), descending)]
+    if with_numbers:
+        ranges.append(ascending_values(float(INT64_MIN), Int64(cutoff_ms), descending))
+    return ranges
 
 
 def move_clock(service: ServiceContext, change: Callable[[VirtualClock], object]) -> int:

@@ -4,11 +4,12 @@ What the tables of stores and of catalog entries have is in memory as well. Thei
 (`meta.epoch`): each unit of work that is committed by one who knows an older one is refused by PostgreSQL.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from secrets import token_hex
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 from mongottl.document.interrupt import UndividedGuard
@@ -22,6 +23,7 @@ from mongottl.storage.postgresql.access import Access
 from mongottl.storage.postgresql.address import Address
 from mongottl.storage.postgresql.catalog_table import CatalogTable
 from mongottl.storage.postgresql.connection import Connection, SessionSettings, connect, look_elsewhere
+from mongottl.storage.postgresql.due import count_due, find_due, find_keys
 from mongottl.storage.postgresql.failures import LOCKED, REFUSED, StoreFailure
 from mongottl.storage.postgresql.isolation import PostgresIsolation
 from mongottl.storage.postgresql.local_cluster import start_local_cluster
@@ -38,8 +40,10 @@ from mongottl.storage.postgresql.statements import (
 from mongottl.storage.postgresql.store_table import StoreTable
 from mongottl.storage.postgresql.turns import Turns
 from mongottl.storage.postgresql.units import PostgresUnit, PostgresUnits, Row, engine_error
-from mongottl.storage.stores import RecordStore, SortedDataInterface
+from mongottl.storage.stores import DueRecords, ExpiryIndex, KeyRange, RecordStore, SortedDataInterface
 from mongottl.storage.waiting import BlockingWaiter, ReplaceableWaiter, Waiter
+
+T = TypeVar("T")
 
 _SCHEMA: Final = "mongottl"
 # PostgreSQL cuts longer names off, so that the next server would look for another schema than the first has made.
@@ -410,6 +414,55 @@ class PostgresEngine(StorageEngine, Access):
         if data.unique != unique:
             raise ValueError(f"{ident} was created with unique={data.unique}")
         return data
+
+    def count_due(self, wanted: Sequence[DueRecords]) -> list[int]:
+        counts = [0] * len(wanted)
+        if self._is_distributed:  # a statement is sent to one machine only if it names one place
+            for place, (ident, seconds) in enumerate(wanted):
+                store = self._stores.records.get(ident)  # which may be dropped while this waits for others
+                if store is not None:
+                    counts[place] = sum([store.count_due(index, until_s) for index, until_s in seconds.items()])
+            return counts
+        places, stores = self._known(wanted)
+        for place, count in self._read_if(stores, count_due):
+            counts[places[place]] = count
+        return counts
+
+    def have_due(self, wanted: Sequence[DueRecords]) -> list[bool]:
+        if self._is_distributed:
+            return [count > 0 for count in self.count_due(wanted)]
+        found = [False] * len(wanted)
+        places, stores = self._known(wanted)
+        for (place,) in self._read_if(stores, find_due):
+            found[places[place]] = True
+        return found
+
+    def _read_if(self, wanted: list[T], call: Callable[[list[T]], Call]) -> list[Row]:
+        """The rows of a call of what is wanted; none if nothing is."""
+        if not wanted:
+            return []
+        statement, values = call(wanted)
+        return self.read(statement, *values)
+
+    def _known(self, wanted: Sequence[DueRecords]) -> tuple[list[int], list[tuple[int, dict[ExpiryIndex, int]]]]:
+        """The stores that are there, by number, and their places in the list."""
+        records = self._stores.records
+        places = [place for place, (ident, _) in enumerate(wanted) if ident in records]
+        return places, [(records[wanted[place][0]].store_id, wanted[place][1]) for place in places]
+
+    def have_keys(self, wanted: Sequence[tuple[str, bool, KeyRange]]) -> list[bool]:
+        if self._is_distributed:
+            return super().have_keys(wanted)
+        found = [False] * len(wanted)
+        known = self._stores.sorted_data
+        for unique in (False, True):
+            places = [
+                place for place, each in enumerate(wanted) if each[0] in known and known[each[0]].unique == unique
+            ]
+            ranges = [(known[wanted[place][0]].store_id, wanted[place][2]) for place in places]
+            for (place,) in self._read_if(ranges, partial(find_keys, unique)):
+                found[places[place]] = True
+        return found
 
     def drop_ident(self, ident: str) -> None:
         self._stores.drop(ident)

@@ -134,7 +134,7 @@ def _due(name: str, index: ExpiryIndex, columns: str) -> Statement:
 
 
 # Nothing is due up to this second.
-_NEVER_S: Final = -(1 << 63)
+NEVER_S: Final = -(1 << 63)
 _COUNT_OF_DUE: Final = [
     f"(SELECT count(*) FROM records WHERE store = $1 AND {_HELD[index]} AND {_DUE_SECOND[index]} <= ${number})"
     for number, index in enumerate(ExpiryIndex, 2)
@@ -345,7 +345,7 @@ class PostgresRecordStore(RecordStore):
     def count_without_due(self, until_s: dict[ExpiryIndex, int]) -> int:
         if not self._access.sees_others():
             return super().count_without_due(until_s)
-        seconds = [int8(until_s.get(index, _NEVER_S)) for index in ExpiryIndex]
+        seconds = [int8(until_s.get(index, NEVER_S)) for index in ExpiryIndex]
         [(count,)] = self._access.read(_COUNT_WITHOUT_DUE, self._store, *seconds)
         return int(count)
 
