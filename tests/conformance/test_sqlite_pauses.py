@@ -79,6 +79,9 @@ LONG_WRITES: dict[str, tuple[Callable[[Paused], object], int]] = {
         lambda made: (made.records.scan(0, 100, True), made.records.delete_records(made.stored[:4])),
         4,
     ),
+    "new record store": (lambda made: made.engine.create_record_store("new"), 6),
+    "new sorted data": (lambda made: made.engine.create_sorted_data("new keys", unique=True), 2),
+    "dropped log": (lambda made: made.engine.drop_ident("log"), 2),
 }
 
 

@@ -287,6 +287,13 @@ class SqliteConnection(UnitOfWorkState):
             self.state = FAILED
             raise self._write_error(error) from error
 
+    def change_schema(self, sql: str) -> None:
+        """Makes or drops a table or an index, with pauses before and after it: SQLite reads the names of all tables for
+        that, and there are four for each collection. An operation that begins again for a pause does so before."""
+        self.pause()
+        self.write(sql, ())
+        self.pause()
+
     def write_long(self, sql: str, parameters: tuple[object, ...]) -> int:
         """`write` for a long document, with pauses before and after it: of a very long one also in between."""
         self.pause()

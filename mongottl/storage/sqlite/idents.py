@@ -218,5 +218,5 @@ class Idents:
 
     def _drop_table(self, dropped: _Dropped) -> None:
         prefix = "r" if dropped.kind == RECORDS else "k"
-        self._connection.write(f"DROP TABLE {prefix}{dropped.store_id}", ())
+        self._connection.change_schema(f"DROP TABLE {prefix}{dropped.store_id}")
         self._connection.write("DELETE FROM stores WHERE id = ?", (dropped.store_id,))

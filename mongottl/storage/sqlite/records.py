@@ -68,14 +68,13 @@ def create_record_table(connection: SqliteConnection, store_id: int, is_log: boo
     table = f"r{store_id}"
     # Before the document, so that they can be read without following the pages of a long one.
     counters = "counters BLOB, " if is_log else ""
-    connection.write(
+    connection.change_schema(
         f"CREATE TABLE {table} "
         f"(rid INTEGER PRIMARY KEY, {counters}doc BLOB NOT NULL, ts INTEGER NOT NULL, ttl INTEGER NOT NULL"
-        f"{SUM_COLUMN}",
-        (),
+        f"{SUM_COLUMN}"
     )
-    connection.write(f"CREATE INDEX {table}_default ON {table} (ts) WHERE ttl = 0", ())
-    connection.write(f"CREATE INDEX {table}_own ON {table} (ts + ttl) WHERE ttl > 0", ())
+    connection.change_schema(f"CREATE INDEX {table}_default ON {table} (ts) WHERE ttl = 0")
+    connection.change_schema(f"CREATE INDEX {table}_own ON {table} (ts + ttl) WHERE ttl > 0")
 
 
 class _ExpiryQueries:

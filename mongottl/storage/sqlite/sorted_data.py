@@ -24,8 +24,8 @@ from mongottl.storage.stores import (
 
 def create_sorted_table(connection: SqliteConnection, store_id: int, unique: bool) -> None:
     primary = "key" if unique else "key, rid"
-    connection.write(
-        f"CREATE TABLE k{store_id} (key BLOB NOT NULL, rid INTEGER NOT NULL, PRIMARY KEY ({primary})) WITHOUT ROWID", ()
+    connection.change_schema(
+        f"CREATE TABLE k{store_id} (key BLOB NOT NULL, rid INTEGER NOT NULL, PRIMARY KEY ({primary})) WITHOUT ROWID"
     )
 
 
