@@ -296,12 +296,12 @@ class Stack:
             check()
 
     def free_all(self) -> None:
-        """Frees what the operation has let go, when it has ended; others run meanwhile. If it is given up, the next
-        operation does so.
+        """Frees what the operation has let go, when it has ended; others run meanwhile. If it is given up, or was
+        answered in the middle of a unit of work (`Stacks.let_ask`), the next operation does so.
 
         One that has hosted others is not left for that: who goes on with it would take the rest for one of theirs.
         """
-        if self._is_abandoned or not free_some() or self.hosts:
+        if self._is_abandoned or in_undivided() or not free_some() or self.hosts:
             return
         if self.operation is not None:
             self.operation = None

@@ -15,7 +15,7 @@ from bson import Binary, Int64, ObjectId
 from mongottl.clock import SystemClock
 from mongottl.commands import COMMANDS
 from mongottl.config import ServerConfig
-from mongottl.document.freeing import LongList
+from mongottl.document.freeing import LongList, free_some
 from mongottl.document.interrupt import in_undivided
 from mongottl.exec.running.client import ClientInfo
 from mongottl.exec.service.service import ServiceContext
@@ -119,6 +119,16 @@ def test_commands_that_touch_no_data_call_no_engine(setup: Setup, name: str) -> 
         before = Counter(setup.engine.calls)
         assert setup.run(command, client=2)["ok"] == 1.0
         assert setup.engine.calls == before
+
+
+def test_commands_that_take_a_stack_free_nothing_in_the_middle_of_a_unit(setup: Setup) -> None:
+    """With an engine that waits for its answers all commands take one. The next operation frees it."""
+    with setup.engine.unit_of_work():
+        LongList(range(10_000))
+        setup.service.stacks.times.together_s = 0.0
+        reply = setup.run({"ping": 1, "readConcern": {"level": "local"}, "maxTimeMS": 60_000}, client=2)
+        assert reply["ok"] == 1.0, reply
+        assert free_some()
 
 
 def test_commands_that_touch_no_data_are_answered_in_the_middle_of_a_commit(setup: Setup) -> None:
