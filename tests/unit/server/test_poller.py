@@ -11,12 +11,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from mongottl.clock import SystemClock
 from mongottl.exec.running.signal import Signal
 from mongottl.exec.running.stack import Stacks, StepTimes
-from mongottl.server.poller import Pause, Poller
+from mongottl.server.poller import SLICE_S, Pause, Poller
 from tests.running import HurriedClock
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="epoll is Linux's")
 
 
+_TASKS = 50
 Pair = tuple[socket.socket, socket.socket]
 
 
@@ -266,6 +267,49 @@ async def _answers_between_resumed(pair: Pair) -> None:
     assert order.index("answered") < len(order) - 1
 
 
+async def _answers_between_tasks(pair: Pair) -> None:
+    """A client that asks when the first of many tasks runs is answered before the last one does; also where the first
+    ones wake as many others."""
+    clock = HurriedClock(0.0)  # time passes while tasks run
+    poller = Poller(clock, Stacks(clock.monotonic_s, StepTimes()))
+    pairs = [socket.socketpair() for _ in range(2 * _TASKS)]
+    order: list[str] = []
+
+    def answer() -> bool:
+        pair[0].recv(64)
+        order.append("answered")
+        return True
+
+    async def serve(number: int) -> None:
+        await poller.wait(pairs[number][0], lambda: False)
+        clock.elapsed_s += SLICE_S
+        pair[1].send(b"a")
+        order.append(f"task {number // _TASKS}")
+        if number < _TASKS:
+            pairs[number + _TASKS][1].send(b"a")
+
+    for ours, _ in pairs:
+        ours.setblocking(False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(poller.run)
+        nursery.start_soon(poller.wait, pair[0], answer)
+        for number in range(2 * _TASKS):
+            nursery.start_soon(serve, number)
+        await wait_all_tasks_blocked()
+        for _, theirs in pairs[:_TASKS]:
+            theirs.send(b"a")
+        await wait_all_tasks_blocked(0.01)
+        nursery.cancel_scope.cancel()
+    poller.close()
+    for ours, theirs in pairs:
+        ours.close()
+        theirs.close()
+    for kind in ("task 0", "task 1"):
+        assert order.count(kind) == _TASKS
+        between = order[order.index(kind) : len(order) - order[::-1].index(kind)]
+        assert between.count("answered") > _TASKS // 8
+
+
 async def _forgets_times(poller: Poller, pair: Pair) -> None:
     command = Pausing(poller, Side(pair[0]))
     for _ in range(10_000):
@@ -292,6 +336,11 @@ def test_operations_that_an_answer_wakes_are_resumed_after_it(poller: Poller, pa
 def test_clients_are_answered_between_operations_that_are_resumed(pair: Pair) -> None:
     """A ping waited for 50 change streams, each of which had 15 MB from a store."""
     trio.run(_answers_between_resumed, pair)
+
+
+def test_clients_are_answered_between_tasks_that_run_one_after_another(pair: Pair) -> None:
+    """A ping waited for the tasks of a thousand change streams that an event had woken."""
+    trio.run(_answers_between_tasks, pair)
 
 
 def test_the_times_of_pauses_that_have_ended_are_forgotten(poller: Poller, pair: Pair) -> None:
