@@ -22,6 +22,7 @@ from mypy_extensions import i32, i64
 
 from mongottl.document.annotated import encoded_metadata, with_encoded_metadata
 from mongottl.document.freeing import LongList, freed_in_slices
+from mongottl.document.interrupt import give_way_after
 from mongottl.errors import CommandError, ErrorCode
 from mongottl.query.memory import OperationMemory
 from mongottl.query.spill import SpillFile, SpillSpace, SpillStatistics
@@ -304,6 +305,7 @@ class Sorter:
             self._merge_last = last[0]
         if writer is not None and len(writer):
             data = writer.getvalue()
+            give_way_after(len(data))
             file = self._open_file()
             start = file.append(data)
             if self._written_to == 0:
