@@ -49,6 +49,11 @@ def backup(op: OperationContext, request: BackupRequest) -> Reply:
     IllegalOperation (20) without a data directory. OutOfDiskSpace (14031) if the copy does not fit beside the data.
     """
     folder = op.service.engine.folder
+    if op.service.engine.suspends:
+        raise CommandError(
+            ErrorCode.IllegalOperation,
+            "the server keeps its data in PostgreSQL, whose tools copy it: pg_dump, or pg_basebackup",
+        )
     if folder is None or not op.service.engine.can_copy:
         raise CommandError(
             ErrorCode.IllegalOperation,

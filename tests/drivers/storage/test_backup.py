@@ -22,6 +22,7 @@ from mongottl.offline import backup as offline_backup
 from mongottl.offline.check import DataCheck
 from tests.children import ended_after
 from tests.drivers.process.test_process import Process
+from tests.on_store import is_wanted
 from tests.tracing import untraced
 from tests.waiting import PATIENCE_S, until, until_connected
 
@@ -246,10 +247,11 @@ def test_only_who_may_read_everything(data: Path, target: Path, capsys: pytest.C
     assert_sound(target)
 
 
-def test_a_server_in_memory_says_what_to_do(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_without_a_folder_says_what_to_do(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with mongottl.start_server() as server:
         assert main(["backup", server.uri, str(target)]) == 1
-    assert "keeps its data in memory" in capsys.readouterr().err
+    place = "PostgreSQL" if is_wanted() else "memory"
+    assert f"keeps its data in {place}" in capsys.readouterr().err
 
 
 def test_the_dialect_cosmos(data: Path, target: Path) -> None:
