@@ -136,6 +136,56 @@ def test_long_batches_in_both_directions_share_connections(loop: Loop) -> None:
     assert sizes == [100 * 100_000] * 6
 
 
+def test_operations_wait_for_their_turns_longer_than_for_the_store(loop: Loop) -> None:
+    """As long as others get theirs; not where nobody gives a connection back."""
+    loop.pool.timeout_s = 0.5
+    done: list[int] = []
+
+    def work() -> None:
+        loop.pool.read([Statement("nap", "SELECT pg_sleep(0.05)").with_()])
+        done.append(1)
+
+    async def main() -> None:
+        began_s = loop.clock.monotonic_s()
+        async with trio.open_nursery() as nursery:
+            for _ in range(60):
+                nursery.start_soon(loop.call, work)
+        assert loop.clock.monotonic_s() - began_s > 2 * loop.pool.timeout_s
+        assert len(done) == 60
+        held = [await loop.call(loop.pool.acquire) for _ in range(3)]
+        with pytest.raises(StoreFailure, match="are in use"):
+            await loop.call(loop.pool.acquire)
+        for each in held:
+            loop.pool.release(each)
+
+    loop.run(main)
+
+
+def test_operations_that_wait_for_a_store_that_is_away_fail_together(schema: str) -> None:
+    """Not a few at a time, one after another for as long as each may try."""
+    loop = Loop("postgresql://nobody@127.0.0.1:1/none", schema, 3)
+    loop.pool.timeout_s = 0.2
+    failures: list[StoreFailure] = []
+
+    def work() -> None:
+        try:
+            loop.pool.read([SUM.with_()])
+        except StoreFailure as failure:
+            failures.append(failure)
+
+    async def main() -> None:
+        began_s = loop.clock.monotonic_s()
+        async with trio.open_nursery() as nursery:
+            for _ in range(90):
+                nursery.start_soon(loop.call, work)
+        assert loop.clock.monotonic_s() - began_s < 10 * loop.pool.timeout_s  # of the 30 turns that there would be
+
+    loop.run(main)
+    loop.pool.close()
+    loop.poller.close()
+    assert len(failures) == 90
+
+
 def test_operations_get_connections_in_the_order_of_asking(loop: Loop) -> None:
     order: list[int] = []
 

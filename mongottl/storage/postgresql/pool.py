@@ -72,6 +72,8 @@ class ConnectionPool:
         self._making: set[int] = set()
         self._free = most
         self._waiting: deque[_Permit] = deque()
+        # When a connection was given back that others can use.
+        self._returned_s = 0.0
         self._is_closed = False
         self._connected = 0
         self._lost = 0
@@ -94,12 +96,12 @@ class ConnectionPool:
 
     def _run(self, calls: Sequence[Call], writes: bool, until_s: float, commit: int = -2) -> list[Answer]:
         waiter = self._waiter
-        if not until_s:
-            until_s = waiter.monotonic_s() + self.timeout_s
         passing = _PASSING if writes else _PASSING_FOR_READS
         pause_s = 0.0
         while True:
             connection = self.acquire(until_s)
+            if not until_s:  # the store answers, however long others have had all connections
+                until_s = waiter.monotonic_s() + self.timeout_s
             try:
                 answers = connection.run(calls, writes)
             except StoreFailure as failure:
@@ -126,8 +128,8 @@ class ConnectionPool:
     def acquire(self, until_s: float = 0.0, patience_s: float = 0.0) -> Connection:
         """A connection for the caller alone, who gives it back by `release`. StoreFailure.
 
-        until_s: until when it is waited for, in the waiter's time; 0.0: `timeout_s` from now. patience_s: for how long,
-        where others have all of them.
+        until_s: until when it is waited for, in the waiter's time; 0.0: for `timeout_s`, and where others have all of
+        them until they have given none back for as long. patience_s: for how long, where others have all of them.
         """
         if self._free and not self._waiting and not self._is_closed:
             self._free -= 1
@@ -139,8 +141,10 @@ class ConnectionPool:
             if not until_s:
                 until_s = self._waiter.monotonic_s() + self.timeout_s
         else:
-            now_s = self._waiter.monotonic_s()
-            self._wait_for_permit(now_s + patience_s if patience_s else until_s or now_s + self.timeout_s)
+            if patience_s:
+                self._wait_for_permit(self._waiter.monotonic_s() + patience_s)
+            else:
+                until_s = self._wait_for_permit(until_s)
             if not until_s:
                 until_s = self._waiter.monotonic_s() + self.timeout_s
         try:
@@ -149,23 +153,31 @@ class ConnectionPool:
             self._give_permit()
             raise
 
-    def _wait_for_permit(self, until_s: float) -> None:
+    def _wait_for_permit(self, until_s: float) -> float:
+        """Waits for a permit: until when a connection may then be tried to be had.
+
+        until_s: 0.0 to wait for as long as others give connections back: a thousand operations wait for their turns.
+        """
         waiter = self._waiter
+        began_s = waiter.monotonic_s()
+        end_s = until_s or began_s + self.timeout_s
         permit = _Permit(waiter.new_turn())
         self._waiting.append(permit)
         try:
             while not permit.is_granted:
                 if self._is_closed:
                     raise StoreFailure(GONE, "the store is closed")
-                if waiter.monotonic_s() >= until_s:
+                if waiter.monotonic_s() >= end_s:
                     raise StoreFailure(BUSY, f"all {self._most} connections to {self._address} are in use")
-                waiter.wait_turn(permit.turn, until_s)
+                waiter.wait_turn(permit.turn, end_s)
+                end_s = until_s or max(began_s, self._returned_s) + self.timeout_s
         except BaseException:
             if permit.is_granted:
                 self._give_permit()
             else:
                 self._waiting.remove(permit)
             raise
+        return end_s
 
     def _give_permit(self) -> None:
         """Passes on the permit of a connection that is not used any more."""
@@ -205,7 +217,7 @@ class ConnectionPool:
     def release(self, connection: Connection) -> None:
         """Takes back a connection, in whatever state it is."""
         if connection.is_ready and not self._is_closed:
-            self._idle.append(connection)
+            self._keep(connection)
             self._give_permit()
         elif connection.is_lost or self._is_closed:
             self._discard(connection)
@@ -214,6 +226,11 @@ class ConnectionPool:
             self._settled += 1
             self._waiter.run_aside(partial(self._settle, connection))
 
+    def _keep(self, connection: Connection) -> None:
+        self._idle.append(connection)
+        if self._waiting:
+            self._returned_s = self._waiter.monotonic_s()
+
     def _settle(self, connection: Connection) -> None:
         """Makes a connection ready that was left in the middle, or closes it."""
         is_ready = False
@@ -221,7 +238,7 @@ class ConnectionPool:
             is_ready = connection.settle(_ROLLBACK.with_())
         finally:
             if is_ready and not self._is_closed:
-                self._idle.append(connection)
+                self._keep(connection)
             else:
                 self._discard(connection)
             self._give_permit()
