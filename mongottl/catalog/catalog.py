@@ -213,6 +213,13 @@ class Catalog(NamedCollections):
                 self._mark_dropped(collection)
             elif entry != before or (replaced and _uses(collection, replaced)):
                 found = stored_collection(self.engine, entry, [], collection.options)
+                pause()
+                if found.uuid != collection.uuid:
+                    # It was lost with a primary before another server knew of it, which has given its number again.
+                    refreshed.gone.append(collection)
+                    self._mark_dropped(collection)
+                    new.append(found)
+                    continue
                 if found.namespace != collection.namespace:
                     renamed.append((collection, found.database, found.name))
                     refreshed.renamed.append(collection.namespace)
@@ -222,7 +229,6 @@ class Catalog(NamedCollections):
                     refreshed.changed.append(collection)
                 else:
                     collection.generation += 1
-                pause()
         for collection, database, name in renamed:
             collection.rename(database, name)
             self._remember(collection)

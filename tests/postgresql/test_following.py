@@ -5,12 +5,14 @@ from functools import partial
 
 import pytest
 
-from mongottl.catalog.catalog import Catalog
+from mongottl.catalog.catalog import Catalog, new_uuid
 from mongottl.catalog.collection import Collection
 from mongottl.catalog.index import IndexDescriptor
 from mongottl.clock import VirtualClock
 from mongottl.config import ServerConfig
 from mongottl.document.build import encode
+from mongottl.document.types import BinData
+from mongottl.document.walk import fields
 from mongottl.exec.operation.refreshing import carry_out, follow_others
 from mongottl.exec.service.service import ServiceContext
 from mongottl.storage.nodes import CatalogChange, NodeFacts
@@ -84,11 +86,13 @@ class Follower:
         self.catalog = Catalog(engine)
         self.parsed = 0
         self.changed: list[str] = []
+        self.gone: list[str] = []
         engine.nodes.follow(self.take)
 
     def take(self, change: CatalogChange) -> None:
         refreshed = self.catalog.refresh(change, self.note_parsed)
         self.changed += [collection.name for collection in refreshed.changed]
+        self.gone += [collection.name for collection in refreshed.gone]
 
     def note_parsed(self) -> None:
         self.parsed += 1
@@ -144,3 +148,26 @@ def test_a_store_that_was_made_anew_is_used_though_its_entry_is_the_same(
     assert rebuilt is not None
     assert rebuilt.data is other.sorted_data(index.ident, False) and rebuilt.data is not index.data
     assert follower.changed == ["c1"] and follower.parsed == 1
+
+
+def test_a_number_that_was_given_again_is_that_of_another_collection(opened: Callable[[], PostgresEngine]) -> None:
+    """As where a collection was lost with a primary, and another server has made one that had never heard of it."""
+    engine, other = opened(), opened()
+    engine.reload()
+    make_collections(Catalog(engine), 2)
+    other.reload()
+    follower = Follower(other)
+    lost = follower.collection("c1")
+    key = str(lost.number)
+    entry = engine.catalog_entry(key)
+    assert entry is not None
+    with engine.unit_of_work() as work:
+        engine.put_catalog_entry(
+            key, encode({**dict(fields(entry)), "uuid": BinData(new_uuid(), 4), "ns": "shop.other"})
+        )
+        work.commit()
+    other.reload(True)
+    made = follower.collection("other")
+    assert lost.dropped and not made.dropped and made.number == lost.number and made.uuid != lost.uuid
+    assert follower.catalog.stored_collection("shop", "c1") is None
+    assert follower.changed == ["other"] and follower.gone == ["c1"]
